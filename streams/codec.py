@@ -1,0 +1,85 @@
+"""Commits and commands to bytes and back. JSON, tagged by `type`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from streams.commands import Command
+from streams.errors import UnreadableEvent
+from streams.events import LogEvent
+from streams.log import Commit, Recorded
+from streams.upcasts import UPCASTS, Upcast, upcast
+
+
+class _Body(msgspec.Struct, frozen=True):
+    """What a commit's message holds; its id and trace travel in headers."""
+
+    at: datetime
+    events: tuple[LogEvent, ...]
+
+
+class _OldBody(msgspec.Struct, frozen=True):
+    at: datetime
+    events: tuple[dict[str, Any], ...]
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[_Body] = msgspec.json.Decoder(_Body)
+_old_decoder: msgspec.json.Decoder[_OldBody] = msgspec.json.Decoder(_OldBody)
+_command_decoder: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """Return the message body of `commit`."""
+    return _encoder.encode(_Body(at=commit.at, events=commit.events))
+
+
+def decode_commit(
+    data: bytes,
+    *,
+    subject: str,
+    seq: int,
+    commit_id: str,
+    trace: str = "",
+    upcasts: Mapping[str, Upcast] = UPCASTS,
+) -> Recorded:
+    """Return the commit recorded at `seq` on `subject`.
+
+    Raises:
+        UnreadableEvent: the bytes are not events this version knows, even after upcasting.
+    """
+    try:
+        body = _decoder.decode(data)
+    except msgspec.DecodeError as error:
+        body = _decode_old(data, subject=subject, seq=seq, upcasts=upcasts, cause=error)
+    commit = Commit(id=commit_id, at=body.at, events=body.events, trace=trace)
+    return Recorded(subject=subject, seq=seq, commit=commit)
+
+
+def _decode_old(
+    data: bytes, *, subject: str, seq: int, upcasts: Mapping[str, Upcast], cause: Exception
+) -> _Body:
+    try:
+        old = _old_decoder.decode(data)
+        events = tuple(upcast(event, upcasts) for event in old.events)
+        return msgspec.convert({"at": old.at, "events": events}, _Body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UnreadableEvent(subject, seq=seq, detail=str(cause)) from error
+
+
+def encode_command(command: Command) -> bytes:
+    """Return the message body of `command`."""
+    return _encoder.encode(command)
+
+
+def decode_command(data: bytes) -> Command:
+    """Return the command that `data` holds.
+
+    Raises:
+        msgspec.DecodeError: the bytes are not a command this version knows.
+    """
+    return _command_decoder.decode(data)

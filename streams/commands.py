@@ -1,0 +1,35 @@
+"""What a node may be asked to do. A command is a message, not a fact: it may be refused."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+
+class Start(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="start@1"
+):
+    """Begin an episode that has been opened."""
+
+    actor_id: str
+    episode_id: str
+
+
+class Recover(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="recover@1",
+):
+    """Go on with an episode whose node is gone."""
+
+    actor_id: str
+    episode_id: str
+    reason: str
+    """`lapsed` or `handover`."""
+
+
+Command: TypeAlias = Start | Recover

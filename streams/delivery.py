@@ -1,0 +1,75 @@
+"""What a consumer hands out: one message, and the four ways to answer for it.
+
+A delivery that nobody answers comes again. So the order is always: do the work, make
+it durable, then acknowledge; whoever does the same work twice must find it done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that does not parse, as it came."""
+
+    reason: str
+    """A stable class: `unreadable`, `not_an_object`, `too_large`."""
+    detail: str
+    stream: str
+    seq: int
+    subject: str
+    headers: dict[str, str]
+    data: bytes
+
+
+class Delivery(Protocol[T_co]):
+    """One message, delivered to this consumer and to no other until it is answered."""
+
+    @property
+    def content(self) -> T_co:
+        """What the message says."""
+
+    @property
+    def seq(self) -> int:
+        """Stream sequence, from 1."""
+
+    @property
+    def deliveries(self) -> int:
+        """1 for the first delivery, +1 for every repeat."""
+
+    @property
+    def trace(self) -> str:
+        """W3C `traceparent` of the sender; empty when it did not trace."""
+
+    async def ack(self) -> None:
+        """Say that the work is durable. Best effort: if this is lost, the message comes again."""
+
+    async def nak(self, *, delay_s: float = 0.0) -> None:
+        """Hand the message back, to come again to any node after `delay_s`. Best effort."""
+
+    async def term(self, reason: str) -> None:
+        """Never deliver this message again, to anyone. Best effort."""
+
+
+class Source(Protocol, Generic[T]):
+    """A shared, durable queue of deliveries, pulled by whoever has room."""
+
+    @property
+    def pending(self) -> int:
+        """How many messages waited for the consumer, when it last said."""
+
+    async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T]]:
+        """Return 1 to `room` deliveries as soon as there are any, or none after `wait_s`.
+
+        Takes no more than it returns: what `room` leaves stays for other nodes. Survives
+        server restarts and reconnects; while there is no server it returns nothing.
+        """
+
+    async def close(self) -> None:
+        """Stop pulling. What was pulled and never returned comes again to others."""

@@ -1,0 +1,90 @@
+"""What can go wrong with the log, and what the caller should do about it.
+
+StreamError
+├── VersionConflict    someone appended first          reload, decide again
+├── LeaseLost          our lease ended                 stop at once, write nothing
+├── UnreadableEvent    bytes we cannot decode          stop the follower; never skip
+├── Unavailable        no server, or no answer         hand the work back and try later
+│   └── UnknownOutcome the request may have happened   repeat the identical request
+├── TooLarge           over the server's limit         make it smaller; never retry
+├── RegistryConflict   someone wrote the entry first   read it again, decide again
+├── BadName            cannot be a subject or a key    the caller's input: say so
+└── Incompatible       server or stream contradicts us an operator must act; see `remedy`
+"""
+
+from __future__ import annotations
+
+
+class StreamError(Exception):
+    """Base of every error raised by `streams`."""
+
+
+class VersionConflict(StreamError):
+    """The aggregate moved on after the caller read it."""
+
+    def __init__(self, subject: str, *, expected: int) -> None:
+        super().__init__(f"{subject}: no longer at version {expected}")
+        self.subject = subject
+        self.expected = expected
+
+
+class LeaseLost(StreamError):
+    """The lease lapsed or was taken over."""
+
+    def __init__(self, key: str, *, revision: int) -> None:
+        super().__init__(f"{key}: lease revision {revision} is no longer ours")
+        self.key = key
+        self.revision = revision
+
+
+class UnreadableEvent(StreamError):
+    """A record on the log does not decode as any known event."""
+
+    def __init__(self, subject: str, *, seq: int, detail: str) -> None:
+        super().__init__(f"{subject}@{seq}: {detail}")
+        self.subject = subject
+        self.seq = seq
+
+
+class Unavailable(StreamError):
+    """The server could not be reached or refused for now. Nothing happened."""
+
+    def __init__(self, operation: str, *, detail: str) -> None:
+        super().__init__(f"{operation}: {detail}")
+        self.operation = operation
+        self.detail = detail
+
+
+class UnknownOutcome(Unavailable):
+    """The request was sent and never answered. It may have happened."""
+
+
+class TooLarge(StreamError):
+    """One message would exceed the server's limit."""
+
+    def __init__(self, what: str, *, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"{what}: {size_bytes:,} bytes, the limit is {limit_bytes:,}")
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class RegistryConflict(StreamError):
+    """The registry entry moved on after the caller read it."""
+
+    def __init__(self, key: str, *, expected: int) -> None:
+        super().__init__(f"{key}: no longer at revision {expected}")
+        self.key = key
+        self.expected = expected
+
+
+class BadName(StreamError, ValueError):
+    """A name cannot be a subject token, a key or a stack."""
+
+
+class Incompatible(StreamError):
+    """The server, a stream or a bucket is not what the engine needs."""
+
+    def __init__(self, what: str, *, remedy: str) -> None:
+        super().__init__(f"{what}. {remedy}")
+        self.what = what
+        self.remedy = remedy

@@ -1,0 +1,27 @@
+"""The port to work: commands to episodes, one shared queue per actor."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from streams.commands import Command
+from streams.delivery import Source, Unreadable
+
+
+class Inbox(Protocol):
+    """Commands on their way to whichever node has room."""
+
+    async def send(self, command: Command, *, id: str, trace: str = "") -> None:  # noqa: A002
+        """Queue `command` for its episode's actor. The same `id` within two minutes is kept once.
+
+        Raises:
+            UnknownOutcome: no answer. It may be queued; sending again with the same `id` is safe.
+            Unavailable: the server refused. It is not queued.
+        """
+
+    async def open(self, actor: str) -> Source[Command | Unreadable]:
+        """Return the queue of commands to episodes of `actor`, shared by all nodes.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """

@@ -1,0 +1,24 @@
+"""All ports of one stack, as one value to hand around."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streams.inbox import Inbox
+from streams.leases import Leases
+from streams.log import EventLog
+from streams.registry import Registry
+from streams.subjects import Stack
+from streams.world import World
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """What an engine node or a projector needs of the log."""
+
+    stack: Stack
+    log: EventLog
+    inbox: Inbox
+    leases: Leases
+    world: World
+    registry: Registry
