@@ -11,6 +11,7 @@ import msgspec
 from streams.commands import Command
 from streams.errors import UnreadableEvent
 from streams.events import LogEvent
+from streams.json import UNDECODABLE
 from streams.log import Commit, Recorded
 from streams.upcasts import UPCASTS, Upcast, upcast
 
@@ -54,21 +55,20 @@ def decode_commit(
     """
     try:
         body = _decoder.decode(data)
-    except msgspec.DecodeError as error:
-        body = _decode_old(data, subject=subject, seq=seq, upcasts=upcasts, cause=error)
+    except UNDECODABLE:
+        body = _decode_old(data, subject=subject, seq=seq, upcasts=upcasts)
     commit = Commit(id=commit_id, at=body.at, events=body.events, trace=trace)
     return Recorded(subject=subject, seq=seq, commit=commit)
 
 
-def _decode_old(
-    data: bytes, *, subject: str, seq: int, upcasts: Mapping[str, Upcast], cause: Exception
-) -> _Body:
+def _decode_old(data: bytes, *, subject: str, seq: int, upcasts: Mapping[str, Upcast]) -> _Body:
     try:
         old = _old_decoder.decode(data)
         events = tuple(upcast(event, upcasts) for event in old.events)
-        return msgspec.convert({"at": old.at, "events": events}, _Body)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise UnreadableEvent(subject, seq=seq, detail=str(cause)) from error
+        # By way of bytes, because a `Raw` field can only be read from them.
+        return _decoder.decode(_encoder.encode(_OldBody(at=old.at, events=events)))
+    except UNDECODABLE as error:
+        raise UnreadableEvent(subject, seq=seq, detail=str(error)) from error
 
 
 def encode_command(command: Command) -> bytes:
@@ -80,6 +80,7 @@ def decode_command(data: bytes) -> Command:
     """Return the command that `data` holds.
 
     Raises:
-        msgspec.DecodeError: the bytes are not a command this version knows.
+        ValueError: the bytes are not a command this version knows.
+        RecursionError: they are JSON nested too deep to read.
     """
     return _command_decoder.decode(data)

@@ -7,11 +7,10 @@ it durable, then acknowledge; whoever does the same work twice must find it done
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
-T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -57,14 +56,14 @@ class Delivery(Protocol[T_co]):
         """Never deliver this message again, to anyone. Best effort."""
 
 
-class Source(Protocol, Generic[T]):
+class Source(Protocol[T_co]):
     """A shared, durable queue of deliveries, pulled by whoever has room."""
 
     @property
     def pending(self) -> int:
         """How many messages waited for the consumer, when it last said."""
 
-    async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T]]:
+    async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T_co]]:
         """Return 1 to `room` deliveries as soon as there are any, or none after `wait_s`.
 
         Takes no more than it returns: what `room` leaves stays for other nodes. Survives
@@ -72,4 +71,7 @@ class Source(Protocol, Generic[T]):
         """
 
     async def close(self) -> None:
-        """Stop pulling. What was pulled and never returned comes again to others."""
+        """Stop pulling, and let a `receive` that waits return at once with what it has.
+
+        What was pulled and never returned comes again to others.
+        """

@@ -64,12 +64,14 @@ class ManualTrigger(
 Trigger: TypeAlias = EventTrigger | ManualTrigger
 
 
-class Limits(Part, frozen=True, kw_only=True, omit_defaults=True):
+class Budget(Part, frozen=True, kw_only=True, omit_defaults=True):
     """What one episode may use. A limit of 0 or less is no limit."""
 
-    turns: int
-    tokens: int
-    wall_s: float
+    turns: int = 12
+    """Actions asked of the strategy."""
+    tokens: int = 25_000
+    """Model tokens, as synthesizers report them."""
+    wall_s: float = 120.0
     """Seconds of running, over all attempts."""
 
 
@@ -189,7 +191,7 @@ class EpisodeOpened(
     expectation_id: str
     trigger: Trigger
     dedupe_key: str
-    budget: Limits
+    budget: Budget
     spec_rev: str = ""
     subject_kind: str = ""
     """The expectation's `subject_key`; the value is the trigger's `entity_id`."""

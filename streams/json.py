@@ -12,6 +12,10 @@ JsonObject: TypeAlias = dict[str, Any]
 NOTHING: Final = msgspec.Raw(b"null")
 """The absent JSON value: what a `Raw` field holds when there is nothing to say."""
 
+UNDECODABLE: Final = (ValueError, RecursionError)
+"""What decoding hostile bytes raises: msgspec's errors and `UnicodeDecodeError` are both
+`ValueError`s, and deep nesting is a `RecursionError` (measured, msgspec 0.22)."""
+
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 

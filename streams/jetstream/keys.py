@@ -1,0 +1,83 @@
+"""One key of a bucket, as a message: what it says, or that it is gone.
+
+| the last message on the key | the key |
+| --- | --- |
+| none | does not exist |
+| has `Nats-Marker-Reason` | lapsed: the server wrote it when the time to live was over |
+| has `KV-Operation` | was removed |
+| anything else | holds the message's body |
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+from streams.jetstream import headers, stored
+from streams.jetstream.arrival import Arrival
+from streams.jetstream.follow import OrderedReader
+from streams.jetstream.link import Link
+from streams.jetstream.publish import store
+from streams.jetstream.session import Headers
+from streams.jetstream.shapes import bucket_stream
+from streams.jetstream.stored import Stored
+
+KeyMessage: TypeAlias = Stored | Arrival
+
+PURGE: dict[str, str] = {headers.KV_OPERATION: "PURGE", headers.ROLLUP: "sub"}
+"""Marks a message that removes its key."""
+
+
+class Bucket:
+    """One bucket, read and written by key. Each write names the revision it expects."""
+
+    def __init__(self, link: Link, name: str) -> None:
+        """Use the bucket that `setup` made."""
+        self._link = link
+        self._name = name
+        self._prefix = f"$KV.{name}."
+        self.stream = bucket_stream(name)
+
+    async def write(self, key: str, value: bytes, *, more: Headers, expected: int | None) -> int:
+        """Return the new revision. `expected` None is any, 0 is none. Raises like `store`."""
+        check = {} if expected is None else {headers.EXPECTED_SEQ: str(expected)}
+        ack = await store(self._link, self._prefix + key, value, {**check, **more})
+        return ack.seq
+
+    async def last(self, key: str) -> Stored | None:
+        """Return the key's last message, as the leader knows it, or None. May be a tombstone.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        return await stored.last(self._link, self.stream, self._prefix + key)
+
+    def every(self) -> AsyncIterator[Stored]:
+        """Return every key's last message; see `stored.every_after`."""
+        return stored.every_after(self._link, self.stream, f"{self._prefix}>", seq=0)
+
+    def key_of(self, message: KeyMessage) -> str:
+        """Return the key that `message` is about."""
+        return message.subject.removeprefix(self._prefix)
+
+    @asynccontextmanager
+    async def reader(self, *, after: int) -> AsyncIterator[OrderedReader]:
+        """Yield a reader of the bucket's changes past revision `after`."""
+        reader = OrderedReader(self._link, self.stream, after=after)
+        try:
+            yield reader
+        finally:
+            await reader.close()
+
+
+def has_lapsed(message: KeyMessage) -> bool:
+    """Return whether the key's time to live was over."""
+    return headers.MARKER_REASON in message.headers
+
+
+def is_gone(message: KeyMessage | None) -> bool:
+    """Return whether the key does not exist, whatever is left of it."""
+    if message is None or has_lapsed(message):
+        return True
+    return headers.KV_OPERATION in message.headers

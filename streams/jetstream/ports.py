@@ -1,0 +1,52 @@
+"""All ports of one stack, on a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from streams.jetstream import setup
+from streams.jetstream.inbox import JetStreamInbox
+from streams.jetstream.leases import JetStreamLeases
+from streams.jetstream.link import Link
+from streams.jetstream.log import JetStreamLog
+from streams.jetstream.registry import JetStreamRegistry
+from streams.jetstream.settings import LinkSettings
+from streams.jetstream.setup import Inspection
+from streams.jetstream.world import JetStreamWorld
+from streams.ports import Ports
+from streams.subjects import Stack
+
+
+@asynccontextmanager
+async def connect(
+    url: str, *, stack: Stack, settings: LinkSettings | None = None
+) -> AsyncIterator[Ports]:
+    """Connect to `url`, create what `stack` needs and is missing, and yield its ports.
+
+    The connection comes back by itself for as long as the context is open.
+
+    Raises:
+        Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
+        Incompatible: the server is too old, has no JetStream, or a stream contradicts us.
+    """
+    async with Link(url, settings or LinkSettings()) as link:
+        await setup.prepare(link, stack)
+        yield Ports(
+            stack=stack,
+            log=JetStreamLog(link, stack),
+            inbox=JetStreamInbox(link, stack),
+            leases=JetStreamLeases(link, stack),
+            world=JetStreamWorld(link, stack),
+            registry=JetStreamRegistry(link, stack),
+        )
+
+
+async def inspect(url: str, *, stack: Stack, settings: LinkSettings | None = None) -> Inspection:
+    """Return how the server at `url` and the streams of `stack` are, changing nothing.
+
+    Raises:
+        Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
+    """
+    async with Link(url, settings or LinkSettings()) as link:
+        return await setup.inspect(link, stack)

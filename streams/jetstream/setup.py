@@ -1,0 +1,149 @@
+"""Makes sure that the server can do what the engine needs, and that the streams are there.
+
+Setup only creates. A stream that exists and contradicts us is an operator's decision or an
+accident; either way it is not ours to change, so it is reported and nothing starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from streams.errors import Incompatible, Unavailable
+from streams.jetstream import api
+from streams.jetstream.link import Link
+from streams.jetstream.session import NobodyServes
+from streams.jetstream.shapes import Contradiction, contradictions, shapes
+from streams.json import JsonObject
+from streams.subjects import Stack
+
+SERVER_MIN: Final = (2, 12)
+"""The first version with message schedules, atomic batches and per-message time to live."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamReport:
+    """How one stream or bucket is."""
+
+    name: str
+    exists: bool
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """What a look at a server found; nothing was changed."""
+
+    server_version: str
+    problem: str
+    """Why the server cannot be used at all; empty when it can."""
+    streams: tuple[StreamReport, ...] = ()
+
+
+async def prepare(link: Link, stack: Stack) -> None:
+    """Create what `stack` needs and is missing.
+
+    Raises:
+        Incompatible: the server is too old, has no JetStream, or a stream contradicts us.
+        Unavailable: no answer from the server.
+    """
+    await check_server(link)
+    for ours in shapes(stack, link.settings):
+        _require(contradictions(await _ensure_stream(link, ours), ours))
+
+
+async def inspect(link: Link, stack: Stack) -> Inspection:
+    """Return how the server and the streams of `stack` are, without changing anything.
+
+    Raises:
+        Unavailable: no answer from the server.
+    """
+    version = link.session.server_version
+    try:
+        await check_server(link)
+    except Incompatible as error:
+        return Inspection(server_version=version, problem=str(error))
+    reports = [await _report(link, ours) for ours in shapes(stack, link.settings)]
+    return Inspection(server_version=version, problem="", streams=tuple(reports))
+
+
+async def check_server(link: Link) -> None:
+    """Raise `Incompatible` unless the server is new enough and runs JetStream."""
+    version = link.session.server_version
+    major, minor, _ = map(int, version.split("."))
+    if (major, minor) < SERVER_MIN:
+        raise Incompatible(
+            f"nats-server {version} has no message schedules, atomic batches and "
+            "per-message time to live",
+            remedy="Upgrade it to 2.12 or newer.",
+        )
+    await _check_jetstream(link)
+
+
+async def _check_jetstream(link: Link) -> None:
+    try:
+        await api.call(link, "INFO")
+    except api.Refused as error:
+        if error.err_code not in {api.NOT_ENABLED, api.NOT_ENABLED_FOR_ACCOUNT}:
+            raise Unavailable("JetStream", detail=str(error)) from error
+        raise _without_jetstream() from error
+    except NobodyServes as error:
+        raise _without_jetstream() from error
+
+
+def _without_jetstream() -> Incompatible:
+    return Incompatible(
+        "the server runs without JetStream, or this account may not use it",
+        remedy="Start it with a `jetstream` block in its configuration, or enable the account.",
+    )
+
+
+async def _ensure_stream(link: Link, ours: JsonObject) -> JsonObject:
+    """Return the configuration of the stream as it is, after creating it if it was not."""
+    theirs = await _config(link, ours)
+    if theirs is not None:
+        return theirs
+    try:
+        created = await api.call(link, f"STREAM.CREATE.{ours['name']}", ours)
+    except api.Refused as error:
+        if error.err_code != api.STREAM_NAME_IN_USE:
+            raise _cannot_create(ours, error) from error
+        created = {"config": await _config(link, ours)}  # Another node was faster.
+    config: JsonObject = created["config"]
+    return config
+
+
+async def _config(link: Link, ours: JsonObject) -> JsonObject | None:
+    try:
+        config: JsonObject = (await api.call(link, f"STREAM.INFO.{ours['name']}"))["config"]
+    except api.Refused as error:
+        if error.err_code == api.STREAM_NOT_FOUND:
+            return None
+        raise Unavailable(f"stream {ours['name']}", detail=str(error)) from error
+    return config
+
+
+def _cannot_create(ours: JsonObject, error: api.Refused) -> Incompatible | Unavailable:
+    if error.code == api.LATER:
+        return Unavailable(f"creating {ours['name']}", detail=str(error))
+    return Incompatible(
+        f"the server refuses to create {ours['name']}: {error}",
+        remedy="Remove what is in its way, or choose another stack name.",
+    )
+
+
+def _require(found: list[Contradiction]) -> None:
+    for contradiction in found:
+        raise Incompatible(
+            f"stream {contradiction.stream}: {contradiction.field} is "
+            f"{contradiction.theirs!r} and must be {contradiction.ours!r}",
+            remedy="Change it with `nats stream edit`, or choose another stack name.",
+        )
+
+
+async def _report(link: Link, ours: JsonObject) -> StreamReport:
+    theirs = await _config(link, ours)
+    if theirs is None:
+        return StreamReport(name=ours["name"], exists=False)
+    found = tuple(contradictions(theirs, ours))
+    return StreamReport(name=ours["name"], exists=True, contradictions=found)

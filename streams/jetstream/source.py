@@ -1,0 +1,264 @@
+"""Pulls deliveries from a shared durable consumer, never more than there is room for.
+
+Each `receive` sends one pull that the server answers as soon as it has anything (a pull
+with `no_wait` *and* an expiry), so what it does not bring stays for other nodes. Nothing is
+outstanding between two receives, unless one was cancelled; what its pull still brings waits
+for the next one, or is handed back by `close`.
+
+| failure | what happens |
+| --- | --- |
+| the connection ends | the pull is sent again on the next session |
+| the server forgets the pull | no heartbeat for `SILENCE_S_MAX`: it is sent again |
+| the consumer is deleted | it is made again, from the oldest delivery not yet answered |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+from nats.aio.msg import Msg
+
+from streams.delivery import Delivery
+from streams.errors import Unavailable
+from streams.jetstream.arrival import Arrival, arrival, status_of
+from streams.jetstream.consumer import UNANSWERED_MAX, DurableConsumer
+from streams.jetstream.follow import HEARTBEAT_S, SILENCE_S_MAX
+from streams.jetstream.link import Link, wait_set
+from streams.jetstream.session import Inbox, Session
+from streams.jetstream.shapes import NS_PER_S
+from streams.json import JsonObject
+from streams.parsing import TRACE_HEADER
+
+T = TypeVar("T")
+
+PULL_S_MAX: Final = 30.0
+"""Longest life of one pull; a longer wait sends several."""
+
+PULL_S_MIN: Final = 0.01
+"""Shortest life of a pull: a wait of zero still asks once."""
+
+GRACE_S: Final = 0.25
+"""How much longer than the server we wait for a pull's end, which it sends in time."""
+
+RETRY_S: Final = 0.2
+"""Between two attempts to pull when something is wrong."""
+
+_encoder = msgspec.json.Encoder()
+
+_HEARTBEAT: Final = "100"
+_NOTHING: Final = ("404", "408")
+
+
+class JetStreamDelivery(Generic[T]):
+    """One message, and the subject where we answer for it."""
+
+    def __init__(self, source: JetStreamSource[T], arrived: Arrival, content: T) -> None:
+        """Wrap what `source` received."""
+        self._source = source
+        self._arrived = arrived
+        self.content = content
+
+    @property
+    def seq(self) -> int:
+        """See `Delivery.seq`."""
+        return self._arrived.seq
+
+    @property
+    def deliveries(self) -> int:
+        """See `Delivery.deliveries`."""
+        return self._arrived.deliveries
+
+    @property
+    def trace(self) -> str:
+        """See `Delivery.trace`."""
+        return self._arrived.headers.get(TRACE_HEADER, "")
+
+    async def ack(self) -> None:
+        """See `Delivery.ack`."""
+        await self._source.answer(self._arrived, b"+ACK", is_final=True)
+
+    async def nak(self, *, delay_s: float = 0.0) -> None:
+        """See `Delivery.nak`."""
+        await self._source.answer(self._arrived, nak(delay_s), is_final=False)
+
+    async def term(self, reason: str) -> None:
+        """See `Delivery.term`."""
+        await self._source.answer(self._arrived, f"+TERM {reason}".encode(), is_final=True)
+
+
+class JetStreamSource(Generic[T]):
+    """`Source` on one durable consumer."""
+
+    def __init__(
+        self, link: Link, consumer: DurableConsumer, parse: Callable[[Arrival], T]
+    ) -> None:
+        """Pull through `link`; `parse` makes each message's content and never raises."""
+        self._link = link
+        self._consumer = consumer
+        self._parse = parse
+        self._session: Session | None = None
+        self._inbox: Inbox | None = None
+        self._waiting: deque[Arrival] = deque()
+        self._changed = asyncio.Event()
+        self._asked = 0
+        self._pull_ends_s = 0.0
+        self._heard_s = 0.0
+        self._is_doubtful = False
+        self._is_closed = False
+        self._unanswered: set[int] = set()
+        self._newest_seq = 0
+        self.pending = 0
+        """See `Source.pending`."""
+
+    async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T]]:
+        """Return the next deliveries. See `Source.receive`."""
+        clock = self._link.clock
+        deadline_s = clock.monotonic_s() + wait_s
+        left_s = max(wait_s, PULL_S_MIN)
+        while not self._waiting and left_s > 0 and not self._is_closed:
+            if await self._pull(room, left_s):
+                await self._wait_pull_over(left_s + GRACE_S)
+            else:
+                self._changed.clear()
+                await wait_set(self._changed, timeout_s=min(left_s, RETRY_S))
+            left_s = deadline_s - clock.monotonic_s()
+        return [self._hand_out() for _ in range(min(room, len(self._waiting)))]
+
+    async def close(self) -> None:
+        """Stop pulling and hand back what nobody received. See `Source.close`."""
+        self._is_closed = True
+        self._changed.set()
+        while self._waiting:
+            await self._link.post(self._waiting.popleft().reply, nak(0.0))
+        if self._inbox is not None and not self._asked:
+            await self._inbox.close()
+
+    async def answer(self, arrived: Arrival, verb: bytes, *, is_final: bool) -> None:
+        """Answer for a delivery; unless the answer is final, the message comes again."""
+        if is_final:
+            self._unanswered.discard(arrived.seq)
+        await self._link.post(arrived.reply, verb)
+
+    def _hand_out(self) -> JetStreamDelivery[T]:
+        arrived = self._waiting.popleft()
+        self._unanswered.add(arrived.seq)
+        if len(self._unanswered) > UNANSWERED_MAX:
+            self._unanswered.remove(min(self._unanswered))
+        self._newest_seq = max(self._newest_seq, arrived.seq)
+        self.pending = arrived.pending
+        return JetStreamDelivery(self, arrived, self._parse(arrived))
+
+    async def _pull(self, room: int, left_s: float) -> bool:
+        """Return whether a pull is outstanding, after sending one if none was."""
+        try:
+            session, inbox = await self._ready()
+            if not self._asked:
+                await self._send_pull(session, inbox, room, min(left_s, PULL_S_MAX))
+        except Unavailable:
+            return False
+        return True
+
+    async def _ready(self) -> tuple[Session, Inbox]:
+        """Return the session and our inbox on it, with the consumer beyond doubt.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        if self._is_doubtful:
+            resume_seq = min(self._unanswered, default=self._newest_seq + 1)
+            await self._consumer.ensure(self._link, resume_seq=resume_seq)
+            self._is_doubtful = False
+        session = self._link.session
+        if self._inbox is None or session is not self._session:
+            self._asked = 0
+            self._inbox = await session.open_inbox(self._on_message)
+            self._session = session
+            session.on_end(self._changed.set)
+        return session, self._inbox
+
+    async def _send_pull(self, session: Session, inbox: Inbox, room: int, expires_s: float) -> None:
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._consumer.stream}.{self._consumer.name}"
+        await session.send(subject, _pull_request(room, expires_s), reply=inbox.subject)
+        self._asked = room
+        self._heard_s = self._link.clock.monotonic_s()
+        self._pull_ends_s = self._heard_s + expires_s + GRACE_S
+
+    async def _wait_pull_over(self, timeout_s: float) -> None:
+        """Wait until the pull is answered or lost, for at most `timeout_s`."""
+        clock = self._link.clock
+        until_s = clock.monotonic_s() + timeout_s
+        while self._is_awaited() and (left_s := until_s - clock.monotonic_s()) > 0:
+            self._changed.clear()
+            await wait_set(self._changed, timeout_s=min(left_s, HEARTBEAT_S))
+            if self._is_lost(clock.monotonic_s()):
+                self._asked = 0
+
+    def _is_awaited(self) -> bool:
+        return self._asked > 0 and not self._is_closed
+
+    def _is_lost(self, now_s: float) -> bool:
+        """Return whether the outstanding pull will bring nothing any more."""
+        has_ended = self._session is None or self._session.ended.is_set()
+        return has_ended or now_s > min(self._pull_ends_s, self._heard_s + SILENCE_S_MAX)
+
+    async def _on_message(self, msg: Msg) -> None:
+        self._heard_s = self._link.clock.monotonic_s()
+        status = status_of(msg)
+        if status:
+            self._on_status(status)
+        elif self._is_closed:
+            await self._link.post(msg.reply, nak(0.0))
+        else:
+            self._asked = max(0, self._asked - 1)
+            self._waiting.append(arrival(msg))
+        if not self._asked:
+            self._changed.set()
+
+    def _on_status(self, status: str) -> None:
+        """Take note of a heartbeat or the pull's end; anything else casts doubt."""
+        if status == _HEARTBEAT:
+            return
+        self._asked = 0
+        if status not in _NOTHING:
+            self._is_doubtful = True
+        elif not self._waiting:
+            self.pending = 0
+
+
+class SilentSource(Generic[T]):
+    """`Source` of nothing, for an actor that listens to nothing."""
+
+    pending = 0
+
+    def __init__(self) -> None:
+        """Begin to be silent."""
+        self._closed = asyncio.Event()
+
+    async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T]]:  # noqa: ARG002
+        """Return nothing, after `wait_s` or when closed."""
+        await wait_set(self._closed, timeout_s=wait_s)
+        return ()
+
+    async def close(self) -> None:
+        """Let a `receive` that waits return."""
+        self._closed.set()
+
+
+def nak(delay_s: float) -> bytes:
+    """Return the answer that hands a message back, to come again after `delay_s`."""
+    return b'-NAK {"delay": %d}' % round(delay_s * NS_PER_S) if delay_s else b"-NAK"
+
+
+def _pull_request(room: int, expires_s: float) -> bytes:
+    request: JsonObject = {
+        "batch": room,
+        "no_wait": True,
+        "expires": round(expires_s * NS_PER_S),
+    }
+    if expires_s >= 2 * HEARTBEAT_S:  # The server wants two beats in a pull's life.
+        request["idle_heartbeat"] = HEARTBEAT_S * NS_PER_S
+    return _encoder.encode(request)

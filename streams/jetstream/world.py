@@ -1,0 +1,65 @@
+"""The world on JetStream: domain events, published and shared out to gates."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from streams.delivery import Source, Unreadable
+from streams.jetstream.arrival import Arrival
+from streams.jetstream.consumer import DurableConsumer
+from streams.jetstream.link import Link
+from streams.jetstream.publish import store_surely
+from streams.jetstream.source import JetStreamSource, SilentSource
+from streams.json import JsonObject
+from streams.parsing import event_body, event_headers, parse_event
+from streams.subjects import Stack, Stream
+from streams.world import DomainEvent
+
+
+class JetStreamWorld:
+    """`World` on the events stream of one stack."""
+
+    def __init__(self, link: Link, stack: Stack) -> None:
+        """Publish and pull through `link`."""
+        self._link = link
+        self._stack = stack
+        self._stream = stack.stream(Stream.EVENTS)
+
+    async def publish(
+        self,
+        name: str,
+        payload: JsonObject,
+        *,
+        id: str,  # noqa: A002 - the port's name
+        hops: int = 0,
+        trace: str = "",
+    ) -> int:
+        """Publish one domain event. See `World.publish`."""
+        subject = self._stack.event(name)
+        more = event_headers(id=id, hops=hops, trace=trace)
+        ack = await store_surely(self._link, subject, event_body(name, payload), more)
+        return ack.seq
+
+    async def open(self, actor: str, names: Collection[str]) -> Source[DomainEvent | Unreadable]:
+        """Return the actor's events. See `World.open`."""
+        if not names:
+            return SilentSource()
+        consumer = DurableConsumer(
+            stream=self._stream,
+            name=self._stack.gate_durable(actor),
+            filters=tuple(sorted({self._stack.event(name) for name in names})),
+            starts_new=True,
+        )
+        await consumer.ensure(self._link)
+        return JetStreamSource(self._link, consumer, self._parse)
+
+    def _parse(self, arrived: Arrival) -> DomainEvent | Unreadable:
+        return parse_event(
+            arrived.data,
+            arrived.headers,
+            stack=self._stack,
+            stream=self._stream,
+            subject=arrived.subject,
+            seq=arrived.seq,
+            at=arrived.at,
+        )

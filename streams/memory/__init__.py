@@ -1,0 +1,56 @@
+"""The log in dicts: every port in one process, on nothing but the clock it is given.
+
+For users' unit tests and for simulated clusters. What the ports promise holds here as it
+does on a server (one contract suite runs on both), so several nodes may share one result
+of `memory_ports`. Only `receive` ever waits; everything else is done when it is called,
+so the same calls in the same order always give the same log. Nothing is random, and
+nothing is forgotten but old message ids and old markers: what is published stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from streams.clock import Clock
+from streams.memory.inbox import MemoryInbox
+from streams.memory.leases import MemoryLeases
+from streams.memory.log import MemoryLog
+from streams.memory.registry import MemoryRegistry
+from streams.memory.stream import MemoryStream
+from streams.memory.world import MemoryWorld
+from streams.ports import Ports
+from streams.subjects import Stack, Stream
+
+__all__ = ["LEASE_TTL_S", "MemoryPorts", "memory_ports"]
+
+LEASE_TTL_S: Final = 30.0
+"""How long a lease lasts after its last renewal, in seconds, unless the caller says otherwise."""
+
+_DEFAULT_STACK: Final = Stack()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPorts(Ports):
+    """`Ports`, and what only memory can do: each `publish_raw`."""
+
+    log: MemoryLog
+    inbox: MemoryInbox
+    leases: MemoryLeases
+    world: MemoryWorld
+    registry: MemoryRegistry
+
+
+def memory_ports(
+    *, stack: Stack = _DEFAULT_STACK, clock: Clock, lease_ttl_s: float = LEASE_TTL_S
+) -> MemoryPorts:
+    """Return an empty stack, for any number of nodes in this process."""
+    streams = {stream: MemoryStream(stack.stream(stream), clock=clock) for stream in Stream}
+    return MemoryPorts(
+        stack=stack,
+        log=MemoryLog(streams, stack=stack),
+        inbox=MemoryInbox(streams[Stream.WORK], stack=stack),
+        leases=MemoryLeases(clock, ttl_s=lease_ttl_s),
+        world=MemoryWorld(streams[Stream.EVENTS], stack=stack),
+        registry=MemoryRegistry(clock),
+    )

@@ -1,0 +1,71 @@
+"""Waiting until something arrives or the clock says that it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from streams.clock import Clock
+
+T = TypeVar("T")
+
+
+def never_s() -> float:
+    """Return the monotonic time at which nothing happens."""
+    return math.inf
+
+
+def never() -> bool:
+    """Return that it is not over."""
+    return False
+
+
+class Bell:
+    """Wakes everyone who waits, in the order in which they came."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: dict[asyncio.Future[None], None] = {}
+
+    def ring(self) -> None:
+        """Wake everyone who waits now."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
+
+    async def wait_some(
+        self,
+        take: Callable[[], Sequence[T]],
+        *,
+        wait_s: float,
+        next_due_s: Callable[[], float] = never_s,
+        is_over: Callable[[], bool] = never,
+    ) -> Sequence[T]:
+        """Return what `take` finds, or nothing once `wait_s` has passed or it `is_over`.
+
+        It is asked at once, after every ring, and at the monotonic time `next_due_s()`,
+        when something comes by itself.
+        """
+        end_s = self._clock.monotonic_s() + wait_s
+        while True:
+            found = take()
+            now_s = self._clock.monotonic_s()
+            if found or now_s >= end_s or is_over():
+                return found
+            await self._wait_ring(most_s=max(0.0, min(end_s, next_due_s()) - now_s))
+
+    async def _wait_ring(self, *, most_s: float) -> None:
+        rung = asyncio.get_running_loop().create_future()
+        self._waiting[rung] = None
+        slept = asyncio.ensure_future(self._clock.sleep(most_s))
+        try:
+            await asyncio.wait((rung, slept), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiting.pop(rung, None)
+            slept.cancel()
+            await asyncio.wait((slept,))
+        if not slept.cancelled():
+            slept.result()

@@ -1,0 +1,157 @@
+"""A durable consumer in memory: who was given what, and what comes again.
+
+It stands for the server's side; a `MemorySource` is one node's handle on it, and every
+source of one durable shares its position and its unanswered deliveries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from streams.memory.stream import MemoryStream, Message
+from streams.parsing import TRACE_HEADER
+
+T = TypeVar("T")
+
+ACK_WAIT_S: Final = 30.0
+"""How long a delivery may go unanswered before its message comes again, as on the server."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unanswered:
+    deliveries: int
+    due_s: float
+    """When the message comes again, on the monotonic clock."""
+
+
+class Durable:
+    """A position in a stream and the deliveries that nobody answered yet."""
+
+    def __init__(self, stream: MemoryStream, *, after: int, matches: Callable[[str], bool]) -> None:
+        self.stream = stream
+        self.matches = matches
+        """Whether messages on a subject are for this consumer."""
+        self._position = after
+        self._unanswered: dict[int, _Unanswered] = {}
+
+    @property
+    def pending(self) -> int:
+        """How many messages were never delivered."""
+        return sum(self.matches(each.subject) for each in self.stream.past(self._position))
+
+    def take(self, room: int) -> Sequence[tuple[Message, int]]:
+        """Return up to `room` messages with their delivery counts: what comes again, then new."""
+        messages = self._take_due(room)
+        messages += self._take_new(room - len(messages))
+        return [(message, self._deliver(message.seq)) for message in messages]
+
+    def next_due_s(self) -> float:
+        """Return when the next unanswered message comes again, on the monotonic clock."""
+        return min((each.due_s for each in self._unanswered.values()), default=math.inf)
+
+    def settle(self, seq: int) -> None:
+        """Never deliver the message at `seq` again."""
+        self._unanswered.pop(seq, None)
+
+    def hand_back(self, seq: int, *, delay_s: float) -> None:
+        """Deliver the message at `seq` again after `delay_s`, unless it was settled."""
+        given = self._unanswered.get(seq)
+        if given is not None:
+            due_s = self.stream.clock.monotonic_s() + delay_s
+            self._unanswered[seq] = _Unanswered(deliveries=given.deliveries, due_s=due_s)
+            self.stream.bell.ring()
+
+    def _take_due(self, room: int) -> list[Message]:
+        now_s = self.stream.clock.monotonic_s()
+        due = sorted((at.due_s, seq) for seq, at in self._unanswered.items() if at.due_s <= now_s)
+        return [self.stream.at(seq) for _, seq in due[:room]]
+
+    def _take_new(self, room: int) -> list[Message]:
+        taken: list[Message] = []
+        while len(taken) < room and self._position < self.stream.last_seq:
+            self._position += 1
+            message = self.stream.at(self._position)
+            if self.matches(message.subject):
+                taken.append(message)
+        return taken
+
+    def _deliver(self, seq: int) -> int:
+        before = self._unanswered.get(seq)
+        deliveries = 1 + (before.deliveries if before is not None else 0)
+        due_s = self.stream.clock.monotonic_s() + ACK_WAIT_S
+        self._unanswered[seq] = _Unanswered(deliveries=deliveries, due_s=due_s)
+        return deliveries
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryDelivery(Generic[T]):
+    """See `streams.delivery.Delivery`."""
+
+    content: T
+    seq: int
+    deliveries: int
+    trace: str
+    durable: Durable
+
+    async def ack(self) -> None:
+        """See `Delivery.ack`."""
+        self.durable.settle(self.seq)
+
+    async def nak(self, *, delay_s: float = 0.0) -> None:
+        """See `Delivery.nak`."""
+        self.durable.hand_back(self.seq, delay_s=delay_s)
+
+    async def term(self, reason: str) -> None:  # noqa: ARG002 - the server logs it; we have no log
+        """See `Delivery.term`."""
+        self.durable.settle(self.seq)
+
+
+class MemorySource(Generic[T]):
+    """See `streams.delivery.Source`."""
+
+    def __init__(self, durable: Durable, *, parse: Callable[[Message], T]) -> None:
+        self._durable = durable
+        self._parse = parse
+        self._is_closed = False
+
+    @property
+    def pending(self) -> int:
+        """See `Source.pending`."""
+        return self._durable.pending
+
+    async def receive(self, *, room: int, wait_s: float) -> Sequence[MemoryDelivery[T]]:
+        """See `Source.receive`.
+
+        Raises:
+            ValueError: `room` is less than 1.
+        """
+        if room < 1:
+            raise ValueError(f"room for {room} deliveries: a source returns at least 1")
+        return await self._durable.stream.bell.wait_some(
+            lambda: self._take(room),
+            wait_s=wait_s,
+            next_due_s=self._durable.next_due_s,
+            is_over=lambda: self._is_closed,
+        )
+
+    async def close(self) -> None:
+        """See `Source.close`."""
+        self._is_closed = True
+        self._durable.stream.bell.ring()
+
+    def _take(self, room: int) -> Sequence[MemoryDelivery[T]]:
+        if self._is_closed:
+            return ()
+        return [
+            MemoryDelivery(
+                content=self._parse(message),
+                seq=message.seq,
+                deliveries=deliveries,
+                trace=message.headers.get(TRACE_HEADER, ""),
+                durable=self._durable,
+            )
+            for message, deliveries in self._durable.take(room)
+        ]

@@ -1,0 +1,102 @@
+"""The journal and the dead letters in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+
+from streams import codec
+from streams.errors import UnreadableEvent
+from streams.log import START, Commit, Recorded
+from streams.memory.stream import MemoryStream, Message
+from streams.parsing import COMMIT_HEADER, TRACE_HEADER
+from streams.subjects import Stack, Stream
+
+
+class MemoryLog:
+    """An `EventLog` that keeps encoded bytes, so that every read goes through the codec."""
+
+    def __init__(self, streams: Mapping[Stream, MemoryStream], *, stack: Stack) -> None:
+        self._streams = streams
+        self._stack = stack
+
+    async def append(self, subject: str, commit: Commit, *, after: int) -> int:
+        """See `EventLog.append`."""
+        headers = {COMMIT_HEADER: commit.id}
+        if commit.trace:
+            headers[TRACE_HEADER] = commit.trace
+        data = codec.encode_commit(commit)
+        return self._stream_of(subject).publish(subject, data, headers, after=after)
+
+    async def read(self, subject: str, *, after: int = START) -> Sequence[Recorded]:
+        """See `EventLog.read`."""
+        return [_decoded(each) for each in self._stream_of(subject).of(subject, after=after)]
+
+    async def last(self, subject: str) -> Recorded | None:
+        """See `EventLog.last`."""
+        message = self._stream_of(subject).last_of(subject)
+        return None if message is None else _decoded(message)
+
+    async def head(self, stream: Stream = Stream.JOURNAL) -> int:
+        """See `EventLog.head`."""
+        return self._streams[stream].last_seq
+
+    def follow(
+        self, stream: Stream = Stream.JOURNAL, *, after: int = START
+    ) -> AbstractAsyncContextManager[MemoryFollower]:
+        """See `EventLog.follow`."""
+        return nullcontext(MemoryFollower(self._streams[stream], after=after))
+
+    def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
+        """Put a message on `subject` without a version check, as only a foreign client would.
+
+        Returns:
+            Its stream sequence.
+        """
+        return self._stream_of(subject).publish(subject, data, headers)
+
+    def _stream_of(self, subject: str) -> MemoryStream:
+        is_dead = self._stack.stream_of(subject) == self._stack.stream(Stream.DEAD)
+        return self._streams[Stream.DEAD if is_dead else Stream.JOURNAL]
+
+
+class MemoryFollower:
+    """See `streams.log.Follower`."""
+
+    def __init__(self, stream: MemoryStream, *, after: int) -> None:
+        self._stream = stream
+        self._position = after
+        self._pending = max(0, stream.last_seq - after)
+
+    @property
+    def pending(self) -> int:
+        """See `Follower.pending`."""
+        return self._pending
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Recorded]:
+        """See `Follower.receive`."""
+        return await self._stream.bell.wait_some(lambda: self._take(most), wait_s=wait_s)
+
+    def _take(self, most: int) -> Sequence[Recorded]:
+        """Return the next commits; an unreadable one only once it is the next."""
+        taken: list[Recorded] = []
+        for message in self._stream.past(self._position, most=most):
+            try:
+                taken.append(_decoded(message))
+            except UnreadableEvent:
+                if taken:
+                    break
+                raise
+        self._position += len(taken)
+        self._pending = max(0, self._stream.last_seq - self._position)
+        return taken
+
+
+def _decoded(message: Message) -> Recorded:
+    return codec.decode_commit(
+        message.data,
+        subject=message.subject,
+        seq=message.seq,
+        commit_id=message.headers.get(COMMIT_HEADER, ""),
+        trace=message.headers.get(TRACE_HEADER, ""),
+    )

@@ -1,0 +1,118 @@
+"""One stream in memory: messages in order, one sequence, each message id kept once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from streams.clock import Clock
+from streams.errors import TooLarge, VersionConflict
+from streams.memory.bell import Bell
+from streams.parsing import MESSAGE_ID_HEADER
+
+DEDUPE_WINDOW_S: Final = 120.0
+"""How long a message id is remembered, as on the server."""
+
+MESSAGE_BYTES_MAX: Final = 1024 * 1024
+"""Largest body and headers of one message: the server's default `max_payload`."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """What the stream holds at one sequence."""
+
+    seq: int
+    subject: str
+    headers: Mapping[str, str]
+    data: bytes
+    at: datetime
+
+
+class MemoryStream:
+    """A stream of one stack."""
+
+    def __init__(self, name: str, *, clock: Clock) -> None:
+        self.name = name
+        self.clock = clock
+        self.bell = Bell(clock)
+        """Rings for every message."""
+        self._messages: list[Message] = []
+        self._of: defaultdict[str, list[Message]] = defaultdict(list)
+        self._known_ids: dict[str, tuple[int, float]] = {}
+
+    @property
+    def last_seq(self) -> int:
+        """Sequence of the newest message; 0 before the first."""
+        return len(self._messages)
+
+    def publish(
+        self, subject: str, data: bytes, headers: Mapping[str, str], *, after: int | None = None
+    ) -> int:
+        """Store a message and return its sequence: the first one's, if its id is known.
+
+        Raises:
+            VersionConflict: `after` is given and is not the subject's last sequence.
+            TooLarge: over `MESSAGE_BYTES_MAX` with its headers.
+        """
+        _check_size(subject, data, headers)
+        last = self.last_of(subject)
+        if after is not None and after != (last.seq if last is not None else 0):
+            raise VersionConflict(subject, expected=after)
+        message_id = headers.get(MESSAGE_ID_HEADER)
+        if message_id is None:
+            return self._store(subject, data, headers)
+        self._forget_old_ids()
+        if message_id not in self._known_ids:
+            seq = self._store(subject, data, headers)
+            self._known_ids[message_id] = (seq, self.clock.monotonic_s() + DEDUPE_WINDOW_S)
+        return self._known_ids[message_id][0]
+
+    def past(self, seq: int, *, most: int | None = None) -> Sequence[Message]:
+        """Return the messages past sequence `seq`, oldest first: up to `most`, or all."""
+        return self._messages[seq : None if most is None else seq + most]
+
+    def at(self, seq: int) -> Message:
+        """Return the message at `seq`, which must be one of ours."""
+        return self._messages[seq - 1]
+
+    def of(self, subject: str, *, after: int = 0) -> Sequence[Message]:
+        """Return the messages on exactly `subject` past sequence `after`, oldest first."""
+        return [message for message in self._of.get(subject, ()) if message.seq > after]
+
+    def last_of(self, subject: str) -> Message | None:
+        """Return the newest message on exactly `subject`, or None."""
+        messages = self._of.get(subject)
+        return messages[-1] if messages else None
+
+    def _store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
+        message = Message(
+            seq=self.last_seq + 1,
+            subject=subject,
+            headers=dict(headers),
+            data=data,
+            at=self.clock.now(),
+        )
+        self._messages.append(message)
+        self._of[subject].append(message)
+        self.bell.ring()
+        return message.seq
+
+    def _forget_old_ids(self) -> None:
+        """Drop the ids whose window is over; the dict holds them in the order they came."""
+        now_s = self.clock.monotonic_s()
+        while self._known_ids:
+            oldest = next(iter(self._known_ids))
+            if self._known_ids[oldest][1] > now_s:
+                return
+            del self._known_ids[oldest]
+
+
+def _check_size(subject: str, data: bytes, headers: Mapping[str, str]) -> None:
+    """Refuse what the server would: it counts the header block as it is on the wire."""
+    lines = sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items())
+    size = len(data) + (len("NATS/1.0\r\n\r\n") + lines if headers else 0)
+    if size > MESSAGE_BYTES_MAX:
+        raise TooLarge(subject, size_bytes=size, limit_bytes=MESSAGE_BYTES_MAX)

@@ -1,0 +1,71 @@
+"""Domain events in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from streams.delivery import Unreadable
+from streams.json import JsonObject
+from streams.memory.durable import Durable, MemorySource
+from streams.memory.stream import MemoryStream, Message
+from streams.parsing import event_body, event_headers, parse_event
+from streams.subjects import Stack
+from streams.world import DomainEvent
+
+
+class MemoryWorld:
+    """See `streams.world.World`."""
+
+    def __init__(self, stream: MemoryStream, *, stack: Stack) -> None:
+        self._stream = stream
+        self._stack = stack
+        self._durables: dict[str, Durable] = {}
+
+    async def publish(
+        self,
+        name: str,
+        payload: JsonObject,
+        *,
+        id: str,  # noqa: A002
+        hops: int = 0,
+        trace: str = "",
+    ) -> int:
+        """See `World.publish`."""
+        headers = event_headers(id=id, hops=hops, trace=trace)
+        return self.publish_raw(name, event_body(name, payload), headers)
+
+    def publish_raw(self, name: str, data: bytes, headers: Mapping[str, str]) -> int:
+        """Publish any bytes as the event `name`, as a foreign NATS client could.
+
+        Returns:
+            Its stream sequence: the first one's if its `Nats-Msg-Id` is known.
+
+        Raises:
+            BadName: `name` is not a dotted event name.
+            TooLarge: over the server's limit for any message.
+        """
+        return self._stream.publish(self._stack.event(name), data, headers)
+
+    async def open(
+        self, actor: str, names: Collection[str]
+    ) -> MemorySource[DomainEvent | Unreadable]:
+        """See `World.open`."""
+        name = self._stack.gate_durable(actor)
+        subjects = frozenset(self._stack.event(each) for each in names)
+        if name not in self._durables:
+            self._durables[name] = Durable(
+                self._stream, after=self._stream.last_seq, matches=subjects.__contains__
+            )
+        self._durables[name].matches = subjects.__contains__
+        return MemorySource(self._durables[name], parse=self._parse)
+
+    def _parse(self, message: Message) -> DomainEvent | Unreadable:
+        return parse_event(
+            message.data,
+            message.headers,
+            stack=self._stack,
+            stream=self._stream.name,
+            subject=message.subject,
+            seq=message.seq,
+            at=message.at,
+        )

@@ -1,0 +1,181 @@
+"""Domain events and commands as messages: what they look like, and what we make of others'.
+
+Anyone may publish a domain event, so nothing here trusts what it reads: a message either
+is an event, or an `Unreadable` that says why not and keeps the message as it came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from streams import codec
+from streams.commands import Command
+from streams.delivery import Unreadable
+from streams.errors import TooLarge
+from streams.json import UNDECODABLE, JsonObject, raw
+from streams.subjects import Stack
+from streams.world import EVENT_BYTES_MAX, DomainEvent
+
+MESSAGE_ID_HEADER: Final = "Nats-Msg-Id"
+"""What the server removes duplicates by; also the event's id, whoever published it."""
+
+CLOUD_EVENT_ID_HEADER: Final = "ce-id"
+"""The event's id in CloudEvents' binary mode (CloudEvents NATS binding 1.0, section 3.1)."""
+
+HOPS_HEADER: Final = "Vigil-Hops"
+TRACE_HEADER: Final = "traceparent"
+COMMIT_HEADER: Final = "Vigil-Commit"
+"""A commit's id. Never the message id: a repeated commit must meet its version check."""
+
+ID_CHARS_MAX: Final = 512
+"""Longest id of an event. It becomes part of episode ids, dead letters and rows."""
+
+DEPTH_MAX: Final = 64
+"""Deepest nesting of a payload. A commit holds the payload a few levels down, and encoding
+recurses: CPython gives up at about 1,000 levels, the caller's own frames included."""
+
+_HOPS = re.compile(r"[0-9]{1,6}")
+
+
+class _Refused(Exception):
+    """The message is not an event: `args` are the reason and the detail."""
+
+
+def event_body(name: str, payload: JsonObject) -> bytes:
+    """Return the message body of a domain event.
+
+    Raises:
+        TooLarge: over `EVENT_BYTES_MAX` bytes.
+        TypeError: `payload` holds something JSON cannot say.
+        ValueError: `payload` refers to itself, or holds an integer over 64 bits.
+    """
+    body = bytes(raw(payload))
+    if len(body) > EVENT_BYTES_MAX:
+        raise TooLarge(name, size_bytes=len(body), limit_bytes=EVENT_BYTES_MAX)
+    return body
+
+
+def event_headers(*, id: str, hops: int = 0, trace: str = "") -> dict[str, str]:  # noqa: A002
+    """Return the message headers of a domain event; what says nothing is left out."""
+    headers = message_headers(id=id, trace=trace)
+    return {**headers, HOPS_HEADER: str(hops)} if hops else headers
+
+
+def message_headers(*, id: str, trace: str = "") -> dict[str, str]:  # noqa: A002
+    """Return the headers of a message that the server keeps once per `id`."""
+    headers = {MESSAGE_ID_HEADER: id}
+    return {**headers, TRACE_HEADER: trace} if trace else headers
+
+
+def parse_event(
+    data: bytes,
+    headers: Mapping[str, str],
+    *,
+    stack: Stack,
+    stream: str,
+    subject: str,
+    seq: int,
+    at: datetime,
+) -> DomainEvent | Unreadable:
+    """Return the domain event that a message on `subject` says, or why it says none."""
+    try:
+        return DomainEvent(
+            id=_event_id(headers, stream=stream, seq=seq),
+            name=stack.event_name_of(subject),
+            payload=_payload(data),
+            seq=seq,
+            at=at,
+            hops=_hops(headers),
+        )
+    except _Refused as refused:
+        reason, detail = refused.args
+        return _unreadable(
+            data, headers, reason=reason, detail=detail, stream=stream, subject=subject, seq=seq
+        )
+
+
+def parse_command(
+    data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
+) -> Command | Unreadable:
+    """Return the command that a message on `subject` says, or why it says none."""
+    try:
+        return codec.decode_command(data)
+    except UNDECODABLE as error:
+        return _unreadable(
+            data,
+            headers,
+            reason="unreadable",
+            detail=str(error),
+            stream=stream,
+            subject=subject,
+            seq=seq,
+        )
+
+
+def _event_id(headers: Mapping[str, str], *, stream: str, seq: int) -> str:
+    given = headers.get(MESSAGE_ID_HEADER) or headers.get(CLOUD_EVENT_ID_HEADER)
+    if given and len(given) > ID_CHARS_MAX:
+        raise _Refused("unreadable", f"its id has {len(given)} characters, over {ID_CHARS_MAX}")
+    return given or f"{stream}:{seq}"
+
+
+def _hops(headers: Mapping[str, str]) -> int:
+    hops = headers.get(HOPS_HEADER, "0")
+    if not _HOPS.fullmatch(hops):
+        raise _Refused("unreadable", f"{HOPS_HEADER}: {hops[:40]!r} is not a count")
+    return int(hops)
+
+
+def _payload(data: bytes) -> JsonObject:
+    if len(data) > EVENT_BYTES_MAX:
+        raise _Refused("too_large", f"{len(data):,} bytes, the limit is {EVENT_BYTES_MAX:,}")
+    try:
+        value: object = msgspec.json.decode(data)
+    except UNDECODABLE as error:
+        raise _Refused("unreadable", f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise _Refused("not_an_object", f"a JSON {type(value).__name__}, not an object")
+    if _is_deeper(value, levels=DEPTH_MAX):
+        raise _Refused("unreadable", f"nested deeper than {DEPTH_MAX} levels")
+    return value
+
+
+def _is_deeper(value: JsonObject, *, levels: int) -> bool:
+    """Return whether `value` nests containers deeper than `levels`, itself counted as one."""
+    level: list[JsonObject | list[object]] = [value]
+    for _ in range(levels):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _unreadable(
+    data: bytes,
+    headers: Mapping[str, str],
+    *,
+    reason: str,
+    detail: str,
+    stream: str,
+    subject: str,
+    seq: int,
+) -> Unreadable:
+    return Unreadable(
+        reason=reason,
+        detail=detail,
+        stream=stream,
+        seq=seq,
+        subject=subject,
+        headers=dict(headers),
+        data=data,
+    )

@@ -1,0 +1,1 @@
+"""Tests: the specification of Vigil, in sentences."""

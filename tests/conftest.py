@@ -1,0 +1,44 @@
+"""One server for the whole run, one stack for each test, and no task left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from typing import Final
+
+import pytest
+
+from streams.embedded import EmbeddedNats
+from streams.subjects import Stack
+
+SETTLE_TURNS: Final = 20
+"""Turns of the loop that a cancelled task may take to end."""
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedNats]:
+    """A running nats-server that every test shares. It is fast, not durable: `sync` is off."""
+    with EmbeddedNats(tmp_path_factory.mktemp("nats"), sync='"2m"') as server:
+        yield server
+
+
+@pytest.fixture
+def stack() -> Stack:
+    """A stack that no other test uses, so that tests can share a server."""
+    return Stack(f"test{next(_numbers)}")
+
+
+@pytest.fixture(autouse=True)
+async def no_task_is_left() -> AsyncIterator[None]:
+    """Fail a test that leaves a task running."""
+    before = asyncio.all_tasks()
+    yield
+    for _ in range(SETTLE_TURNS):
+        left = asyncio.all_tasks() - before - {asyncio.current_task()}
+        if not left:
+            return
+        await asyncio.sleep(0)
+    assert not left, f"left running: {[task.get_name() for task in left]}"

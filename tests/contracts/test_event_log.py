@@ -1,0 +1,253 @@
+"""What every `EventLog` promises."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from streams.errors import TooLarge, UnreadableEvent, VersionConflict
+from streams.log import START
+from streams.subjects import Stream
+from tests.contracts.samples import SILENCE_S, WAIT_S, commit, next_of
+
+
+def ids(records):
+    return [record.commit.id for record in records]
+
+
+async def append_all(ports, subject, count, *, after=START):
+    for n in range(count):
+        after = await ports.log.append(subject, commit(f"c{n}", n), after=after)
+    return after
+
+
+@pytest.fixture
+def log(ports):
+    return ports.log
+
+
+@pytest.fixture
+def subject(stack):
+    return stack.episode("e1")
+
+
+async def test_a_read_returns_the_commits_that_were_appended_in_order(log, subject):
+    first, second = commit("c1", 1), commit("c2", 2)
+    version = await log.append(subject, first, after=START)
+    await log.append(subject, second, after=version)
+    assert [record.commit for record in await log.read(subject)] == [first, second]
+
+
+async def test_the_version_is_the_sequence_of_the_last_commit(log, subject):
+    first = await log.append(subject, commit("c1"), after=START)
+    second = await log.append(subject, commit("c2"), after=first)
+    assert [record.seq for record in await log.read(subject)] == [first, second]
+    assert first < second
+
+
+async def test_a_commit_keeps_its_trace(log, subject):
+    traced = commit("c1", trace="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    await log.append(subject, traced, after=START)
+    assert [record.commit for record in await log.read(subject)] == [traced]
+
+
+async def test_the_events_of_a_commit_stay_together_and_in_order(log, subject):
+    await log.append(subject, commit("c1", 3, 1, 2), after=START)
+    (record,) = await log.read(subject)
+    assert [event.step_no for event in record.commit.events] == [3, 1, 2]
+
+
+async def test_an_aggregate_that_does_not_exist_reads_as_nothing(log, subject):
+    assert list(await log.read(subject)) == []
+    assert await log.last(subject) is None
+
+
+async def test_a_read_after_a_version_returns_what_follows_it(log, subject):
+    first = await log.append(subject, commit("c1"), after=START)
+    await log.append(subject, commit("c2"), after=first)
+    assert ids(await log.read(subject, after=first)) == ["c2"]
+
+
+async def test_a_read_after_the_last_version_returns_nothing(log, subject):
+    last = await log.append(subject, commit("c1"), after=START)
+    assert list(await log.read(subject, after=last)) == []
+
+
+async def test_last_returns_the_newest_commit_of_the_aggregate_alone(log, subject, stack):
+    first = await log.append(subject, commit("c1"), after=START)
+    second = await log.append(subject, commit("c2"), after=first)
+    await log.append(stack.episode("e2"), commit("other"), after=START)
+    last = await log.last(subject)
+    assert last is not None
+    assert (last.subject, last.seq, last.commit.id) == (subject, second, "c2")
+
+
+async def test_the_head_is_zero_before_the_first_commit(log):
+    assert await log.head() == 0
+
+
+async def test_the_head_is_the_newest_commit_of_any_aggregate(log, subject, stack):
+    await log.append(subject, commit("c1"), after=START)
+    newest = await log.append(stack.finding("f"), commit("c2"), after=START)
+    assert await log.head() == newest
+
+
+async def test_a_stale_append_is_refused_and_changes_nothing(log, subject):
+    first = await log.append(subject, commit("c1"), after=START)
+    await log.append(subject, commit("c2"), after=first)
+    head = await log.head()
+    with pytest.raises(VersionConflict):
+        await log.append(subject, commit("late"), after=first)
+    assert ids(await log.read(subject)) == ["c1", "c2"]
+    assert await log.head() == head
+
+
+async def test_version_zero_is_refused_once_the_aggregate_exists(log, subject):
+    await log.append(subject, commit("c1"), after=START)
+    with pytest.raises(VersionConflict):
+        await log.append(subject, commit("c2"), after=START)
+
+
+async def test_a_version_that_never_was_is_refused(log, subject):
+    with pytest.raises(VersionConflict):
+        await log.append(subject, commit("c1"), after=7)
+    assert list(await log.read(subject)) == []
+
+
+async def test_the_version_of_another_aggregate_is_refused(log, subject, stack):
+    await log.append(subject, commit("c1"), after=START)
+    other = await log.append(stack.episode("e2"), commit("c2"), after=START)
+    with pytest.raises(VersionConflict):
+        await log.append(subject, commit("c3"), after=other)
+
+
+async def test_of_many_appends_at_one_version_exactly_one_wins(log, subject):
+    first = await log.append(subject, commit("c0"), after=START)
+    rivals = [log.append(subject, commit(f"r{n}"), after=first) for n in range(20)]
+    outcomes = await asyncio.gather(*rivals, return_exceptions=True)
+    winners = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, int)]
+    losers = [outcome for outcome in outcomes if isinstance(outcome, VersionConflict)]
+    assert (len(winners), len(losers)) == (1, 19)
+    assert ids(await log.read(subject)) == ["c0", f"r{winners[0]}"]
+
+
+async def test_the_same_commit_appended_again_is_a_conflict(log, subject):
+    await log.append(subject, commit("c1"), after=START)
+    with pytest.raises(VersionConflict):
+        await log.append(subject, commit("c1"), after=START)
+    assert ids(await log.read(subject)) == ["c1"]
+
+
+async def test_aggregates_do_not_hold_each_other_up(log, stack):
+    subjects = [stack.episode(f"e{n}") for n in range(50)]
+    await asyncio.gather(*(log.append(s, commit("c"), after=START) for s in subjects))
+    assert await log.head() == 50
+
+
+async def test_a_finding_may_have_any_text_as_its_key(log, stack):
+    keys = ["host:disk:münchen-1", "a.b", "a b", "*", ">", "日本", "=41"]
+    for key in keys:
+        await log.append(stack.finding(key), commit(key), after=START)
+    for key in keys:
+        assert ids(await log.read(stack.finding(key))) == [key]
+
+
+async def test_a_life_of_2500_commits_reads_whole(ports, log, subject):
+    await append_all(ports, subject, 2_500)
+    records = await log.read(subject)
+    assert ids(records) == [f"c{n}" for n in range(2_500)]
+
+
+async def test_a_commit_over_the_limit_is_refused_and_changes_nothing(log, subject):
+    with pytest.raises(TooLarge):
+        await log.append(subject, commit("c1", tool_name="x" * 2 * 1024 * 1024), after=START)
+    assert list(await log.read(subject)) == []
+    await log.append(subject, commit("c2"), after=START)
+
+
+async def test_dead_letters_are_kept_apart_from_the_journal(log, stack):
+    await log.append(stack.dead("events", "7"), commit("c1"), after=START)
+    assert await log.head() == 0
+    assert await log.head(Stream.DEAD) == 1
+    assert ids(await log.read(stack.dead("events", "7"))) == ["c1"]
+    async with log.follow(Stream.DEAD) as follower:
+        assert ids(await next_of(follower, 1)) == ["c1"]
+
+
+async def test_a_follower_gets_every_aggregate_in_the_order_of_the_log(log, stack):
+    names = ["a", "b", "c"]
+    versions = dict.fromkeys(names, START)
+    for name in names * 4:
+        subject = stack.episode(name)
+        versions[name] = await log.append(subject, commit(name), after=versions[name])
+    async with log.follow() as follower:
+        records = await next_of(follower, 12)
+    assert [record.seq for record in records] == list(range(1, 13))
+    assert [record.subject for record in records] == [stack.episode(name) for name in names * 4]
+
+
+async def test_a_follower_starts_just_past_its_position(ports, log, subject):
+    await append_all(ports, subject, 5)
+    async with log.follow(after=3) as follower:
+        assert [record.seq for record in await next_of(follower, 2)] == [4, 5]
+
+
+async def test_a_follower_returns_no_more_than_was_asked_for(ports, log, subject):
+    await append_all(ports, subject, 5)
+    async with log.follow() as follower:
+        seqs = []
+        while len(seqs) < 5:
+            records = await follower.receive(most=2, wait_s=WAIT_S)
+            assert 1 <= len(records) <= 2
+            seqs += [record.seq for record in records]
+    assert seqs == [1, 2, 3, 4, 5]
+
+
+async def test_a_follower_says_how_much_is_left(ports, log, subject):
+    await append_all(ports, subject, 5)
+    async with log.follow() as follower:
+        await next_of(follower, 2)
+        assert follower.pending == 3
+        await next_of(follower, 3)
+        assert follower.pending == 0
+
+
+async def test_a_follower_at_the_end_returns_nothing_after_its_wait(ports, log, subject):
+    last = await append_all(ports, subject, 1)
+    async with log.follow(after=last) as follower:
+        assert list(await follower.receive(most=10, wait_s=SILENCE_S)) == []
+
+
+async def test_a_follower_at_the_end_gets_what_comes_next(ports, log, subject):
+    last = await append_all(ports, subject, 1)
+    async with log.follow(after=last) as follower:
+        waiting = asyncio.create_task(next_of(follower, 1))
+        await log.append(subject, commit("live"), after=last)
+        assert ids(await waiting) == ["live"]
+
+
+async def test_followers_do_not_take_from_each_other(ports, log, subject):
+    await append_all(ports, subject, 3)
+    async with log.follow() as one, log.follow() as other:
+        assert ids(await next_of(one, 3)) == ids(await next_of(other, 3)) == ["c0", "c1", "c2"]
+
+
+async def test_bytes_that_are_no_commit_are_reported_with_their_place(log, subject, publish_raw):
+    await publish_raw(subject, b"what?", {})
+    with pytest.raises(UnreadableEvent) as read:
+        await log.read(subject)
+    assert (read.value.subject, read.value.seq) == (subject, 1)
+    with pytest.raises(UnreadableEvent):
+        await log.last(subject)
+
+
+async def test_a_follower_stays_before_a_commit_it_cannot_read(log, subject, publish_raw):
+    await log.append(subject, commit("c1"), after=START)
+    await publish_raw(subject, b"what?", {})
+    async with log.follow() as follower:
+        assert ids(await follower.receive(most=10, wait_s=WAIT_S)) == ["c1"]
+        for _ in range(2):
+            with pytest.raises(UnreadableEvent) as stuck:
+                await follower.receive(most=10, wait_s=WAIT_S)
+            assert stuck.value.seq == 2

@@ -1,0 +1,197 @@
+"""What every `Inbox`, and every `Source` of commands, promises."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from streams.clock import SystemClock
+from streams.commands import Recover
+from streams.delivery import Unreadable
+from streams.subjects import Stream
+from tests.contracts.samples import SILENCE_S, WAIT_S, deliveries_of, opened, start
+
+
+def episodes(deliveries):
+    return [delivery.content.episode_id for delivery in deliveries]
+
+
+async def send_all(inbox, *names):
+    for name in names:
+        await inbox.send(start(name), id=name)
+
+
+@pytest.fixture
+def inbox(ports):
+    return ports.inbox
+
+
+async def test_a_command_arrives_as_it_was_sent(inbox):
+    recover = Recover(actor_id="monitor", episode_id="e1", reason="lapsed")
+    async with opened(inbox.open("monitor")) as source:
+        await inbox.send(recover, id="r1", trace="00-aa-bb-01")
+        (delivery,) = await deliveries_of(source, 1)
+    assert delivery.content == recover
+    assert delivery.trace == "00-aa-bb-01"
+    assert delivery.deliveries == 1
+
+
+async def test_commands_arrive_in_the_order_they_were_sent(inbox):
+    await send_all(inbox, "e1", "e2", "e3")
+    async with opened(inbox.open("monitor")) as source:
+        deliveries = await deliveries_of(source, 3)
+    assert episodes(deliveries) == ["e1", "e2", "e3"]
+    assert [delivery.seq for delivery in deliveries] == [1, 2, 3]
+
+
+async def test_a_command_waits_for_an_actor_that_was_never_opened(inbox):
+    await inbox.send(start("e1"), id="1")
+    async with opened(inbox.open("monitor")) as source:
+        assert episodes(await deliveries_of(source, 1)) == ["e1"]
+
+
+async def test_actors_get_their_own_commands_alone(inbox):
+    await inbox.send(start("e1", actor="monitor"), id="1")
+    await inbox.send(start("e2", actor="monitor-2"), id="2")
+    async with opened(inbox.open("monitor-2")) as source:
+        assert episodes(await deliveries_of(source, 1)) == ["e2"]
+        assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
+
+
+async def test_a_command_sent_twice_with_one_id_is_kept_once(inbox):
+    await inbox.send(start("e1"), id="same")
+    await inbox.send(start("e1"), id="same")
+    async with opened(inbox.open("monitor")) as source:
+        assert episodes(await deliveries_of(source, 1)) == ["e1"]
+        assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
+
+
+async def test_an_id_is_remembered_after_its_command_is_done(inbox):
+    await inbox.send(start("e1"), id="same")
+    async with opened(inbox.open("monitor")) as source:
+        (delivery,) = await deliveries_of(source, 1)
+        await delivery.ack()
+        await inbox.send(start("e1"), id="same")
+        assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
+
+
+async def test_a_source_returns_nothing_after_its_wait(inbox):
+    async with opened(inbox.open("monitor")) as source:
+        assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
+
+
+async def test_a_waiting_source_wakes_when_a_command_comes(inbox):
+    async with opened(inbox.open("monitor")) as source:
+        waiting = asyncio.create_task(deliveries_of(source, 1))
+        await inbox.send(start("e1"), id="1")
+        assert episodes(await waiting) == ["e1"]
+
+
+async def test_what_one_node_has_no_room_for_is_left_to_another(inbox):
+    await send_all(inbox, "e1", "e2", "e3", "e4", "e5")
+    async with opened(inbox.open("monitor")) as busy, opened(inbox.open("monitor")) as idle:
+        taken = episodes(await deliveries_of(busy, 2))
+        left = episodes(await deliveries_of(idle, 3))
+    assert (taken, left) == (["e1", "e2"], ["e3", "e4", "e5"])
+
+
+async def test_two_nodes_share_one_queue_without_doing_anything_twice(inbox):
+    names = [f"e{n}" for n in range(20)]
+    async with opened(inbox.open("monitor")) as one, opened(inbox.open("monitor")) as other:
+        await send_all(inbox, *names)
+        seen = []
+        while len(seen) < len(names):
+            for source in (one, other):
+                seen += episodes(await source.receive(room=3, wait_s=SILENCE_S))
+    assert sorted(seen) == sorted(names)
+
+
+async def test_a_source_says_how_many_commands_wait(inbox):
+    await send_all(inbox, "e1", "e2", "e3")
+    async with opened(inbox.open("monitor")) as source:
+        await deliveries_of(source, 1)
+        assert source.pending == 2
+
+
+async def test_an_acknowledged_command_never_comes_again(inbox):
+    await send_all(inbox, "done", "again")
+    async with opened(inbox.open("monitor")) as source:
+        done, again = await deliveries_of(source, 2)
+        await done.ack()
+        await again.nak()
+        assert episodes(await deliveries_of(source, 1)) == ["again"]
+    async with opened(inbox.open("monitor")) as reopened:
+        assert list(await reopened.receive(room=10, wait_s=SILENCE_S)) == []
+
+
+async def test_a_command_handed_back_comes_again_and_is_counted(inbox):
+    await inbox.send(start("e1"), id="1")
+    async with opened(inbox.open("monitor")) as source:
+        counts = []
+        for _ in range(3):
+            (delivery,) = await deliveries_of(source, 1)
+            counts.append(delivery.deliveries)
+            await delivery.nak()
+    assert counts == [1, 2, 3]
+
+
+async def test_a_command_handed_back_comes_to_another_node_too(inbox):
+    await inbox.send(start("e1"), id="1")
+    async with opened(inbox.open("monitor")) as one, opened(inbox.open("monitor")) as other:
+        (delivery,) = await deliveries_of(one, 1)
+        await delivery.nak()
+        (again,) = await deliveries_of(other, 1)
+    assert (again.content, again.deliveries) == (start("e1"), 2)
+
+
+async def test_a_command_handed_back_for_later_comes_no_sooner(inbox):
+    clock = SystemClock()
+    await inbox.send(start("e1"), id="1")
+    async with opened(inbox.open("monitor")) as source:
+        (delivery,) = await deliveries_of(source, 1)
+        handed_back_s = clock.monotonic_s()
+        await delivery.nak(delay_s=0.5)
+        (again,) = await deliveries_of(source, 1)
+    assert again.deliveries == 2
+    assert clock.monotonic_s() - handed_back_s >= 0.45
+
+
+async def test_a_terminated_command_never_comes_again(inbox):
+    await send_all(inbox, "never", "again")
+    async with opened(inbox.open("monitor")) as source:
+        never, again = await deliveries_of(source, 2)
+        await never.term("no such expectation")
+        await again.nak()
+        assert episodes(await deliveries_of(source, 1)) == ["again"]
+        assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"what?", b'{"type":"never@1"}', b'{"type":"\xff"}'])
+async def test_what_is_no_command_arrives_as_it_came(inbox, stack, publish_raw, data):
+    subject = stack.episode_inbox("monitor", "e1")
+    await publish_raw(subject, data, {"Nats-Msg-Id": "m-1"})
+    async with opened(inbox.open("monitor")) as source:
+        (delivery,) = await deliveries_of(source, 1)
+    content = delivery.content
+    assert isinstance(content, Unreadable)
+    assert (content.reason, content.data, content.subject) == ("unreadable", data, subject)
+    assert (content.stream, content.seq) == (stack.stream(Stream.WORK), 1)
+    assert content.headers["Nats-Msg-Id"] == "m-1"
+
+
+async def test_closing_a_source_ends_the_wait_for_it(inbox):
+    source = await inbox.open("monitor")
+    waiting = asyncio.create_task(source.receive(room=1, wait_s=10 * WAIT_S))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(WAIT_S):
+        await source.close()
+        assert list(await waiting) == []
+
+
+async def test_a_closed_source_leaves_what_it_never_returned_to_others(inbox):
+    async with opened(inbox.open("monitor")) as source:
+        assert list(await source.receive(room=5, wait_s=SILENCE_S)) == []
+    await send_all(inbox, "e1", "e2")
+    async with opened(inbox.open("monitor")) as other:
+        assert episodes(await deliveries_of(other, 2)) == ["e1", "e2"]

@@ -1,0 +1,134 @@
+"""Reading a stream in order, against a server that takes the reader's consumer away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+import pytest
+
+from streams.jetstream import LinkSettings, api, connect
+from streams.jetstream.follow import PULL_BYTES_MAX, SILENCE_S_MAX
+from streams.jetstream.link import Link
+from streams.subjects import Stream
+from tests.contracts.samples import commit, next_of
+from tests.streams.jetstream.wire import Wire, eventually
+
+SLACK_S: Final = 1.5
+
+
+@pytest.fixture
+async def ports(nats, stack):
+    async with connect(nats.url, stack=stack) as ports:
+        yield ports
+
+
+@pytest.fixture
+async def link(nats):
+    async with Link(nats.url, LinkSettings()) as link:
+        yield link
+
+
+@pytest.fixture
+def journal(stack):
+    return stack.stream(Stream.JOURNAL)
+
+
+async def consumers_of(link, stream):
+    return (await api.call(link, f"CONSUMER.NAMES.{stream}")).get("consumers") or []
+
+
+async def fill(log, subject, *, count, tool_name="disk.read"):
+    after = 0
+    for number in range(count):
+        after = await log.append(subject, commit(f"c{number}", tool_name=tool_name), after=after)
+
+
+async def test_a_deleted_consumer_is_replaced_without_gap_or_repeat(ports, link, stack, journal):
+    async with ports.log.follow() as follower:
+        await fill(ports.log, stack.episode("e1"), count=3)
+        assert [r.seq for r in await next_of(follower, 3)] == [1, 2, 3]
+        (consumer,) = await consumers_of(link, journal)
+        receiving = asyncio.create_task(next_of(follower, 2))
+        await link.ask(f"$JS.API.CONSUMER.DELETE.{journal}.{consumer}")
+        await fill(ports.log, stack.episode("e2"), count=2)
+        assert [r.seq for r in await receiving] == [4, 5]
+
+
+async def test_a_closed_follower_leaves_no_consumer(ports, link, stack, journal):
+    async with ports.log.follow() as follower:
+        await fill(ports.log, stack.episode("e1"), count=1)
+        await next_of(follower, 1)
+        assert len(await consumers_of(link, journal)) == 1
+
+    async def is_gone():
+        return await consumers_of(link, journal) == []
+
+    await eventually(is_gone)
+
+
+async def test_messages_that_are_lost_on_the_way_come_after_all(nats, ports, stack):
+    async with (
+        Wire(nats.url) as wire,
+        connect(wire.url, stack=stack) as wired,
+        wired.log.follow() as follower,
+    ):
+        await fill(ports.log, stack.episode("e1"), count=2)
+        assert [r.seq for r in await next_of(follower, 2)] == [1, 2]
+        wire.loses_answers = True
+        await fill(ports.log, stack.episode("e2"), count=2)
+        receiving = asyncio.create_task(next_of(follower, 2))
+        await asyncio.sleep(0)
+        wire.cut()
+        assert [r.seq for r in await receiving] == [3, 4]
+
+
+async def test_a_slow_reader_is_not_run_over(ports, stack):
+    """More than two pulls can hold, by number: nothing is skipped while nobody receives."""
+    subjects = [stack.episode(f"e{number}") for number in range(25)]
+    await asyncio.gather(*(fill(ports.log, subject, count=100) for subject in subjects))
+    async with ports.log.follow() as follower:
+        (first,) = await follower.receive(most=1, wait_s=5.0)
+        rest = await next_of(follower, 2_499)
+        assert [first.seq, *(r.seq for r in rest)] == list(range(1, 2_501))
+        assert follower.pending == 0
+
+
+async def test_large_messages_arrive_although_a_pull_has_a_limit_in_bytes(ports, stack):
+    large, count = "x" * 900_000, 2 * PULL_BYTES_MAX // 900_000 + 3
+    await fill(ports.log, stack.episode("e1"), count=count, tool_name=large)
+    started_s = time.monotonic()
+    async with ports.log.follow() as follower:
+        records = await next_of(follower, count)
+    assert [r.seq for r in records] == list(range(1, count + 1))
+    assert time.monotonic() - started_s < SILENCE_S_MAX
+
+
+async def test_a_follower_that_nobody_asked_for_a_while_goes_on(ports, link, stack, journal):
+    """The server drops consumers that nobody pulls from; the position is the reader's."""
+    async with ports.log.follow() as follower:
+        await fill(ports.log, stack.episode("e1"), count=2)
+        assert [r.seq for r in await next_of(follower, 2)] == [1, 2]
+        (consumer,) = await consumers_of(link, journal)
+        await link.ask(f"$JS.API.CONSUMER.DELETE.{journal}.{consumer}")
+        await fill(ports.log, stack.episode("e2"), count=1)
+        assert [r.seq for r in await next_of(follower, 1)] == [3]
+
+
+async def test_waiting_for_nothing_takes_as_long_as_was_said(ports):
+    async with ports.log.follow() as follower:
+        started_s = time.monotonic()
+        assert list(await follower.receive(most=1, wait_s=0.2)) == []
+        assert 0.2 <= time.monotonic() - started_s < 0.2 + SLACK_S
+
+
+async def test_a_follower_without_a_server_returns_nothing_and_goes_on_later(own_nats, stack):
+    async with connect(own_nats.url, stack=stack) as ports, ports.log.follow() as follower:
+        await fill(ports.log, stack.episode("e1"), count=1)
+        assert [r.seq for r in await next_of(follower, 1)] == [1]
+        own_nats.kill()
+        assert list(await follower.receive(most=1, wait_s=0.3)) == []
+        own_nats.restart()
+        await fill(ports.log, stack.episode("e2"), count=1)
+        assert [r.seq for r in await next_of(follower, 1)] == [2]

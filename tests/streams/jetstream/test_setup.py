@@ -1,0 +1,154 @@
+"""What a server must be and have, and what happens when it is or has something else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import Final
+
+import nats as nats_py
+import pytest
+
+from streams.embedded import EmbeddedNats
+from streams.errors import Incompatible
+from streams.jetstream import Contradiction, LinkSettings, connect, inspect
+from streams.jetstream.shapes import shapes
+from streams.subjects import Stream
+from tests.contracts.samples import commit
+
+STREAMS: Final = 6
+
+
+@asynccontextmanager
+async def server_of_version(version):
+    """A server that only says which version it is: enough for a client to connect."""
+
+    async def greet(reader, writer):
+        info = {"version": version, "headers": True, "max_payload": 1 << 20, "proto": 1}
+        writer.write(f"INFO {json.dumps(info)}\r\n".encode())
+        while line := await reader.readline():
+            if line.startswith(b"PING"):
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with server:
+        yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@asynccontextmanager
+async def api(url):
+    """Asks the server's JSON API as an operator would."""
+    connection = await nats_py.connect(url)
+
+    async def ask(operation, request=None):
+        data = json.dumps(request).encode() if request else b""
+        return json.loads((await connection.request(f"$JS.API.{operation}", data)).data)
+
+    yield ask
+    await connection.close()
+
+
+async def test_connecting_twice_creates_once(nats, stack):
+    for _ in range(2):
+        async with connect(nats.url, stack=stack) as ports:
+            head = await ports.log.head()
+            await ports.log.append(stack.episode(f"e{head}"), commit("c"), after=0)
+    found = await inspect(nats.url, stack=stack)
+    assert [(s.exists, s.contradictions) for s in found.streams] == [(True, ())] * STREAMS
+
+
+async def test_nodes_that_start_together_agree(nats, stack):
+    async def node():
+        async with connect(nats.url, stack=stack) as ports:
+            return await ports.log.head()
+
+    assert await asyncio.gather(*(node() for _ in range(5))) == [0] * 5
+
+
+async def test_every_stream_is_as_it_was_asked_for(nats, stack):
+    """No field that we set is unknown to the server, or changed by it."""
+    async with connect(nats.url, stack=stack), api(nats.url) as ask:
+        for ours in shapes(stack, LinkSettings()):
+            theirs = (await ask(f"STREAM.INFO.{ours['name']}"))["config"]
+            assert {key: theirs.get(key) for key in ours} == ours
+
+
+async def test_a_stream_that_contradicts_us_is_named_and_left_alone(nats, stack):
+    name = stack.stream(Stream.JOURNAL)
+    theirs = {"name": name, "subjects": stack.stream_subjects(Stream.JOURNAL), "storage": "memory"}
+    async with api(nats.url) as ask:
+        await ask(f"STREAM.CREATE.{name}", theirs)
+        with pytest.raises(Incompatible, match=rf"{name}: storage is 'memory' and must be 'file'"):
+            async with connect(nats.url, stack=stack):
+                pass
+        assert (await ask(f"STREAM.INFO.{name}"))["config"]["storage"] == "memory"
+
+
+async def test_what_an_operator_may_tune_is_no_contradiction(nats, stack):
+    async with connect(nats.url, stack=stack), api(nats.url) as ask:
+        name = stack.stream(Stream.EVENTS)
+        config = (await ask(f"STREAM.INFO.{name}"))["config"]
+        tuned = {**config, "max_age": 3_600_000_000_000, "max_bytes": 1 << 30}
+        tuned["duplicate_window"] = 600_000_000_000
+        assert "error" not in await ask(f"STREAM.UPDATE.{name}", tuned)
+        async with connect(nats.url, stack=stack) as ports:
+            assert await ports.world.publish("disk.checked", {}, id="ev-1") == 1
+
+
+async def test_a_subject_that_another_stream_holds_is_reported(nats, stack):
+    async with api(nats.url) as ask:
+        other = {"name": f"other-{stack.name}", "subjects": [f"{stack.name}.>"]}
+        await ask(f"STREAM.CREATE.{other['name']}", other)
+        with pytest.raises(Incompatible, match=stack.stream(Stream.EVENTS)):
+            async with connect(nats.url, stack=stack):
+                pass
+
+
+async def test_looking_creates_nothing(nats, stack):
+    found = await inspect(nats.url, stack=stack)
+    assert (found.problem, [s.exists for s in found.streams]) == ("", [False] * STREAMS)
+    async with api(nats.url) as ask:
+        assert (await ask(f"STREAM.INFO.{stack.stream(Stream.JOURNAL)}"))["error"]["code"] == 404
+
+
+async def test_looking_finds_every_contradiction(nats, stack):
+    name = stack.stream(Stream.DEAD)
+    async with api(nats.url) as ask:
+        theirs = {"name": name, "subjects": stack.stream_subjects(Stream.DEAD), "discard": "new"}
+        await ask(f"STREAM.CREATE.{name}", {**theirs, "duplicate_window": 60_000_000_000})
+    (dead,) = [s for s in (await inspect(nats.url, stack=stack)).streams if s.name == name]
+    assert dead.contradictions == (
+        Contradiction(name, "allow_direct", theirs=False, ours=True),
+        Contradiction(name, "duplicate_window", 60_000_000_000, 120_000_000_000),
+    )
+
+
+@pytest.mark.parametrize("version", ["2.10.29", "2.11.10", "1.4.1"])
+async def test_an_old_server_is_refused_with_what_to_do(stack, version):
+    async with server_of_version(version) as url:
+        with pytest.raises(Incompatible, match=rf"{version} has no message schedules") as caught:
+            async with connect(url, stack=stack):
+                pass
+        assert "2.12" in caught.value.remedy
+        assert "2.12" in (await inspect(url, stack=stack)).problem
+
+
+async def test_a_server_without_jetstream_is_refused_with_what_to_do(stack, tmp_path):
+    with EmbeddedNats(tmp_path, jetstream=False) as server:
+        with pytest.raises(Incompatible, match="without JetStream"):
+            async with connect(server.url, stack=stack):
+                pass
+        assert "JetStream" in (await inspect(server.url, stack=stack)).problem
+
+
+async def test_an_account_without_jetstream_is_refused_with_what_to_do(stack, tmp_path):
+    accounts = 'accounts { PLAIN { users: [{user: "a", password: "b"}] } }'
+    settings = LinkSettings(user="a", password="b")
+    with (
+        EmbeddedNats(tmp_path, extra_config=accounts) as server,
+        pytest.raises(Incompatible, match="account may not use it"),
+    ):
+        async with connect(server.url, stack=stack, settings=settings):
+            pass

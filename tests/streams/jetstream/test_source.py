@@ -1,0 +1,157 @@
+"""Sharing a durable consumer: nothing is taken that is not returned, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from streams.jetstream import LinkSettings, api, connect
+from streams.jetstream.consumer import ACK_WAIT_S
+from streams.jetstream.link import Link
+from streams.subjects import Stream
+from tests.contracts.samples import deliveries_of, start
+from tests.streams.jetstream.wire import eventually
+
+
+@pytest.fixture
+async def ports(nats, stack):
+    async with connect(nats.url, stack=stack) as ports:
+        yield ports
+
+
+@pytest.fixture
+async def link(nats):
+    async with Link(nats.url, LinkSettings()) as link:
+        yield link
+
+
+async def info(link, stack):
+    stream, durable = stack.stream(Stream.EVENTS), stack.gate_durable("monitor")
+    return await api.call(link, f"CONSUMER.INFO.{stream}.{durable}")
+
+
+async def delete_consumer(link, stack):
+    stream, durable = stack.stream(Stream.EVENTS), stack.gate_durable("monitor")
+    await link.ask(f"$JS.API.CONSUMER.DELETE.{stream}.{durable}")
+
+
+async def publish(ports, *numbers):
+    for number in numbers:
+        await ports.world.publish("disk.checked", {"n": number}, id=f"ev-{number}")
+
+
+def numbers_of(deliveries):
+    return [delivery.content.payload["n"] for delivery in deliveries]
+
+
+async def test_room_for_two_leaves_the_third_to_others(ports):
+    one = await ports.world.open("monitor", ["disk.checked"])
+    other = await ports.world.open("monitor", ["disk.checked"])
+    await publish(ports, 1, 2, 3)
+    assert numbers_of(await one.receive(room=2, wait_s=5.0)) == [1, 2]
+    assert numbers_of(await other.receive(room=2, wait_s=5.0)) == [3]
+    await one.close()
+    await other.close()
+
+
+async def test_closing_hands_back_what_a_cancelled_receive_had_asked_for(ports, link, stack):
+    """Nobody waits for the acknowledgement's deadline."""
+    leaving = await ports.world.open("monitor", ["disk.checked"])
+    staying = await ports.world.open("monitor", ["disk.checked"])
+    receiving = asyncio.create_task(leaving.receive(room=5, wait_s=20.0))
+
+    async def is_pulling():
+        return (await info(link, stack))["num_waiting"] == 1
+
+    await eventually(is_pulling)
+    receiving.cancel()
+    await asyncio.wait([receiving])
+    await leaving.close()
+    await publish(ports, 1)
+    async with asyncio.timeout(ACK_WAIT_S / 2):
+        assert numbers_of(await deliveries_of(staying, 1)) == [1]
+    await staying.close()
+
+
+async def test_what_a_cancelled_receive_had_asked_for_goes_to_the_next(ports, link, stack):
+    source = await ports.world.open("monitor", ["disk.checked"])
+    receiving = asyncio.create_task(source.receive(room=1, wait_s=20.0))
+
+    async def is_pulling():
+        return (await info(link, stack))["num_waiting"] == 1
+
+    await eventually(is_pulling)
+    receiving.cancel()
+    await asyncio.wait([receiving])
+    await publish(ports, 1)
+    assert numbers_of(await deliveries_of(source, 1)) == [1]
+    await source.close()
+
+
+async def test_a_deleted_consumer_comes_back_and_skips_nothing_that_was_not_done(
+    ports, link, stack
+):
+    source = await ports.world.open("monitor", ["disk.checked"])
+    await publish(ports, 1, 2, 3)
+    first, second, third = await deliveries_of(source, 3)
+    await first.ack()
+    await third.ack()
+    receiving = asyncio.create_task(deliveries_of(source, 3))
+    await delete_consumer(link, stack)
+    await publish(ports, 4)
+    deliveries = await receiving
+    assert numbers_of(deliveries) == [2, 3, 4]
+    await second.ack()
+    await source.close()
+
+
+async def test_a_consumer_that_came_back_takes_no_offence_at_a_new_node(ports, link, stack):
+    source = await ports.world.open("monitor", ["disk.checked"])
+    await publish(ports, 1)
+    await deliveries_of(source, 1)
+    receiving = asyncio.create_task(deliveries_of(source, 1))
+    await delete_consumer(link, stack)
+    assert numbers_of(await receiving) == [1]
+    newcomer = await ports.world.open("monitor", ["disk.checked", "disk.replaced"])
+    await ports.world.publish("disk.replaced", {"n": 9}, id="ev-9")
+    assert numbers_of(await deliveries_of(newcomer, 1)) == [9]
+    await source.close()
+    await newcomer.close()
+
+
+async def test_an_operators_tuning_of_the_consumer_is_kept(ports, link, stack):
+    await (await ports.world.open("monitor", ["disk.checked"])).close()
+    config = (await info(link, stack))["config"]
+    stream, durable = stack.stream(Stream.EVENTS), stack.gate_durable("monitor")
+    tuned = {"stream_name": stream, "config": {**config, "max_ack_pending": 7}}
+    await api.call(link, f"CONSUMER.CREATE.{stream}.{durable}", tuned)
+    await (await ports.world.open("monitor", ["disk.checked", "disk.replaced"])).close()
+    found = (await info(link, stack))["config"]
+    assert found["max_ack_pending"] == 7
+    assert sorted(found["filter_subjects"]) == [
+        stack.event("disk.checked"),
+        stack.event("disk.replaced"),
+    ]
+
+
+async def test_a_command_handed_back_comes_again_when_it_was_said(ports):
+    source = await ports.inbox.open("monitor")
+    await ports.inbox.send(start("e1"), id="1")
+    (delivery,) = await deliveries_of(source, 1)
+    await delivery.nak(delay_s=0.2)
+    assert list(await source.receive(room=1, wait_s=0.05)) == []
+    (again,) = await deliveries_of(source, 1)
+    assert (again.content, again.deliveries) == (start("e1"), 2)
+    await again.ack()
+    await source.close()
+
+
+async def test_pending_says_what_waits(ports):
+    source = await ports.world.open("monitor", ["disk.checked"])
+    await publish(ports, *range(5))
+    await source.receive(room=2, wait_s=5.0)
+    assert source.pending == 3
+    await source.receive(room=5, wait_s=5.0)
+    assert source.pending == 0
+    await source.close()

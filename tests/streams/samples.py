@@ -1,0 +1,229 @@
+"""One full and one minimal sample of every event and command, by wire tag.
+
+The golden files were written from these. A sample never changes and is never removed; a
+new tag adds a sample here and a golden file beside (`python -m tests.streams.golden`).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from streams.commands import Command, Recover, Start
+from streams.events import (
+    Budget,
+    Cause,
+    CheckpointSaved,
+    ClearFinding,
+    DeadLettered,
+    EndStatus,
+    EpisodeConverged,
+    EpisodeFinished,
+    EpisodeOpened,
+    EpisodeStarted,
+    EventTrigger,
+    Finding,
+    FindingCleared,
+    FindingOutcome,
+    FindingRaised,
+    FindingStatus,
+    FindingUpdated,
+    LogEvent,
+    ManualTrigger,
+    RaiseFinding,
+    Severity,
+    StepAnnounced,
+    StepKind,
+    StepRecorded,
+    UpdateFinding,
+)
+from streams.json import raw
+
+AT: Final = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+ACTIVE: Final = Finding(
+    finding_key="host:disk:münchen-1",
+    raise_no=2,
+    status=FindingStatus.ACTIVE,
+    actor_id="monitor",
+    expectation_id="limits",
+    class_="disk_full",
+    severity=Severity.HIGH,
+    confidence=0.5,
+    summary="disk nearly full",
+    subject_kind="host",
+    subject_id="münchen-1",
+    evidence=raw({"used": 0.93}),
+    caused_by_key="rack:power:3",
+    raised_by_episode_id="e1",
+    raised_at=AT,
+    updated_at=AT,
+)
+CLEARED: Final = Finding(
+    finding_key="k",
+    raise_no=1,
+    status=FindingStatus.CLEARED,
+    actor_id="monitor",
+    expectation_id="limits",
+    raised_by_episode_id="e1",
+    raised_at=AT,
+    updated_at=AT,
+    cleared_by_episode_id="e2",
+    cleared_at=AT,
+    cleared_reason="freed",
+)
+BARE: Final = Finding(
+    finding_key="k",
+    raise_no=1,
+    status=FindingStatus.ACTIVE,
+    actor_id="monitor",
+    expectation_id="limits",
+    raised_by_episode_id="e1",
+    raised_at=AT,
+    updated_at=AT,
+)
+CAUSE: Final = Cause(episode_id="e1", index=3)
+
+EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
+    "episode.opened@1": (
+        EpisodeOpened(
+            episode_id="e1",
+            actor_id="monitor",
+            expectation_id="limits",
+            trigger=EventTrigger(
+                event_id="ev-1",
+                event_type="resource.updated",
+                payload={"host": "münchen-1", "disk_used": 0.93, "tags": [1, None, True]},
+                entity_id="münchen-1",
+                hops=2,
+            ),
+            dedupe_key="ev-1",
+            budget=Budget(turns=5, tokens=100, wall_s=1.5),
+            spec_rev="r1",
+            subject_kind="host",
+            generation=1,
+        ),
+        EpisodeOpened(
+            episode_id="e2",
+            actor_id="monitor",
+            expectation_id="limits",
+            trigger=ManualTrigger(
+                requested_by="ada", reason="why not", payload={"a": {}}, entity_id="x", hops=1
+            ),
+            dedupe_key="d",
+            budget=Budget(),
+        ),
+        EpisodeOpened(
+            episode_id="e3",
+            actor_id="monitor",
+            expectation_id="limits",
+            trigger=ManualTrigger(requested_by="ada"),
+            dedupe_key="d",
+            budget=Budget(),
+        ),
+    ),
+    "episode.started@1": (EpisodeStarted(node="n1", attempt=2, claim_revision=77),),
+    "episode.step_announced@1": (
+        StepAnnounced(
+            step_no=1, fingerprint="ab" * 32, tool_name="mail.send", idempotency_key="e1:1"
+        ),
+    ),
+    "episode.step_recorded@1": (
+        StepRecorded(
+            step_no=1,
+            kind=StepKind.TOOL_CALL,
+            fingerprint="ab" * 32,
+            tool_name="disk.read",
+            args=raw({"path": "/"}),
+            result=raw([1, 2.5, "ü", None]),
+            result_shown=raw("[redacted]"),
+            error_class="timeout",
+            error_detail="after 3 s",
+            cost_tokens=12,
+            cost_ms=34,
+            model="m",
+        ),
+        StepRecorded(step_no=2, kind=StepKind.SYNTHESIS, fingerprint=""),
+        StepRecorded(step_no=3, kind=StepKind.OBSERVATION, fingerprint=""),
+        StepRecorded(step_no=4, kind=StepKind.CHECKPOINT, fingerprint=""),
+    ),
+    "episode.checkpoint_saved@1": (
+        CheckpointSaved(
+            checkpoint_no=1, step_no=4, phase="gather", state=raw({"n": 1}), schema_version=2
+        ),
+        CheckpointSaved(checkpoint_no=2, step_no=5, phase="", state=raw(None)),
+    ),
+    "episode.converged@1": (
+        EpisodeConverged(
+            classification=raw({"primary": "disk_full"}),
+            confidence=1.0,
+            summary="full",
+            findings=(
+                RaiseFinding(
+                    finding_key="k1",
+                    class_="disk_full",
+                    severity=Severity.CRITICAL,
+                    confidence=0.9,
+                    summary="s",
+                    subject_kind="host",
+                    subject_id="h",
+                    evidence=raw({"a": 1}),
+                    caused_by_key="k0",
+                ),
+                RaiseFinding(finding_key="k2"),
+                UpdateFinding(
+                    finding_key="k3",
+                    severity=Severity.LOW,
+                    confidence=0.1,
+                    summary="s",
+                    evidence=raw([]),
+                ),
+                UpdateFinding(finding_key="k4"),
+                ClearFinding(finding_key="k5", reason="gone"),
+                ClearFinding(finding_key="k6"),
+            ),
+        ),
+        EpisodeConverged(),
+    ),
+    "episode.finished@1": (
+        EpisodeFinished(
+            status=EndStatus.PARTIALLY_FAILED,
+            turns_used=3,
+            tokens_used=99,
+            error_class="finding_failed",
+            error_detail="why",
+            findings=(
+                FindingOutcome(finding_key="k1", outcome="raised", raise_no=2),
+                FindingOutcome(finding_key="k2", outcome="unchanged"),
+            ),
+        ),
+        EpisodeFinished(status=EndStatus.DONE),
+        EpisodeFinished(status=EndStatus.FAILED),
+        EpisodeFinished(status=EndStatus.CANCELED),
+    ),
+    "finding.raised@1": (
+        FindingRaised(finding=ACTIVE, cause=CAUSE),
+        FindingRaised(finding=BARE, cause=CAUSE),
+    ),
+    "finding.updated@1": (FindingUpdated(finding=ACTIVE, cause=CAUSE),),
+    "finding.cleared@1": (FindingCleared(finding=CLEARED, cause=CAUSE),),
+    "dead.lettered@1": (
+        DeadLettered(
+            reason="unreadable",
+            detail="not JSON",
+            stream="vigil-events",
+            seq=7,
+            subject="vigil.event.a",
+            actor_id="monitor",
+            headers={"Nats-Msg-Id": "ev-1"},
+            payload=b"\x00\xff",
+            payload_size_bytes=2,
+        ),
+        DeadLettered(reason="too_large", detail="", stream="s", seq=1, subject="s.event.a"),
+    ),
+}
+
+COMMANDS: Final[dict[str, Command]] = {
+    "start@1": Start(actor_id="monitor", episode_id="e1"),
+    "recover@1": Recover(actor_id="monitor", episode_id="e1", reason="lapsed"),
+}

@@ -1,0 +1,186 @@
+"""Subjects, keys and names: reversible, bounded, and impossible to escape from."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from streams.errors import BadName
+from streams.subjects import (
+    TOKEN_BYTES_MAX,
+    Kind,
+    Stack,
+    Stream,
+    decode_token,
+    encode_token,
+    event_name,
+    name,
+)
+
+UNICODE = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
+NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
+STACK = Stack("s")
+
+
+@given(UNICODE)
+def test_any_text_comes_back_from_its_token(text):
+    assert decode_token(encode_token(text)) == text
+
+
+@given(UNICODE)
+def test_a_token_keeps_to_the_alphabet_of_subjects_and_keys(text):
+    assert re.fullmatch(r"[A-Za-z0-9_=-]+", encode_token(text))
+
+
+@given(UNICODE, UNICODE)
+def test_different_texts_have_different_tokens(one, other):
+    assume(one != other)
+    assert encode_token(one) != encode_token(other)
+
+
+@given(st.text(st.sampled_from("ab=0123456789ABCDEFabcdef._ *>"), max_size=12))
+def test_a_token_that_decodes_is_the_token_of_its_text(token):
+    try:
+        text = decode_token(token)
+    except BadName:
+        return
+    assume(text)
+    assert decode_token(encode_token(text)) == text
+
+
+@given(NAMES)
+def test_a_plain_name_is_its_own_token(plain):
+    assert encode_token(plain) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "token"),
+    [
+        ("host:disk:web-1", "host=3Adisk=3Aweb-1"),
+        ("a.b", "a=2Eb"),
+        ("*", "=2A"),
+        (">", "=3E"),
+        ("=", "=3D"),
+        (" ", "=20"),
+        ("ü", "=C3=BC"),
+        ("\x00", "=00"),
+    ],
+)
+def test_a_token_is_the_same_for_ever(text, token):
+    assert encode_token(text) == token
+
+
+def test_the_longest_token_is_accepted_and_one_more_byte_is_not():
+    longest = "x" * TOKEN_BYTES_MAX
+    assert encode_token(longest) == longest
+    with pytest.raises(BadName):
+        encode_token(longest + "x")
+
+
+def test_the_limit_counts_encoded_bytes():
+    with pytest.raises(BadName):
+        encode_token("." * (TOKEN_BYTES_MAX // 3 + 1))
+
+
+@pytest.mark.parametrize("text", ["", "\ud800"])
+def test_what_is_no_text_has_no_token(text):
+    with pytest.raises(BadName):
+        encode_token(text)
+
+
+@pytest.mark.parametrize("token", ["=", "=4", "=4a", "=GG", "a.b", "a b", "ü", "*", "=FF", "a\n"])
+def test_what_no_text_encodes_to_is_no_token(token):
+    with pytest.raises(BadName):
+        decode_token(token)
+
+
+@given(NAMES)
+def test_names_are_taken_as_they_are(plain):
+    assert name(plain, of="actor") == plain
+
+
+@pytest.mark.parametrize("bad", ["", "a.b", "a b", "*", ">", "ü", "x" * 65, "a\n", "=41"])
+def test_what_is_no_name_is_refused_and_said_to_be(bad):
+    with pytest.raises(BadName, match=r"^actor: "):
+        name(bad, of="actor")
+
+
+@pytest.mark.parametrize("good", ["a", "resource.updated", "a-b.c_d.E9", ".".join("x" * 16)])
+def test_event_names_are_words_joined_by_dots(good):
+    assert event_name(good) == good
+    assert STACK.event_name_of(STACK.event(good)) == good
+
+
+@pytest.mark.parametrize(
+    "bad", ["", ".", "a.", ".a", "a..b", "a b", "a.*", ">", "a.>", "a\n", ".".join("x" * 17)]
+)
+def test_what_is_no_event_name_is_refused(bad):
+    with pytest.raises(BadName):
+        event_name(bad)
+
+
+@pytest.mark.parametrize("bad", ["", "a.b", "a b", "*", "x" * 33, "a\n"])
+def test_what_is_no_stack_name_is_refused(bad):
+    with pytest.raises(BadName):
+        Stack(bad)
+
+
+@given(UNICODE)
+def test_a_finding_is_known_by_its_subject(key):
+    assert STACK.aggregate_of(STACK.finding(key)) == (Kind.FINDING, key)
+
+
+def test_an_episode_is_known_by_its_subject():
+    assert STACK.aggregate_of(STACK.episode("e1")) == (Kind.EPISODE, "e1")
+
+
+def test_a_dead_letter_is_known_by_its_origin_and_cause():
+    assert STACK.aggregate_of(STACK.dead("s-events", "7")) == (Kind.DEAD, "s-events.7")
+
+
+@pytest.mark.parametrize("subject", ["s.event.a", "s.episode.", "s.nothing.x", "s", "t.episode.x"])
+def test_where_no_aggregate_lives_none_is_found(subject):
+    with pytest.raises(BadName):
+        STACK.aggregate_of(subject)
+
+
+def test_an_aggregate_is_in_the_stream_that_holds_its_subject():
+    assert STACK.stream_of(STACK.episode("e1")) == STACK.stream(Stream.JOURNAL)
+    assert STACK.stream_of(STACK.finding("dead")) == STACK.stream(Stream.JOURNAL)
+    assert STACK.stream_of(STACK.dead("o", "c")) == STACK.stream(Stream.DEAD)
+
+
+def test_every_subject_is_held_by_exactly_one_stream():
+    held = [subject for stream in Stream for subject in STACK.stream_subjects(stream)]
+    made = [
+        STACK.event("a.b"),
+        STACK.episode_inbox("monitor", "e1"),
+        STACK.episode("e1"),
+        STACK.finding("k"),
+        STACK.dead("o", "c"),
+    ]
+    for subject in made:
+        assert sum(subject.startswith(each.removesuffix(">")) for each in held) == 1
+
+
+def test_stacks_share_no_subject():
+    assert not STACK.episode("e1").startswith(f"{Stack('other').name}.")
+    assert STACK.episode("e1") == "s.episode.e1"
+
+
+def test_the_inbox_of_an_actor_matches_its_episodes_alone():
+    mine = STACK.actor_inbox("monitor").removesuffix("*")
+    assert STACK.episode_inbox("monitor", "e1").startswith(mine)
+    assert not STACK.episode_inbox("monitor-2", "e1").startswith(mine)
+
+
+@pytest.mark.parametrize("bad", ["", "a.b", "*"])
+def test_an_actor_that_is_no_name_has_no_inbox_gate_or_claim(bad):
+    for spelled in (STACK.gate_durable, STACK.inbox_durable, STACK.actor_inbox):
+        with pytest.raises(BadName):
+            spelled(bad)
+    with pytest.raises(BadName):
+        STACK.episode_claim(bad, "e1")
