@@ -1,0 +1,82 @@
+"""What an episode ends in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from engine import state
+from engine.errors import InvalidResult
+from engine.finding import SUMMARY_CHARS_MAX
+from streams.events import (
+    ClearFinding,
+    EpisodeConverged,
+    FindingIntent,
+    RaiseFinding,
+    UpdateFinding,
+)
+from streams.json import JsonObject
+
+CONVERGED_BYTES_MAX: Final = 768 * 1024
+"""Largest convergence: it must fit in one message, 1 MiB by the server's default."""
+
+
+class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a strategy decided is true."""
+
+    classification: JsonObject = {}
+    """Any JSON object, such as `{"primary": "disk_full"}`."""
+    confidence: float | None = None
+    """0.0 to 1.0; None where the strategy does not judge."""
+    summary: str = ""
+    """One sentence for people, of at most `SUMMARY_CHARS_MAX` characters."""
+    findings: Sequence[FindingIntent] = ()
+    """Made with `raise_finding`, `update_finding` and `clear_finding`; applied in order."""
+
+
+def conclude(result: object) -> EpisodeConverged:
+    """Return `result` as the event that goes on the journal.
+
+    Raises:
+        InvalidResult: not a `ConvergeResult`, or one with impossible values.
+        Unencodable: the classification cannot be said in JSON.
+    """
+    if not isinstance(result, ConvergeResult):
+        raise InvalidResult(f"converge() returned {_name(result)}; it must return a ConvergeResult")
+    _check(result)
+    converged = EpisodeConverged(
+        classification=state.encode(result.classification, what="classification"),
+        confidence=None if result.confidence is None else float(result.confidence),
+        summary=result.summary[:SUMMARY_CHARS_MAX],
+        findings=tuple(result.findings),
+    )
+    size_bytes = len(msgspec.json.encode(converged))
+    if size_bytes > CONVERGED_BYTES_MAX:
+        raise InvalidResult(
+            f"{len(result.findings)} findings make {size_bytes:,} bytes, the limit is"
+            f" {CONVERGED_BYTES_MAX:,}; keep evidence elsewhere and hand on references"
+        )
+    return converged
+
+
+def _check(result: ConvergeResult) -> None:
+    if not isinstance(result.classification, dict):
+        raise InvalidResult(f"classification must be a dict, not {_name(result.classification)}")
+    if not isinstance(result.summary, str):
+        raise InvalidResult(f"summary must be text, not {_name(result.summary)}")
+    confidence: object = result.confidence
+    if confidence is not None and not (
+        isinstance(confidence, int | float) and 0 <= confidence <= 1
+    ):
+        raise InvalidResult(f"confidence must be a number from 0 to 1, not {confidence!r}")
+    if not isinstance(result.findings, list | tuple):
+        raise InvalidResult(f"findings must be a list, not {_name(result.findings)}")
+    for intent in result.findings:
+        if not isinstance(intent, RaiseFinding | UpdateFinding | ClearFinding):
+            raise InvalidResult(f"findings must be made with raise_finding(…), not {_name(intent)}")
+
+
+def _name(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,259 @@
+"""The Episode aggregate: its state, its commands, `decide` and `evolve`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, TypeAlias, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.errors import Rejected
+from engine.loops import WINDOW_STEPS, Trace
+from streams.events import (
+    CheckpointSaved,
+    EndStatus,
+    EpisodeConverged,
+    EpisodeEvent,
+    EpisodeFinished,
+    EpisodeOpened,
+    EpisodeStarted,
+    FindingOutcome,
+    StepAnnounced,
+    StepKind,
+    StepRecorded,
+)
+from streams.json import NOTHING
+from streams.log import Recorded
+
+
+class Status(StrEnum):
+    """Where an episode is in its life."""
+
+    UNOPENED = "unopened"
+    QUEUED = "queued"
+    RUNNING = "running"
+    CONVERGING = "converging"
+    """What is true has been decided; its findings are being applied."""
+    DONE = "done"
+    FAILED = "failed"
+    PARTIALLY_FAILED = "partially_failed"
+    CANCELED = "canceled"
+
+
+ENDED: Final = frozenset({Status.DONE, Status.FAILED, Status.PARTIALLY_FAILED, Status.CANCELED})
+
+TRANSITIONS: Final[Mapping[Status, Mapping[type, Status | None]]] = {
+    Status.UNOPENED: {EpisodeOpened: Status.QUEUED},
+    Status.QUEUED: {EpisodeStarted: Status.RUNNING},
+    Status.RUNNING: {
+        EpisodeStarted: Status.RUNNING,
+        StepAnnounced: Status.RUNNING,
+        StepRecorded: Status.RUNNING,
+        CheckpointSaved: Status.RUNNING,
+        EpisodeConverged: Status.CONVERGING,
+        EpisodeFinished: None,
+    },
+    Status.CONVERGING: {EpisodeStarted: Status.CONVERGING, EpisodeFinished: None},
+    Status.DONE: {},
+    Status.FAILED: {},
+    Status.PARTIALLY_FAILED: {},
+    Status.CANCELED: {},
+}
+"""Status → event → status: every legal transition, and the source of the diagram in the docs.
+
+`EpisodeFinished` leads to the status it carries, which is one of `ENDED`.
+"""
+
+
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
+    """What an episode's events add up to."""
+
+    status: Status = Status.UNOPENED
+    opened: EpisodeOpened | None = None
+    attempts: int = 0
+    node: str = ""
+    steps_recorded: int = 0
+    tokens_used: int = 0
+    wall_used_s: float = 0.0
+    """Seconds between events while some node was running it; gaps after a crash do not count."""
+    clocked_at: datetime | None = None
+    """Up to when `wall_used_s` counts."""
+    traces: tuple[Trace, ...] = ()
+    """The newest steps, as far as loops care."""
+    announced: StepAnnounced | None = None
+    """A side effect that was announced and not recorded yet."""
+    checkpoints_saved: int = 0
+    converged: EpisodeConverged | None = None
+    finished: EpisodeFinished | None = None
+
+
+UNOPENED: Final = Episode()
+
+
+class Performed(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that was done and what it brought back; the fields are `StepRecorded`'s."""
+
+    kind: StepKind
+    fingerprint: str
+    tool_name: str = ""
+    args: msgspec.Raw = NOTHING
+    result: msgspec.Raw = NOTHING
+    result_shown: msgspec.Raw = NOTHING
+    error_class: str = ""
+    error_detail: str = ""
+    cost_tokens: int = 0
+    cost_ms: int = 0
+    model: str = ""
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True):
+    """A node holds the claim and begins, or takes over."""
+
+    node: str
+    claim_revision: int
+
+
+class Announce(msgspec.Struct, frozen=True, kw_only=True):
+    """A side effect is about to happen."""
+
+    fingerprint: str
+    tool_name: str
+    idempotency_key: str
+
+
+class Save(msgspec.Struct, frozen=True, kw_only=True):
+    """The state is to be kept."""
+
+    phase: str
+    state: msgspec.Raw
+    schema_version: int = 1
+
+
+class Finish(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided has been carried out, or nothing was to be."""
+
+    turns_used: int
+    findings: tuple[FindingOutcome, ...] = ()
+
+
+class Fail(msgspec.Struct, frozen=True, kw_only=True):
+    """It cannot go on."""
+
+    turns_used: int
+    error_class: str
+    error_detail: str = ""
+
+
+Command: TypeAlias = (
+    EpisodeOpened | Begin | Announce | Performed | Save | EpisodeConverged | Finish | Fail
+)
+"""Opening and convergence are decided elsewhere, by the gate and by the strategy."""
+
+
+def decide(episode: Episode, command: Command) -> EpisodeEvent:
+    """Return what happens if `command` is put to `episode`.
+
+    Raises:
+        Rejected: the command does not fit the state.
+    """
+    event = _event(episode, command)
+    if type(event) not in TRANSITIONS[episode.status]:
+        raise Rejected(f"{type(command).__name__} while {episode.status}")
+    return event
+
+
+def _event(episode: Episode, command: Command) -> EpisodeEvent:
+    match command:
+        case EpisodeOpened() | EpisodeConverged():
+            return command
+        case Begin(node=node, claim_revision=revision):
+            attempt = episode.attempts + 1
+            return EpisodeStarted(node=node, attempt=attempt, claim_revision=revision)
+        case Announce():
+            return StepAnnounced(
+                step_no=episode.steps_recorded + 1, **msgspec.structs.asdict(command)
+            )
+        case Performed():
+            return StepRecorded(
+                step_no=episode.steps_recorded + 1, **msgspec.structs.asdict(command)
+            )
+        case Save():
+            return CheckpointSaved(
+                checkpoint_no=episode.checkpoints_saved,
+                step_no=episode.steps_recorded,
+                **msgspec.structs.asdict(command),
+            )
+        case Finish(turns_used=turns_used, findings=findings):
+            return EpisodeFinished(
+                status=EndStatus.DONE,
+                turns_used=turns_used,
+                tokens_used=episode.tokens_used,
+                findings=findings,
+            )
+        case Fail():
+            return EpisodeFinished(
+                status=EndStatus.FAILED,
+                tokens_used=episode.tokens_used,
+                **msgspec.structs.asdict(command),
+            )
+        case _:
+            assert_never(command)
+
+
+def evolve(episode: Episode, event: EpisodeEvent, *, at: datetime) -> Episode:
+    """Return `episode` after `event`, recorded at `at`. Never refuses: it has already happened."""
+    match event:
+        case EpisodeOpened():
+            return replace(episode, status=Status.QUEUED, opened=event)
+        case EpisodeStarted(node=node, attempt=attempt):
+            converging = episode.status is Status.CONVERGING
+            return replace(
+                episode,
+                status=Status.CONVERGING if converging else Status.RUNNING,
+                node=node,
+                attempts=attempt,
+                clocked_at=at,
+            )
+        case StepAnnounced():
+            return replace(_clocked(episode, at), announced=event)
+        case StepRecorded():
+            return _with_step(_clocked(episode, at), event)
+        case CheckpointSaved(checkpoint_no=number):
+            return replace(_clocked(episode, at), checkpoints_saved=number + 1)
+        case EpisodeConverged():
+            return replace(_clocked(episode, at), status=Status.CONVERGING, converged=event)
+        case EpisodeFinished(status=status):
+            return replace(_clocked(episode, at), status=Status(status.value), finished=event)
+        case _:
+            assert_never(event)
+
+
+def fold(records: Iterable[Recorded], episode: Episode = UNOPENED) -> Episode:
+    """Return `episode` after all of `records`, oldest first."""
+    for record in records:
+        for event in record.commit.events:
+            if isinstance(event, EpisodeEvent):
+                episode = evolve(episode, event, at=record.commit.at)
+    return episode
+
+
+def _clocked(episode: Episode, at: datetime) -> Episode:
+    """Return `episode` with the time up to `at` counted as running."""
+    since = episode.clocked_at or at
+    ran_s = max(0.0, (at - since).total_seconds())
+    return replace(episode, wall_used_s=episode.wall_used_s + ran_s, clocked_at=at)
+
+
+def _with_step(episode: Episode, step: StepRecorded) -> Episode:
+    tokens_used = episode.tokens_used + step.cost_tokens
+    trace = Trace(step.fingerprint, tokens_used)
+    return replace(
+        episode,
+        steps_recorded=step.step_no,
+        tokens_used=tokens_used,
+        traces=(*episode.traces, trace)[-WINDOW_STEPS:],
+        announced=None,
+    )

@@ -1,0 +1,83 @@
+"""What can go wrong in the engine, and what the caller should do about it.
+
+EngineError
+├── DeclarationError       an actor says the impossible      fix the place that it names
+├── Rejected               a command does not fit the state  a bug in the caller; do not retry
+├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
+└── StrategyError          user code broke the contract      the episode fails, `error_class` says
+    ├── InvalidAction      `next_step` returned no action
+    ├── InvalidResult      `converge` returned no usable result
+    ├── InvalidFinding     a finding intent says something impossible
+    ├── Unencodable        a state, argument or result that JSON cannot say, or too large
+    └── NondeterministicReplay   a replay asked for another action than the one recorded
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EngineError(Exception):
+    """Base of every error raised by `engine`."""
+
+
+class DeclarationError(EngineError, ValueError):
+    """An actor, an expectation or an app is declared in a way that cannot work."""
+
+    def __init__(self, *, actor: str, expectation: str = "", field: str, problem: str) -> None:
+        place = f"actor {actor!r}" + (f", expectation {expectation!r}" if expectation else "")
+        super().__init__(f"{place}: {field}: {problem}")
+        self.actor = actor
+        self.expectation = expectation
+        self.field = field
+        self.problem = problem
+
+
+class Rejected(EngineError):
+    """A command was put to a state that cannot accept it."""
+
+
+class EpisodeFailed(EngineError):
+    """The episode cannot go on: its budget is spent, it goes in circles, or user code broke."""
+
+    def __init__(self, error_class: str, detail: str) -> None:
+        super().__init__(f"{error_class}: {detail}")
+        self.error_class = error_class
+        self.detail = detail
+
+
+class StrategyError(EngineError, ValueError):
+    """User code broke the contract. The episode fails; the node does not."""
+
+    error_class: ClassVar[str] = "strategy_error"
+    """What the failed episode says."""
+
+
+class InvalidAction(StrategyError):
+    """`next_step` returned something that is no action."""
+
+    error_class = "invalid_action"
+
+
+class InvalidResult(StrategyError):
+    """`converge` returned something that is no result, or one with impossible values."""
+
+    error_class = "invalid_result"
+
+
+class InvalidFinding(StrategyError):
+    """A finding intent has an impossible key, severity or confidence."""
+
+    error_class = "invalid_finding"
+
+
+class Unencodable(StrategyError):
+    """A state, an argument or a result cannot be kept: JSON cannot say it, or it is too large."""
+
+    error_class = "unencodable"
+
+
+class NondeterministicReplay(StrategyError):
+    """A replay asked for another action than the one on the journal."""
+
+    error_class = "nondeterministic_replay"

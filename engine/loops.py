@@ -1,0 +1,48 @@
+"""Whether an episode goes in circles. Pure.
+
+The last steps are a loop when they are one short cycle of equal actions, repeated, and
+no tokens were spent on the way: a model that thinks between equal actions may yet change
+its mind, a rule that sees the same and does the same never will. Only the tail counts,
+so a loop is found after its third round however much useful work came before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+CYCLE_STEPS_MAX: Final = 4
+"""Longest cycle looked for, in steps."""
+
+ROUNDS: Final = 3
+"""Equal rounds that make a loop."""
+
+WINDOW_STEPS: Final = CYCLE_STEPS_MAX * ROUNDS
+"""How many of the newest steps matter."""
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """One step, as far as loops care."""
+
+    fingerprint: str
+    tokens_total: int
+    """Tokens the episode had used after the step."""
+
+
+def find_loop(traces: Sequence[Trace]) -> tuple[str, ...]:
+    """Return the fingerprints of the cycle that `traces`, oldest first, end in; empty for none."""
+    for cycle_steps in range(1, CYCLE_STEPS_MAX + 1):
+        tail = traces[-cycle_steps * ROUNDS :]
+        if len(tail) == cycle_steps * ROUNDS and _goes_round(tail, cycle_steps):
+            return tuple(trace.fingerprint for trace in tail[:cycle_steps])
+    return ()
+
+
+def _goes_round(tail: Sequence[Trace], cycle_steps: int) -> bool:
+    thinking = tail[0].tokens_total != tail[-1].tokens_total
+    return not thinking and all(
+        trace.fingerprint == tail[index % cycle_steps].fingerprint
+        for index, trace in enumerate(tail)
+    )

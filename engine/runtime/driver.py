@@ -1,0 +1,169 @@
+"""Drives one claimed episode: from where its journal stands to what is true."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine import recovery
+from engine.actions import Checkpoint, Converge, Done, Step, ToolCall
+from engine.budget import overspent
+from engine.episode import Announce, Fail, Finish, Save
+from engine.errors import EpisodeFailed
+from engine.fingerprint import fingerprint
+from engine.loops import find_loop
+from engine.runtime.performer import Performer
+from engine.runtime.scribe import Scribe
+from engine.runtime.thinker import Thinker
+from engine.runtime.usercode import call
+from engine.tools import CallContext, Tool
+from streams.clock import Clock
+from streams.log import Recorded
+
+INIT: Final = "init"
+"""Phase of the state that `Strategy.init` returned: it may have read the outside, so it is kept."""
+
+
+class Leaving(Exception):
+    """The node is going down; the episode stands at a barrier and is for another node."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """One episode on its way, on one node, under one claim."""
+
+    scribe: Scribe
+    thinker: Thinker
+    performer: Performer
+    clock: Clock
+    leaving: asyncio.Event
+
+    async def drive(self, records: Sequence[Recorded]) -> None:
+        """Run the strategy to its end and record how it ended. Findings are not applied here.
+
+        Args:
+            records: the episode's journal, up to where the scribe stands.
+
+        Raises:
+            Leaving: the node is going down; everything recorded is durable.
+            VersionConflict, Unavailable: as `Scribe.barrier`; nothing more was written.
+        """
+        try:
+            await self._within_wall_time(records)
+        except EpisodeFailed as failed:
+            turns_used = self.scribe.episode.steps_recorded
+            self.scribe.record(
+                Fail(
+                    turns_used=turns_used,
+                    error_class=failed.error_class,
+                    error_detail=failed.detail,
+                )
+            )
+        await self.scribe.barrier()
+
+    async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
+        wall_s = self.thinker.opened.budget.wall_s
+        left_s = max(0.0, wall_s - self.scribe.episode.wall_used_s) if wall_s > 0 else None
+        limit = self.clock.timeout(left_s)
+        try:
+            async with limit:
+                await self._turns(await self.thinker.restore(records))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise EpisodeFailed("budget_exceeded", f"wall_s: all {wall_s:g} used") from None
+
+    async def _turns(self, current: Any) -> None:  # noqa: ANN401 - the user's state
+        while True:
+            await self._check_leaving()
+            self._check_limits()
+            turn, tokens_used = self._turn(), self.scribe.episode.tokens_used
+            action = await self.thinker.next_step(current, turn=turn, tokens_used=tokens_used)
+            match action:
+                case Converge():
+                    return await self._converge(current)
+                case Done():
+                    return self.scribe.record(Finish(turns_used=turn))
+                case _:
+                    current = await self._take(current, action)
+
+    async def _check_leaving(self) -> None:
+        if self.leaving.is_set():
+            await self.scribe.barrier()
+            raise Leaving
+
+    def _check_limits(self) -> None:
+        episode = self.scribe.episode
+        spent = overspent(
+            self.thinker.opened.budget,
+            turns=episode.steps_recorded,
+            tokens=episode.tokens_used,
+            wall_s=episode.wall_used_s,
+        )
+        if spent:
+            raise EpisodeFailed("budget_exceeded", spent)
+        cycle = find_loop(episode.traces) if self.thinker.expectation.loop_detection else ()
+        if cycle:
+            steps = ", ".join(mark[:12] for mark in cycle)
+            raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
+
+    async def _take(self, current: Any, action: Step) -> Any:  # noqa: ANN401
+        if not self.scribe.episode.checkpoints_saved:
+            self.scribe.record(Save(phase=INIT, state=await self.thinker.keep(current)))
+        await self._announce(action)
+        performed = await self.performer.perform(action, self._call_context())
+        self.scribe.record(performed)
+        step_no = self.scribe.episode.steps_recorded
+        current = await self.thinker.handle(current, action, performed, step_no=step_no)
+        if isinstance(action, Checkpoint):
+            self.scribe.record(Save(phase=action.phase, state=await self.thinker.keep(current)))
+        if self.thinker.expectation.durability == "strict":
+            await self.scribe.barrier()
+        return current
+
+    async def _announce(self, action: Step) -> None:
+        tool = self.performer.tool(action)
+        if tool is None or not tool.side_effect or not isinstance(action, ToolCall):
+            return
+        mark = await call(fingerprint, action)
+        if self.scribe.episode.announced is None:
+            name = f"{action.capability}.{action.action}"
+            key = self._call_context().idempotency_key
+            self.scribe.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key))
+            await self.scribe.barrier()
+        else:
+            await self._repeat(action, mark, tool)
+
+    async def _repeat(self, action: Step, mark: str, tool: Tool) -> None:
+        """Allow a side effect that was announced by a node that died, if it may be repeated."""
+        announced = self.scribe.episode.announced
+        assert announced is not None
+        await call(recovery.check_same, announced, asked=mark, action=action)
+        if not tool.idempotent:
+            raise EpisodeFailed(
+                "outcome_unknown",
+                f"step {announced.step_no}, {announced.tool_name}: a node died during the call, and"
+                " the tool does not say that it honours idempotency keys",
+            )
+
+    async def _converge(self, current: Any) -> None:  # noqa: ANN401
+        turn, tokens_used = self._turn(), self.scribe.episode.tokens_used
+        converged = await self.thinker.converge(current, turn=turn, tokens_used=tokens_used)
+        self.scribe.record(converged)
+        if not converged.findings:
+            self.scribe.record(Finish(turns_used=turn))
+
+    def _turn(self) -> int:
+        return self.scribe.episode.steps_recorded + 1
+
+    def _call_context(self) -> CallContext:
+        opened, step_no = self.thinker.opened, self._turn()
+        return CallContext(
+            actor_id=opened.actor_id,
+            expectation_id=opened.expectation_id,
+            episode_id=opened.episode_id,
+            step_no=step_no,
+            idempotency_key=f"{opened.episode_id}:{step_no}",
+        )

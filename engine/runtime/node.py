@@ -1,0 +1,129 @@
+"""A node: one process that runs an app's actors. It holds the doers; they know nothing of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+import structlog
+
+from engine.app import App
+from engine.runtime.gate import Gate
+from engine.runtime.keeper import Keeper
+from engine.runtime.rescuer import Rescuer
+from engine.runtime.runner import Runner
+from engine.runtime.tenure import Crew
+from engine.runtime.undertaker import Undertaker
+from streams.clock import Clock, SystemClock
+from streams.errors import Unavailable
+from streams.ports import Ports
+from streams.subjects import name as checked_name
+
+GRACE_S: Final = 30.0
+"""How long a stopping node waits for its episodes to reach a barrier."""
+
+RESTART_S: Final = 0.2
+"""First pause before a doer that failed is started again; doubles each time."""
+
+RESTART_MAX_S: Final = 5.0
+
+log = structlog.get_logger("vigil.node")
+
+
+class Node:
+    """Runs every actor of an app until it is told to stop."""
+
+    def __init__(
+        self,
+        app: App,
+        ports: Ports,
+        *,
+        name: str,
+        clock: Clock | None = None,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        """Make a node; `run` starts it.
+
+        Args:
+            app: what to run.
+            ports: the log.
+            name: the node's own, unique in the stack: 1 to 64 of A-Z a-z 0-9 _ -
+            clock: the machine's by default.
+            grace_s: seconds a stopping node waits for its episodes to reach a barrier.
+
+        Raises:
+            BadName: `name` cannot name a node.
+        """
+        self.name = checked_name(name, of="node")
+        self._app, self._ports, self._grace_s = app, ports, grace_s
+        self._clock = clock or SystemClock()
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Pull no more work, hand over what runs at its next barrier, and let `run` return."""
+        self._stopping.set()
+
+    async def run(self) -> bool:
+        """Run until `stop`.
+
+        Returns:
+            Whether every episode was finished or handed over within the grace period. One that
+            was not is left to its lease, which lapses and calls for recovery.
+        """
+        log.info("node up", node=self.name, actors=sorted(self._app.actors))
+        keeper = Keeper(self._ports.leases, holder=self.name, clock=self._clock)
+        helpers = [asyncio.create_task(self._keep_going(doer)) for doer in self._helpers(keeper)]
+        servers = [asyncio.create_task(self._keep_going(doer)) for doer in self._servers(keeper)]
+        try:
+            await self._stopping.wait()
+            log.info("node stopping", node=self.name)
+            _, late = await asyncio.wait(servers, timeout=self._grace_s)
+        finally:
+            await _cancel([*servers, *helpers])
+        log.info("node down", node=self.name, clean=not late)
+        return not late
+
+    def _servers(self, keeper: Keeper) -> list[Callable[[], Awaitable[None]]]:
+        """Return the doers that take work: a gate and a runner for each actor."""
+        undertaker = Undertaker(self._ports.log, self._ports.stack, self._clock)
+        serving: list[Callable[[], Awaitable[None]]] = []
+        for actor in self._app.actors.values():
+            gate = Gate(self._ports, actor, self._clock, self._stopping, undertaker)
+            crew = Crew(self._app, actor, self._ports, self._clock, self.name, self._stopping)
+            runner = Runner(crew, keeper, undertaker, self._contain)
+            serving += [gate.serve, runner.serve]
+        return serving
+
+    def _helpers(self, keeper: Keeper) -> list[Callable[[], Awaitable[None]]]:
+        """Return the doers that must outlive the ones that take work."""
+        rescuer = Rescuer(self._ports, self._app.actors, self._clock, self._stopping)
+        return [keeper.beat, rescuer.serve]
+
+    async def _keep_going(self, doer: Callable[[], Awaitable[None]]) -> None:
+        """Run `doer`, and start it again when it fails, until it returns because the node stops."""
+        pause_s = RESTART_S
+        while not self._stopping.is_set():
+            try:
+                await doer()
+            except Unavailable as error:
+                log.warning("waiting for the log", error=str(error), again_in_s=pause_s)
+            except Exception:
+                log.exception("a doer failed; starting it again", again_in_s=pause_s)
+            else:
+                return
+            await self._clock.sleep(pause_s)
+            pause_s = min(pause_s * 2, RESTART_MAX_S)
+
+    async def _contain(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` so that what it raises by surprise is told and harms nothing else."""
+        try:
+            await work
+        except Exception:
+            log.exception("an episode's work failed; its lease will lapse")
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

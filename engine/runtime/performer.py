@@ -1,0 +1,119 @@
+"""Performs steps: calls tools and synthesizers, records facts. A failure is a result too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from msgspec.structs import replace
+
+from engine import state, telemetry
+from engine.actions import Checkpoint, Observe, Step, Synthesize, ToolCall
+from engine.actor import Actor, Expectation
+from engine.app import App
+from engine.episode import Performed
+from engine.fingerprint import fingerprint, without_transient
+from engine.runtime.usercode import TRACE_CHARS_MAX, attempt, call
+from engine.tools import CallContext, Synthesis, Tool, ToolFailed
+from streams.clock import Clock
+from streams.events import StepKind
+from streams.json import NOTHING
+
+NO_TOOL: Final = "no_tool_for_capability"
+
+
+@dataclass(frozen=True)
+class Performer:
+    """Performs the steps of one actor's expectation."""
+
+    app: App
+    actor: Actor
+    expectation: Expectation
+    clock: Clock
+
+    def tool(self, action: Step) -> Tool | None:
+        """Return the tool that `action` calls, if it is a tool call and there is one."""
+        if not isinstance(action, ToolCall):
+            return None
+        return self.app.tool(self.actor, action.capability)
+
+    async def perform(self, action: Step, ctx: CallContext) -> Performed:
+        """Do `action` and return what it brought back.
+
+        Raises:
+            EpisodeFailed: the arguments or the result cannot be kept on the journal.
+        """
+        started_s = self.clock.monotonic_s()
+        with telemetry.tracer.start_as_current_span(f"step {type(action).__name__}"):
+            performed = await call(self._perform, action, ctx)
+        took_s = self.clock.monotonic_s() - started_s
+        telemetry.step_duration.record(took_s, {"actor": self.actor.id, "kind": performed.kind})
+        return replace(performed, cost_ms=round(took_s * 1000))
+
+    async def _perform(self, action: Step, ctx: CallContext) -> Performed:
+        match action:
+            case ToolCall():
+                return await self._call_tool(action, ctx)
+            case Synthesize():
+                return await self._synthesize(action, ctx)
+            case Observe(data=data):
+                return Performed(
+                    kind=StepKind.OBSERVATION,
+                    fingerprint=fingerprint(action),
+                    result=state.encode(data, what="observation"),
+                )
+            case Checkpoint(phase=phase):
+                return Performed(
+                    kind=StepKind.CHECKPOINT,
+                    fingerprint=fingerprint(action),
+                    args=state.encode({"phase": phase}, what="phase"),
+                )
+            case _:
+                assert_never(action)
+
+    async def _call_tool(self, action: ToolCall, ctx: CallContext) -> Performed:
+        tool = self.tool(action)
+        shown = without_transient(action.args)
+        step = Performed(
+            kind=StepKind.TOOL_CALL,
+            fingerprint=fingerprint(action),
+            tool_name=f"{action.capability}.{action.action}",
+            args=state.encode(tool.redact(shown) if tool else shown, what="arguments"),
+        )
+        if tool is None:
+            return _failed(step, NO_TOOL, f"no tool is registered as {action.capability!r}")
+        try:
+            result = await attempt(tool.call(action.action, action.args, ctx))
+        except ToolFailed as failure:
+            return _failed(step, failure.error_class, failure.detail)
+        return _with_result(step, result, shown=tool.redact_result(result))
+
+    async def _synthesize(self, action: Synthesize, ctx: CallContext) -> Performed:
+        synthesizer = self.app.synthesizer_of(self.actor, self.expectation)
+        prompt = state.encode(action.prompt, what="prompt")
+        step = Performed(kind=StepKind.SYNTHESIS, fingerprint=fingerprint(action), args=prompt)
+        if synthesizer is None:
+            return _with_result(step, action.prompt, shown=action.prompt)
+        try:
+            returned = await attempt(synthesizer(action.prompt, action.transient, ctx))
+        except ToolFailed as failure:
+            return _failed(step, failure.error_class, failure.detail)
+        return self._synthesized(step, returned)
+
+    def _synthesized(self, step: Performed, returned: object) -> Performed:
+        if not isinstance(returned, Synthesis):
+            return _with_result(step, returned, shown=returned)
+        tokens = returned.input_tokens + returned.output_tokens
+        telemetry.step_tokens.add(tokens, {"actor": self.actor.id, "model": returned.model})
+        step = replace(step, cost_tokens=tokens, model=returned.model)
+        return _with_result(step, returned.content, shown=returned.content)
+
+
+def _with_result(step: Performed, result: object, *, shown: object) -> Performed:
+    kept = state.encode(result, what="result")
+    kept_shown = kept if shown is result else state.encode(shown, what="redacted result")
+    return replace(step, result=kept, result_shown=NOTHING if kept_shown == kept else kept_shown)
+
+
+def _failed(step: Performed, error_class: str, detail: str) -> Performed:
+    return replace(step, error_class=error_class, error_detail=detail[-TRACE_CHARS_MAX:])

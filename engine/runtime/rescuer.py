@@ -1,0 +1,64 @@
+"""Calls for the recovery of episodes whose node is gone.
+
+When a lease lapses, the server leaves a marker that every node sees, at once or when it
+comes back. Each sends `Recover` with a message id made from the marker, so the queue keeps
+one; whichever node has room takes the episode over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from engine import telemetry
+from streams.clock import Clock
+from streams.commands import Recover
+from streams.errors import Unavailable
+from streams.leases import ClaimChange
+from streams.ports import Ports
+
+CHANGES_MAX: Final = 500
+"""Claim changes looked at in one go."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for changes; only how often an idle rescuer looks up."""
+
+RETRY_S: Final = 1.0
+"""Pause before a call for recovery that found the log away is made again."""
+
+log = structlog.get_logger("vigil.rescuer")
+
+
+@dataclass(frozen=True)
+class Rescuer:
+    """Watches the claims for one node."""
+
+    ports: Ports
+    actors: Collection[str]
+    clock: Clock
+    stopping: asyncio.Event
+
+    async def serve(self) -> None:
+        """Watch until the node stops."""
+        async with self.ports.leases.watch() as watch:
+            while not self.stopping.is_set():
+                for change in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
+                    await self._look_at(change)
+
+    async def _look_at(self, change: ClaimChange) -> None:
+        episode = self.ports.stack.episode_of_claim(change.key)
+        if change.state != "expired" or episode is None or episode[0] not in self.actors:
+            return None
+        actor_id, episode_id = episode
+        telemetry.leases.add(1, {"outcome": "lapsed"})
+        log.warning("lease lapsed; calling for recovery", actor=actor_id, episode_id=episode_id)
+        recover = Recover(actor_id=actor_id, episode_id=episode_id, reason="lapsed")
+        while True:
+            try:
+                return await self.ports.inbox.send(recover, id=f"lapse.{change.revision}")
+            except Unavailable:
+                await self.clock.sleep(RETRY_S)

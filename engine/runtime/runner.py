@@ -1,0 +1,177 @@
+"""Runs an actor's episodes: pull what there is room for, claim, serve the tenure, release.
+
+The claim is given up last and on purpose. Whatever goes wrong in between leaves it to
+lapse, which calls for recovery: the next owner replays the journal and does what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import structlog
+from structlog.contextvars import bound_contextvars
+
+from engine import telemetry
+from engine.episode import ENDED
+from engine.runtime.driver import Leaving
+from engine.runtime.intake import taking
+from engine.runtime.keeper import Held, Keeper
+from engine.runtime.tenure import Crew, Tenure
+from engine.runtime.undertaker import Undertaker
+from streams.commands import Command, Recover
+from streams.delivery import Delivery, Unreadable
+from streams.errors import Unavailable, UnreadableEvent, VersionConflict
+from streams.log import Recorded
+from streams.tracing import context_of
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for commands; only how often an idle runner looks up."""
+
+BUSY_S: Final = 0.05
+"""First wait before a command comes again whose episode is not free; doubles each time."""
+
+BUSY_MAX_S: Final = 10.0
+"""Longest such wait."""
+
+Contain: TypeAlias = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
+"""Wraps work so that what it raises by surprise harms nothing else."""
+
+log = structlog.get_logger("vigil.runner")
+
+
+@dataclass
+class Runner:
+    """The runner of one actor on one node."""
+
+    crew: Crew
+    keeper: Keeper
+    undertaker: Undertaker
+    contain: Contain
+    _running: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def serve(self) -> None:
+        """Run the actor's episodes until the node stops and the last of them has been left.
+
+        Raises:
+            Unavailable: the actor's queue could not be opened.
+        """
+        labels = {"actor": self.crew.actor.id, "queue": "commands"}
+        opening = self.crew.ports.inbox.open(self.crew.actor.id)
+        async with (
+            asyncio.TaskGroup() as group,
+            taking(opening, stopping=self.crew.stopping) as source,
+        ):
+            while not self.crew.stopping.is_set():
+                room = await self._wait_room()
+                for delivery in await source.receive(room=room, wait_s=WAIT_S):
+                    task = group.create_task(self.contain(self._answer(delivery)))
+                    self._running.add(task)
+                    task.add_done_callback(self._running.discard)
+                telemetry.backlog.set(source.pending, labels)
+
+    async def _wait_room(self) -> int:
+        """Wait until another episode may run, and return how many."""
+        most = self.crew.actor.max_concurrent_episodes
+        while len(self._running) >= most:
+            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+        return most - len(self._running)
+
+    async def _answer(self, delivery: Delivery[Command | Unreadable]) -> None:
+        content = delivery.content
+        try:
+            if isinstance(content, Unreadable):
+                await self.undertaker.bury(content, actor_id=self.crew.actor.id)
+                return await delivery.term(content.reason)
+            with (
+                bound_contextvars(episode_id=content.episode_id, actor=content.actor_id),
+                telemetry.tracer.start_as_current_span("episode", context_of(delivery.trace)),
+            ):
+                await self._claim(delivery, content)
+        except Unavailable as error:
+            log.warning("command handed back: the log is away", error=str(error))
+            await _hand_back(delivery)
+
+    async def _claim(self, delivery: Delivery[Command | Unreadable], command: Command) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        key = self.crew.ports.stack.episode_claim(command.actor_id, command.episode_id)
+        held = await self.keeper.acquire(key, on_lost=task.cancel)
+        if held is None:
+            return await _hand_back(delivery)
+        try:
+            if await self._own(delivery, command.episode_id, held):
+                await self.keeper.release(held)
+        except asyncio.CancelledError:
+            if not held.lost:
+                raise
+            task.uncancel()
+            log.warning("stopped: the lease was lost")
+        finally:
+            self.keeper.forget(held)
+
+    async def _own(
+        self, delivery: Delivery[Command | Unreadable], episode_id: str, held: Held
+    ) -> bool:
+        """Do what is left of an episode, and return whether its claim may be released."""
+        subject = self.crew.ports.stack.episode(episode_id)
+        records = await self._read(subject)
+        tenure = Tenure(self.crew, records, subject=subject, revision=held.lease.revision)
+        opened = tenure.episode.opened
+        if opened is None or opened.expectation_id not in self.crew.actor.expectations:
+            log.warning("no such episode or expectation on this node; handed back")
+            await _hand_back(delivery)
+            return True
+        if tenure.episode.status in ENDED:
+            await tenure.tell_again()
+            await delivery.ack()
+            return True
+        try:
+            await tenure.fence()
+        except VersionConflict:  # The read was stale, or another node is at it.
+            await _hand_back(delivery)
+            return True
+        await delivery.ack()
+        return await self._serve(tenure)
+
+    async def _read(self, subject: str) -> Sequence[Recorded]:
+        try:
+            return await self.crew.ports.log.read(subject)
+        except UnreadableEvent as error:
+            log.warning("journal not readable by this version; handed back", error=str(error))
+            return ()
+
+    async def _serve(self, tenure: Tenure) -> bool:
+        """Serve a fenced tenure to its end, and return whether its claim may be released."""
+        try:
+            await tenure.complete()
+        except Leaving:
+            return await self._hand_over(tenure)
+        except VersionConflict:
+            log.warning("stopped: another node has taken over")
+            return False
+        except Unavailable as error:
+            log.warning("stopped: the log is away; the lease will lapse", error=str(error))
+            return False
+        log.debug("episode ended", status=tenure.episode.status.value)
+        return True
+
+    async def _hand_over(self, tenure: Tenure) -> bool:
+        """Call for another node. Only then may the claim go: its lapse would have called too."""
+        opened, attempt = tenure.opened, tenure.episode.attempts
+        recover = Recover(actor_id=opened.actor_id, episode_id=opened.episode_id, reason="handover")
+        try:
+            await self.crew.ports.inbox.send(recover, id=f"leave.{opened.episode_id}.{attempt}")
+        except Unavailable as error:
+            log.warning("not handed over; the lease will lapse", error=str(error))
+            return False
+        log.info("handed over")
+        return True
+
+
+async def _hand_back(delivery: Delivery[Command | Unreadable]) -> None:
+    """Let the command come again, later each time."""
+    doublings = min(delivery.deliveries - 1, 16)
+    await delivery.nak(delay_s=min(BUSY_S * 2**doublings, BUSY_MAX_S))

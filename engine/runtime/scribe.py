@@ -1,0 +1,105 @@
+"""Writes one episode's journal: in order, one append in flight, durable when it matters.
+
+`record` puts events down at once, in memory, and sets the pen moving; whatever is
+recorded while an append is in flight rides in the next commit. `barrier` waits until
+everything recorded is durable. So a run of quick steps costs one commit, and nothing
+that the outside can see happens before the journal has what led to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from engine.episode import Command, Episode, decide, evolve
+from streams.clock import Clock
+from streams.errors import TooLarge
+from streams.events import EpisodeEvent
+from streams.log import Commit, EventLog
+from streams.tracing import traceparent
+
+EVENTS_PER_COMMIT_MAX: Final = 64
+"""Most events in one commit; a commit must fit in one message."""
+
+
+class Scribe:
+    """The one writer of one episode, for as long as it holds the claim."""
+
+    def __init__(
+        self, log: EventLog, clock: Clock, *, subject: str, episode: Episode, version: int, pen: str
+    ) -> None:
+        """Go on from `episode`, which stands at `version`.
+
+        Args:
+            log: where to write.
+            clock: stamps the events.
+            subject: the episode's.
+            episode: the fold of what is there.
+            version: the sequence of its last commit.
+            pen: unique to this claim of the episode; commit ids start with it.
+        """
+        self.episode = episode
+        self.version = version
+        self._log, self._clock, self._subject, self._pen = log, clock, subject, pen
+        self._commits = 0
+        self._pending: list[EpisodeEvent] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    def record(self, *commands: Command) -> None:
+        """Put down what `commands` lead to, and start writing it to the log.
+
+        Raises:
+            Rejected: a command does not fit the state.
+            VersionConflict, TooLarge, Unavailable: as `barrier`, of an earlier record.
+        """
+        for command in commands:
+            event = decide(self.episode, command)
+            self.episode = evolve(self.episode, event, at=self._clock.now())
+            self._pending.append(event)
+        if self._writing is not None and self._writing.done():
+            self._writing.result()  # A refused append stops the episode here, not at a barrier.
+            self._writing = None
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+
+    async def barrier(self) -> None:
+        """Wait until everything recorded is durable.
+
+        Raises:
+            VersionConflict: someone else has taken the episode over. Stop; write nothing more.
+            TooLarge: an event does not fit in one message.
+            Unavailable: the log could not be written for as long as it is patient.
+        """
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+            self._writing = None
+
+    async def close(self) -> None:
+        """Stop writing. What is not durable by now is the next owner's to do again."""
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+            self._writing = None
+
+    async def _write(self) -> None:
+        most = EVENTS_PER_COMMIT_MAX
+        while self._pending:
+            events = tuple(self._pending[:most])
+            try:
+                self.version = await self._append(events)
+            except TooLarge:
+                if len(events) == 1:
+                    raise
+                most = len(events) // 2
+            else:
+                del self._pending[: len(events)]
+
+    async def _append(self, events: tuple[EpisodeEvent, ...]) -> int:
+        self._commits += 1
+        commit = Commit(
+            id=f"{self._pen}-{self._commits}",
+            at=self._clock.now(),
+            events=events,
+            trace=traceparent(),
+        )
+        return await self._log.append(self._subject, commit, after=self.version)

@@ -1,0 +1,124 @@
+"""Asks one episode's strategy, and gives it back its state after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from engine import recovery, state
+from engine.actions import Action, Converge, Done, Step
+from engine.actor import Expectation
+from engine.convergence import conclude
+from engine.episode import Performed
+from engine.errors import EpisodeFailed, InvalidAction, NondeterministicReplay
+from engine.fingerprint import fingerprint
+from engine.runtime.usercode import call
+from engine.strategy import Abort, Context, EpisodeView, Retry, StepTaken
+from engine.tools import Failure
+from streams.events import EpisodeConverged, EpisodeOpened, StepRecorded
+from streams.json import unraw
+from streams.log import Recorded
+
+
+@dataclass(frozen=True)
+class Thinker:
+    """The strategy of one episode. Everything it raises is an `EpisodeFailed`."""
+
+    expectation: Expectation
+    opened: EpisodeOpened
+    stack: str
+
+    async def restore(self, records: Sequence[Recorded]) -> Any:  # noqa: ANN401 - the user's state
+        """Return the state that the journal leads to: a fresh one if it holds no step yet.
+
+        Recorded results are folded through `handle_result`; nothing is done twice, and the
+        strategy must ask for the same steps as before.
+        """
+        found = recovery.tail(records)
+        if found.checkpoint is None:
+            return await call(self.expectation.strategy.init, self._view(), self.opened.trigger)
+        current = await call(
+            state.decode, found.checkpoint.state, type_=self.expectation.state_type, what="state"
+        )
+        tokens_used = found.tokens_before
+        for step in found.steps:
+            action = await self.next_step(current, turn=step.step_no, tokens_used=tokens_used)
+            if isinstance(action, Converge | Done):
+                raise _ended_early(step, action)
+            mark = await call(fingerprint, action)
+            await call(recovery.check_same, step, asked=mark, action=action)
+            current = await self.handle(current, action, step, step_no=step.step_no)
+            tokens_used += step.cost_tokens
+        return current
+
+    async def next_step(self, current: Any, *, turn: int, tokens_used: int) -> Action:  # noqa: ANN401
+        """Return what the strategy wants to do on its `turn`-th turn."""
+        ctx = self._context(turn=turn, tokens_used=tokens_used)
+        action = await call(self.expectation.strategy.next_step, current, ctx)
+        if isinstance(action, Action):
+            return action
+        raise EpisodeFailed(
+            InvalidAction.error_class,
+            f"next_step() returned {action!r}; return converge(), done(), tool_call(…), …",
+        )
+
+    async def handle(
+        self,
+        current: Any,  # noqa: ANN401
+        action: Step,
+        step: Performed | StepRecorded,
+        *,
+        step_no: int,
+    ) -> Any:  # noqa: ANN401
+        """Return the state after `step`, which `action` asked for."""
+        taken = StepTaken(step_no=step_no, kind=step.kind, tool=step.tool_name, action=action)
+        failure = Failure(step.error_class, step.error_detail) if step.error_class else None
+        result = failure or unraw(step.result)
+        handled = await call(self.expectation.strategy.handle_result, current, taken, result)
+        match handled:
+            case Retry(state=kept):
+                return kept
+            case Abort(error_class=error_class, detail=detail):
+                raise EpisodeFailed(error_class, detail)
+            case kept:
+                return kept
+
+    async def converge(self, current: Any, *, turn: int, tokens_used: int) -> EpisodeConverged:  # noqa: ANN401
+        """Return what the strategy decided is true."""
+        ctx = self._context(turn=turn, tokens_used=tokens_used)
+        result = await call(self.expectation.strategy.converge, current, ctx)
+        return await call(conclude, result)
+
+    async def keep(self, current: Any) -> msgspec.Raw:  # noqa: ANN401
+        """Return the state as the journal keeps it."""
+        return await call(state.encode, current, what="state")
+
+    def _context(self, *, turn: int, tokens_used: int) -> Context:
+        return Context(
+            episode_id=self.opened.episode_id,
+            actor_id=self.opened.actor_id,
+            expectation_id=self.opened.expectation_id,
+            budget=self.opened.budget,
+            turn=turn,
+            tokens_used=tokens_used,
+        )
+
+    def _view(self) -> EpisodeView:
+        return EpisodeView(
+            episode_id=self.opened.episode_id,
+            actor_id=self.opened.actor_id,
+            expectation_id=self.opened.expectation_id,
+            spec_rev=self.opened.spec_rev,
+            budget=self.opened.budget,
+            stack=self.stack,
+        )
+
+
+def _ended_early(recorded: StepRecorded, action: Converge | Done) -> EpisodeFailed:
+    return EpisodeFailed(
+        NondeterministicReplay.error_class,
+        f"step {recorded.step_no} was a {recorded.kind}; the replay asks for {action!r}",
+    )

@@ -1,0 +1,84 @@
+"""Calls what users wrote. The one place that expects anything.
+
+Whatever user code raises becomes the engine's own here: `EpisodeFailed` out of a callback,
+a class and a detail out of a tool. What it never finishes is cut off by a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, ParamSpec, TypeVar, overload
+
+from engine.errors import EpisodeFailed, StrategyError
+from engine.tools import ERROR_CLASSES, ToolFailed
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TRACE_CHARS_MAX: Final = 4_000
+"""Most of a traceback that the journal keeps: its end, where the cause is."""
+
+
+@overload
+async def call(callback: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R: ...
+@overload
+async def call(callback: Callable[P, R | Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R: ...
+async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
+    """Return what a plain or async `callback` returns.
+
+    Raises:
+        EpisodeFailed: it raised. A `StrategyError` keeps its class and message; anything else
+            is a `crash` with its traceback.
+    """
+    try:
+        returned = callback(*args, **kwargs)
+        return await returned if inspect.isawaitable(returned) else returned
+    except StrategyError as error:
+        raise EpisodeFailed(error.error_class, str(error)) from error
+    except Exception as error:
+        raise EpisodeFailed("crash", _trace(error)) from error
+
+
+async def attempt(work: Awaitable[R]) -> R:
+    """Await a tool's or a synthesizer's `work`.
+
+    It runs in a task of its own, so that a deadline frees us even if it does not stop.
+
+    Raises:
+        ToolFailed: it failed, in its own words or in the ones that fit what it raised.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.add_done_callback(_retrieve)
+        task.cancel()
+        raise
+    try:
+        return task.result()
+    except ToolFailed:
+        raise
+    except asyncio.CancelledError as error:  # Its own doing: we have not been cancelled.
+        raise ToolFailed("crash", "the call cancelled itself") from error
+    except Exception as error:
+        raise _in_our_words(error) from error
+
+
+def _in_our_words(error: Exception) -> ToolFailed:
+    for kind, error_class in ERROR_CLASSES:
+        if isinstance(error, kind):
+            return ToolFailed(error_class, f"{type(error).__name__}: {error}")
+    return ToolFailed("crash", _trace(error))
+
+
+def _trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """Take what an abandoned task ended with, so that nobody warns that nobody did."""
+    if not task.cancelled():
+        task.exception()

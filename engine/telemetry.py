@@ -1,0 +1,41 @@
+"""What the engine measures: spans and instruments, by name.
+
+Only the OpenTelemetry API is used: without an SDK in the process all of it does nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from opentelemetry import metrics, trace
+
+tracer: Final = trace.get_tracer("vigil.engine")
+_meter: Final = metrics.get_meter("vigil.engine")
+
+gate_rulings: Final = _meter.create_counter(
+    "vigil.gate.rulings", unit="{ruling}", description="Rulings of the gate, by actor and reason"
+)
+episodes_ended: Final = _meter.create_counter(
+    "vigil.episodes", unit="{episode}", description="Episodes that ended, by actor and status"
+)
+episodes_running: Final = _meter.create_up_down_counter(
+    "vigil.episodes.running", unit="{episode}", description="Episodes running on this node"
+)
+episode_duration: Final = _meter.create_histogram(
+    "vigil.episode.duration", unit="s", description="Time from start to end on one node"
+)
+step_duration: Final = _meter.create_histogram(
+    "vigil.step.duration", unit="s", description="Time that one action took, by kind"
+)
+step_tokens: Final = _meter.create_counter(
+    "vigil.step.tokens", unit="{token}", description="Model tokens used, by actor and model"
+)
+backlog: Final = _meter.create_gauge(
+    "vigil.backlog", unit="{message}", description="Messages waiting, by actor and queue"
+)
+leases: Final = _meter.create_counter(
+    "vigil.leases", unit="{lease}", description="Lease operations, by what came of them"
+)
+dead_letters: Final = _meter.create_counter(
+    "vigil.dead_letters", unit="{message}", description="Messages given up on, by reason"
+)

@@ -1,0 +1,1 @@
+"""The engine: its rules here, its doers in `runtime`."""

@@ -1,0 +1,1 @@
+"""The engine's doers, on ports in memory and the machine's clock."""

@@ -1,0 +1,98 @@
+"""Whatever user code does, it comes out as something the engine knows."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from engine.errors import EpisodeFailed, InvalidFinding
+from engine.finding import raise_finding
+from engine.runtime.usercode import TRACE_CHARS_MAX, attempt, call
+from engine.tools import ToolFailed
+
+
+async def test_a_callback_may_be_plain_or_async():
+    async def later(n):
+        return n + 1
+
+    assert await call(lambda n: n + 1, 1) == 2
+    assert await call(later, 1) == 2
+
+
+async def test_a_callback_that_raises_is_a_crash_with_its_traceback():
+    def explode():
+        raise KeyError("boom")
+
+    with pytest.raises(EpisodeFailed) as failed:
+        await call(explode)
+    assert failed.value.error_class == "crash"
+    assert "in explode" in failed.value.detail
+    assert "KeyError: 'boom'" in failed.value.detail
+
+
+async def test_a_traceback_is_cut_to_its_end():
+    def explode():
+        raise ValueError("x" * 100_000 + "the end")
+
+    with pytest.raises(EpisodeFailed) as failed:
+        await call(explode)
+    assert len(failed.value.detail) == TRACE_CHARS_MAX
+    assert failed.value.detail.endswith("the end\n")
+
+
+async def test_a_broken_contract_keeps_its_class():
+    with pytest.raises(EpisodeFailed) as failed:
+        await call(raise_finding, "", class_="c")
+    assert failed.value.error_class == InvalidFinding.error_class
+    assert failed.value.detail.startswith("finding key: not a key")
+
+
+@pytest.mark.parametrize(
+    ("raised", "error_class"),
+    [
+        (ToolFailed("quota", "tomorrow"), "quota"),
+        (TimeoutError("slow"), "tool_timeout"),
+        (PermissionError("no"), "tool_auth_failed"),
+        (ConnectionRefusedError("gone"), "tool_unavailable"),
+        (ConnectionResetError("gone"), "tool_unavailable"),
+        (FileNotFoundError("where"), "tool_not_found"),
+        (ValueError("boom"), "crash"),
+        (asyncio.CancelledError(), "crash"),
+    ],
+)
+async def test_a_tools_exception_says_what_went_wrong(raised, error_class):
+    async def work():
+        raise raised
+
+    with pytest.raises(ToolFailed) as failed:
+        await attempt(work())
+    assert failed.value.error_class == error_class
+
+
+async def test_a_tools_crash_keeps_its_traceback():
+    async def work():
+        raise ValueError("boom")
+
+    with pytest.raises(ToolFailed) as failed:
+        await attempt(work())
+    assert "in work" in failed.value.detail
+
+
+async def test_a_tool_that_will_not_stop_does_not_hold_us():
+    let_go, ended = asyncio.Event(), asyncio.Event()
+
+    async def stubborn():
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+        ended.set()
+        raise ValueError("nobody is told")
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await attempt(stubborn())
+    let_go.set()
+    await ended.wait()

@@ -1,0 +1,130 @@
+"""What an actor may be declared as; every refusal names actor, expectation and field."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.actor import Actor
+from engine.budget import Budget
+from engine.convergence import ConvergeResult
+from engine.errors import DeclarationError
+from engine.strategy import Strategy
+from engine.trigger import event
+
+
+class Watch(Strategy):
+    def init(self, episode, trigger):
+        return {}
+
+    def next_step(self, state, ctx):
+        raise NotImplementedError
+
+    def converge(self, state, ctx):
+        return ConvergeResult()
+
+
+class Half(Strategy):
+    def init(self, episode, trigger):
+        return {}
+
+
+class Needy(Watch):
+    def __init__(self, limit):
+        self.limit = limit
+
+
+class Unkept(Watch):
+    State = int
+
+
+async def tool(args, ctx):
+    return None
+
+
+ON = event("disk.measured")
+
+
+def test_an_expectation_has_sensible_defaults():
+    expectation = Actor("monitor").expect("limits", Watch, on=ON)
+    assert expectation.budget == Budget()
+    assert expectation.durability == "pipelined"
+    assert expectation.loop_detection
+    assert expectation.state_type is dict
+    assert isinstance(expectation.strategy, Watch)
+
+
+def test_a_strategy_may_be_given_as_an_instance():
+    strategy = Needy(3)
+    assert Actor("monitor").expect("limits", strategy, on=ON).strategy is strategy
+
+
+def test_an_actor_listens_to_what_any_of_its_expectations_does():
+    actor = Actor("monitor")
+    actor.expect("one", Watch, on=event("a.b", "c.d"))
+    actor.expect("other", Watch, on=event("c.d", "e.f"))
+    assert actor.event_names() == {"a.b", "c.d", "e.f"}
+
+
+def test_the_values_of_an_actor_are_kept():
+    actor = Actor("monitor", domain="hosts", spec_rev="r7", max_concurrent_episodes=2)
+    assert (actor.id, actor.domain, actor.spec_rev, actor.max_concurrent_episodes) == (
+        "monitor",
+        "hosts",
+        "r7",
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "problem"),
+    [
+        ({"id": ""}, "id", "'' is not a name"),
+        ({"id": "a.b"}, "id", "'a.b' is not a name; use 1 to 64 of A-Z a-z 0-9 _ -"),
+        ({"id": "x" * 65}, "id", "is not a name"),
+        ({"max_concurrent_episodes": 0}, "max_concurrent_episodes", "0 is not in 1 to 10,000"),
+        ({"max_concurrent_episodes": 10_001}, "max_concurrent_episodes", "not in 1 to 10,000"),
+        ({"tools": {"a.b": tool}}, "tools", "'a.b': a name without dots, please"),
+        ({"tools": {"": tool}}, "tools", "'': a name without dots, please"),
+        ({"tools": {"disk": len}}, "tools", "'disk': <built-in function len> is no tool"),
+    ],
+)
+def test_an_impossible_actor_is_refused_by_field(values, field, problem):
+    with pytest.raises(DeclarationError) as refused:
+        Actor(**{"id": "monitor", **values})
+    error = refused.value
+    assert (error.actor, error.field) == (values.get("id", "monitor"), field)
+    assert problem in str(error)
+    assert f"actor {error.actor!r}: {field}: " in str(error)
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "problem"),
+    [
+        ({"name": ""}, "name", "'' is not a name"),
+        ({"name": "a b"}, "name", "'a b' is not a name"),
+        ({"name": "taken"}, "name", "declared twice"),
+        ({"strategy": Half}, "strategy", "Half lacks next_step, converge"),
+        ({"strategy": Needy}, "strategy", "cannot be made without arguments"),
+        ({"strategy": dict}, "strategy", "is not a Strategy; subclass it"),
+        ({"strategy": "Watch"}, "strategy", "'Watch' is not a Strategy; subclass it"),
+        ({"strategy": Unkept}, "strategy", "State: <class 'int'> cannot be kept"),
+        ({"on": "disk.measured"}, "on", "'disk.measured' is not a trigger"),
+        ({"on": None}, "on", "None is not a trigger"),
+        ({"budget": 12}, "budget", "12 is not a Budget(turns=…, tokens=…, wall_s=…)"),
+        ({"budget": Budget(turns="5")}, "budget", "turns='5' is not a number"),
+        ({"budget": Budget(tokens=None)}, "budget", "tokens=None is not a number"),
+        ({"budget": Budget(wall_s=True)}, "budget", "wall_s=True is not a number"),
+        ({"durability": "fast"}, "durability", "'fast' is not 'pipelined' or 'strict'"),
+    ],
+)
+def test_an_impossible_expectation_is_refused_by_place_and_field(values, field, problem):
+    actor = Actor("monitor")
+    actor.expect("taken", Watch, on=ON)
+    asked = {"name": "limits", "strategy": Watch, "on": ON, **values}
+    with pytest.raises(DeclarationError) as refused:
+        actor.expect(asked.pop("name"), asked.pop("strategy"), **asked)
+    error = refused.value
+    name = values.get("name", "limits")
+    assert (error.actor, error.expectation, error.field) == ("monitor", name, field)
+    assert problem in str(error)
+    assert list(actor.expectations) == ["taken"]

@@ -1,0 +1,100 @@
+"""What an app may be made of, and who gets which tool."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.actor import Actor
+from engine.app import App
+from engine.convergence import ConvergeResult
+from engine.errors import DeclarationError
+from engine.strategy import Strategy
+from engine.trigger import event
+
+
+class Watch(Strategy):
+    def init(self, episode, trigger):
+        return {}
+
+    def next_step(self, state, ctx):
+        raise NotImplementedError
+
+    def converge(self, state, ctx):
+        return ConvergeResult()
+
+
+async def of_the_actor(args, ctx):
+    return "actor"
+
+
+async def of_the_app(args, ctx):
+    return "app"
+
+
+async def think(prompt, transient, ctx):
+    return prompt
+
+
+async def think_again(prompt, transient, ctx):
+    return prompt
+
+
+async def think_best(prompt, transient, ctx):
+    return prompt
+
+
+def actor(id_="monitor", *, expectations=1, synthesizer=None, **values):
+    made = Actor(id_, **values)
+    for number in range(expectations):
+        made.expect(f"x{number}", Watch, on=event("a.b"), synthesizer=synthesizer)
+    return made
+
+
+def test_an_app_knows_its_actors_by_id():
+    one, other = actor("one"), actor("other")
+    assert App(actors=[one, other]).actors == {"one": one, "other": other}
+
+
+def test_an_actors_own_tool_comes_before_the_apps():
+    app = App(actors=[actor(tools={"disk": of_the_actor})], tools={"disk": of_the_app})
+    owner = app.actors["monitor"]
+    assert app.tool(owner, "disk") is owner.tools["disk"]
+
+
+def test_an_app_lends_its_tools_to_every_actor():
+    app = App(actors=[actor()], tools={"disk": of_the_app})
+    assert app.tool(app.actors["monitor"], "disk") is app.tools["disk"]
+    assert app.tool(app.actors["monitor"], "mail") is None
+
+
+@pytest.mark.parametrize(
+    ("expectations", "actors", "nearest"),
+    [
+        (think_best, think_again, think_best),
+        (None, think_again, think_again),
+        (None, None, think),
+    ],
+)
+def test_the_nearest_synthesizer_is_the_one(expectations, actors, nearest):
+    owner = Actor("monitor", synthesizer=actors)
+    expectation = owner.expect("x", Watch, on=event("a.b"), synthesizer=expectations)
+    app = App(actors=[owner], synthesizer=think)
+    assert app.synthesizer_of(owner, expectation) is nearest
+
+
+@pytest.mark.parametrize(
+    ("values", "named", "field", "problem"),
+    [
+        ({"actors": []}, "(none)", "actors", "an app needs an actor"),
+        ({"actors": ["monitor"]}, "'monitor'", "actors", "is not an Actor"),
+        ({"actors": [actor(), actor()]}, "monitor", "id", "declared twice"),
+        ({"actors": [actor(expectations=0)]}, "monitor", "expectations", "none; use actor.expect"),
+        ({"tools": {"a.b": of_the_app}}, "(all)", "tools", "'a.b': a name without dots"),
+        ({"tools": {"disk": None}}, "(all)", "tools", "'disk': None is no tool"),
+    ],
+)
+def test_an_impossible_app_is_refused_by_place_and_field(values, named, field, problem):
+    with pytest.raises(DeclarationError) as refused:
+        App(**{"actors": [actor()], **values})
+    assert (refused.value.actor, refused.value.field) == (named, field)
+    assert problem in str(refused.value)

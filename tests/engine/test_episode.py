@@ -1,0 +1,254 @@
+"""An episode's life, as rules."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import msgspec
+import pytest
+from hypothesis import given as forall
+from hypothesis import strategies as st
+
+from engine.episode import (
+    ENDED,
+    TRANSITIONS,
+    UNOPENED,
+    Announce,
+    Begin,
+    Fail,
+    Finish,
+    Performed,
+    Save,
+    Status,
+    decide,
+    evolve,
+)
+from engine.errors import Rejected
+from engine.loops import WINDOW_STEPS
+from streams.events import (
+    Budget,
+    CheckpointSaved,
+    EndStatus,
+    EpisodeConverged,
+    EpisodeFinished,
+    EpisodeOpened,
+    EpisodeStarted,
+    FindingOutcome,
+    ManualTrigger,
+    StepAnnounced,
+    StepKind,
+    StepRecorded,
+)
+from streams.json import raw
+from tests.spec import EPOCH, at, given
+
+opened = EpisodeOpened(
+    episode_id="e1",
+    actor_id="monitor",
+    expectation_id="limits",
+    trigger=ManualTrigger(requested_by="ada"),
+    dedupe_key="d",
+    budget=Budget(),
+)
+started = EpisodeStarted(node="n1", attempt=1, claim_revision=7)
+announced = StepAnnounced(step_no=1, fingerprint="a", tool_name="mail.send", idempotency_key="k")
+converged = EpisodeConverged(summary="all is well")
+
+begin = Begin(node="n2", claim_revision=9)
+announce = Announce(fingerprint="a", tool_name="mail.send", idempotency_key="k")
+performed = Performed(kind=StepKind.OBSERVATION, fingerprint="a", result=raw(1), cost_tokens=5)
+save = Save(phase="half", state=raw({"n": 1}))
+finish = Finish(turns_used=3)
+fail = Fail(turns_used=3, error_class="crash", error_detail="boom")
+
+
+def step(number, *, tokens=0, fingerprint="a"):
+    return StepRecorded(
+        step_no=number, kind=StepKind.OBSERVATION, fingerprint=fingerprint, cost_tokens=tokens
+    )
+
+
+def finished(status=EndStatus.DONE):
+    return EpisodeFinished(status=status)
+
+
+COMMANDS = {
+    "EpisodeOpened": opened,
+    "Begin": begin,
+    "Announce": announce,
+    "Performed": performed,
+    "Save": save,
+    "EpisodeConverged": converged,
+    "Finish": finish,
+    "Fail": fail,
+}
+
+PASTS = {
+    Status.UNOPENED: (),
+    Status.QUEUED: (opened,),
+    Status.RUNNING: (opened, started),
+    Status.CONVERGING: (opened, started, converged),
+    Status.DONE: (opened, started, converged, finished()),
+    Status.FAILED: (opened, started, finished(EndStatus.FAILED)),
+    Status.PARTIALLY_FAILED: (opened, started, finished(EndStatus.PARTIALLY_FAILED)),
+    Status.CANCELED: (opened, started, finished(EndStatus.CANCELED)),
+}
+
+LEGAL = {
+    (Status.UNOPENED, "EpisodeOpened"): Status.QUEUED,
+    (Status.QUEUED, "Begin"): Status.RUNNING,
+    (Status.RUNNING, "Begin"): Status.RUNNING,
+    (Status.RUNNING, "Announce"): Status.RUNNING,
+    (Status.RUNNING, "Performed"): Status.RUNNING,
+    (Status.RUNNING, "Save"): Status.RUNNING,
+    (Status.RUNNING, "EpisodeConverged"): Status.CONVERGING,
+    (Status.RUNNING, "Finish"): Status.DONE,
+    (Status.RUNNING, "Fail"): Status.FAILED,
+    (Status.CONVERGING, "Begin"): Status.CONVERGING,
+    (Status.CONVERGING, "Finish"): Status.DONE,
+    (Status.CONVERGING, "Fail"): Status.FAILED,
+}
+
+
+@pytest.mark.parametrize("status", Status)
+def test_its_past_says_where_it_is(status):
+    assert given(*PASTS[status]).episode.status is status
+
+
+@pytest.mark.parametrize(("status", "name"), LEGAL)
+def test_a_legal_command_leads_on(status, name):
+    before = given(*PASTS[status]).episode
+    after = evolve(before, decide(before, COMMANDS[name]), at=EPOCH)
+    assert after.status is LEGAL[status, name]
+
+
+@pytest.mark.parametrize(
+    ("status", "name"), [pair for pair in product(Status, COMMANDS) if pair not in LEGAL]
+)
+def test_an_illegal_command_is_rejected_and_says_why(status, name):
+    given(*PASTS[status]).when(COMMANDS[name]).then_rejected(f"^{name} while {status}$")
+
+
+def test_the_table_knows_every_status_and_leads_only_where_events_lead():
+    assert set(TRANSITIONS) == set(Status)
+    for status, moves in TRANSITIONS.items():
+        for kind, to in moves.items():
+            events = [one for past in PASTS.values() for one in (*past, announced, step(1), saved)]
+            event = next(one for one in events if type(one) is kind)
+            reached = evolve(given(*PASTS[status]).episode, event, at=EPOCH).status
+            assert reached is to or (to is None and reached in ENDED)
+
+
+saved = CheckpointSaved(checkpoint_no=0, step_no=0, phase="init", state=raw({}))
+
+
+def test_a_trigger_opens_it():
+    given().when(opened).then(opened)
+
+
+def test_a_node_begins_it():
+    given(opened).when(begin).then(EpisodeStarted(node="n2", attempt=1, claim_revision=9))
+
+
+def test_every_takeover_is_another_attempt():
+    given(opened, started).when(begin).then(EpisodeStarted(node="n2", attempt=2, claim_revision=9))
+
+
+def test_a_takeover_while_converging_goes_on_converging():
+    again = EpisodeStarted(node="n2", attempt=2, claim_revision=9)
+    taken = given(opened, started, converged, again).episode
+    assert (taken.status, taken.attempts, taken.node) == (Status.CONVERGING, 2, "n2")
+    assert taken.converged == converged
+
+
+def test_steps_count_from_one_without_gaps():
+    given(opened, started).when(performed).then(
+        StepRecorded(**{**msgspec.structs.asdict(performed), "step_no": 1})
+    )
+    given(opened, started, step(1)).when(performed).then(
+        StepRecorded(**{**msgspec.structs.asdict(performed), "step_no": 2})
+    )
+
+
+def test_an_announced_step_has_the_number_that_it_is_recorded_with():
+    given(opened, started, step(1)).when(announce).then(
+        StepAnnounced(step_no=2, fingerprint="a", tool_name="mail.send", idempotency_key="k")
+    )
+
+
+def test_an_announcement_stands_until_its_step_is_recorded_even_over_a_takeover():
+    again = EpisodeStarted(node="n2", attempt=2, claim_revision=9)
+    assert given(opened, started, announced, again).episode.announced == announced
+    assert given(opened, started, announced, again, step(1)).episode.announced is None
+
+
+def test_checkpoints_count_from_zero_and_name_the_step_they_follow():
+    given(opened, started, saved, step(1), step(2)).when(save).then(
+        CheckpointSaved(checkpoint_no=1, step_no=2, phase="half", state=raw({"n": 1}))
+    )
+
+
+def test_its_end_says_what_was_used_and_what_became_of_its_findings():
+    outcome = FindingOutcome(finding_key="k", outcome="raised", raise_no=1)
+    command = Finish(turns_used=3, findings=(outcome,))
+    given(opened, started, step(1, tokens=20), step(2, tokens=22), converged).when(command).then(
+        EpisodeFinished(status=EndStatus.DONE, turns_used=3, tokens_used=42, findings=(outcome,))
+    )
+
+
+def test_a_failure_says_its_class_and_what_was_used():
+    given(opened, started, step(1, tokens=7)).when(fail).then(
+        EpisodeFinished(
+            status=EndStatus.FAILED,
+            turns_used=3,
+            tokens_used=7,
+            error_class="crash",
+            error_detail="boom",
+        )
+    )
+
+
+def test_time_in_the_queue_is_not_running_time():
+    assert given(at(0, opened), at(1_000, started)).episode.wall_used_s == 0
+
+
+def test_running_time_counts_up_to_the_newest_event():
+    past = (at(0, opened), at(10, started), at(12, announced), at(15, step(1)), at(16, converged))
+    assert given(*past).episode.wall_used_s == 6
+
+
+def test_the_gap_after_a_crash_is_not_running_time():
+    again = EpisodeStarted(node="n2", attempt=2, claim_revision=9)
+    past = (at(0, opened), at(10, started), at(13, step(1)), at(500, again), at(502, step(2)))
+    assert given(*past).episode.wall_used_s == 5
+
+
+def test_a_clock_that_goes_back_takes_no_running_time_away():
+    episode = given(at(0, opened), at(10, started), at(15, step(1))).episode
+    assert evolve(episode, step(2), at=EPOCH).wall_used_s == 5
+
+
+def test_only_the_newest_steps_are_kept_for_loops():
+    steps = [step(number, fingerprint=str(number)) for number in range(1, 31)]
+    traces = given(opened, started, *steps).episode.traces
+    assert [trace.fingerprint for trace in traces] == [str(n) for n in range(31 - WINDOW_STEPS, 31)]
+
+
+@forall(st.lists(st.sampled_from(sorted(COMMANDS)), max_size=40))
+def test_whatever_it_is_told_it_ends_at_most_once_and_nothing_follows(names):
+    episode, life = UNOPENED, []
+    for name in names:
+        try:
+            event = decide(episode, COMMANDS[name])
+        except Rejected:
+            continue
+        life.append(event)
+        episode = evolve(episode, event, at=EPOCH)
+    ends = [index for index, event in enumerate(life) if isinstance(event, EpisodeFinished)]
+    steps = [event.step_no for event in life if isinstance(event, StepRecorded)]
+    starts = [event.attempt for event in life if isinstance(event, EpisodeStarted)]
+    assert ends in ([], [len(life) - 1])
+    assert (episode.status in ENDED) == bool(ends)
+    assert steps == list(range(1, len(steps) + 1))
+    assert starts == list(range(1, len(starts) + 1))
+    assert episode.tokens_used == 5 * len(steps)

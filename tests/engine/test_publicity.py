@@ -1,0 +1,106 @@
+"""What the world is told, and under which id."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine import publicity
+from streams.events import (
+    Budget,
+    Cause,
+    EndStatus,
+    EpisodeConverged,
+    EpisodeFinished,
+    EpisodeOpened,
+    EventTrigger,
+    Finding,
+    FindingCleared,
+    FindingRaised,
+    FindingStatus,
+    FindingUpdated,
+)
+from streams.json import raw
+from tests.spec import EPOCH
+
+opened = EpisodeOpened(
+    episode_id="e1",
+    actor_id="monitor",
+    expectation_id="limits",
+    trigger=EventTrigger(event_id="x1", event_type="a.b", payload={}, hops=3),
+    dedupe_key="d",
+    budget=Budget(),
+)
+finding = Finding(
+    finding_key="disk",
+    raise_no=2,
+    status=FindingStatus.ACTIVE,
+    actor_id="monitor",
+    expectation_id="limits",
+    raised_by_episode_id="e0",
+    raised_at=EPOCH,
+    updated_at=EPOCH,
+)
+ids = {"episode_id": "e1", "actor_id": "monitor", "expectation_id": "limits"}
+
+
+def test_a_start_is_told_once_per_attempt():
+    told = publicity.started(opened, attempt=2, node="n1", seq=9)
+    assert (told.name, told.id) == ("episode.started", "e1.started.2")
+    assert told.payload == {**ids, "attempt": 2, "node": "n1", "journal_seq": 9}
+
+
+@pytest.mark.parametrize(
+    ("status", "name"),
+    [
+        (EndStatus.DONE, "episode.completed"),
+        (EndStatus.PARTIALLY_FAILED, "episode.completed"),
+        (EndStatus.FAILED, "episode.failed"),
+        (EndStatus.CANCELED, "episode.canceled"),
+    ],
+)
+def test_every_end_has_its_name_and_one_id(status, name):
+    told = publicity.ended(opened, None, EpisodeFinished(status=status), seq=9)
+    assert (told.name, told.id, told.payload["status"]) == (name, "e1.ended", status.value)
+
+
+def test_an_end_says_what_was_decided():
+    converged = EpisodeConverged(
+        classification=raw({"primary": "full"}), confidence=0.5, summary="full"
+    )
+    told = publicity.ended(opened, converged, EpisodeFinished(status=EndStatus.DONE), seq=9)
+    assert told.payload == {
+        **ids,
+        "status": "done",
+        "error_class": "",
+        "summary": "full",
+        "confidence": 0.5,
+        "classification": {"primary": "full"},
+        "journal_seq": 9,
+    }
+
+
+def test_a_failure_says_its_class():
+    end = EpisodeFinished(status=EndStatus.FAILED, error_class="crash", error_detail="a secret")
+    told = publicity.ended(opened, None, end, seq=9)
+    assert told.payload["error_class"] == "crash"
+    assert "a secret" not in str(told.payload)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (FindingRaised, "finding.raised"),
+        (FindingUpdated, "finding.updated"),
+        (FindingCleared, "finding.cleared"),
+    ],
+)
+def test_a_change_of_a_finding_is_told_once_per_intent(kind, name):
+    change = kind(finding=finding, cause=Cause(episode_id="e1", index=4))
+    told = publicity.finding_changed(opened, change, index=4, seq=9)
+    assert (told.name, told.id) == (name, "e1.finding.4")
+    assert told.payload["finding_key"] == "disk"
+    assert told.payload["raise_no"] == 2
+
+
+def test_a_public_event_is_one_hop_further_from_the_world():
+    assert publicity.started(opened, attempt=1, node="n1", seq=1).hops == 4
