@@ -1,0 +1,25 @@
+"""THE READ MODELS: what the journal says, as rows that people query with SQL.
+
+    follower ──commits──▶ episodes | findings | dead ──changes──▶ arrange ──▶ one transaction
+    watch ────claims────▶ claims ─────────────────────┘                       rows + checkpoint
+
+**Rules are pure.** `episodes`, `findings`, `dead` and `claims` turn what was recorded into
+row changes as data (`statement`); `values` makes any text and JSON acceptable to Postgres.
+
+**Every commit is applied once.** Rows and the checkpoint move in one transaction, and the
+checkpoint moves only from where this projector left it. A second projector, alive by
+mistake, is refused by that check (`ProjectorFenced`) whatever it believes about leases.
+
+**Rows are only a view.** They can be dropped and made again from the journal, byte for
+byte (work claims excepted: their bucket forgets). So Postgres need not sync each
+transaction: a crash takes rows and checkpoint back together, and the projector goes on
+from there.
+
+| failure | consequence |
+| --- | --- |
+| Postgres is away | tried again with growing delays; the log keeps what is missing |
+| NATS is away | the rows stand still until it is back |
+| a commit cannot be decoded | its projection stands before it, with one error in the log |
+| the projector's node dies | its lease lapses and another node goes on |
+| a paused projector wakes up | the checkpoint has moved: it stops and stands by |
+"""

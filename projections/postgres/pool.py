@@ -1,0 +1,99 @@
+"""Connections to Postgres, all set to one schema."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from projections.errors import BadSchema, PostgresUnavailable
+
+SCHEMA: Final = "vigil"
+
+CONNECTIONS_MAX: Final = 8
+"""Per process: one per projection, one per waiter of `caught_up`, some for queries."""
+
+CONNECT_S_MAX: Final = 5.0
+"""Longest wait for a connection, in seconds."""
+
+COMMAND_S_MAX: Final = 60.0
+"""Longest wait for one statement, in seconds; a batch takes milliseconds."""
+
+AWAY: Final = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+"""What asyncpg raises when there is no server, or none that does what we ask for now."""
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+_SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+_SETTINGS: Final = {
+    "application_name": "vigil",
+    # A crash of Postgres takes rows and checkpoint back together, and the log has both.
+    "synchronous_commit": "off",
+    # Compiling a statement costs more than running it on a few hundred rows.
+    "jit": "off",
+}
+
+
+def open_pool(dsn: str, *, schema: str = SCHEMA) -> Pool:
+    """Return connections to be made when they are needed; nobody is asked anything yet.
+
+    Enter it (`async with`) or await it before use.
+
+    Raises:
+        BadSchema: `schema` is not a plain lower-case name.
+        PostgresUnavailable: `dsn` cannot be read.
+    """
+    if not _SCHEMA_NAME.fullmatch(schema):
+        raise BadSchema(f"schema: {schema!r}; use 1 to 63 of a-z 0-9 _, not a digit first")
+    where = address(dsn)
+    try:
+        return asyncpg.create_pool(
+            dsn,
+            min_size=0,
+            max_size=CONNECTIONS_MAX,
+            timeout=CONNECT_S_MAX,
+            command_timeout=COMMAND_S_MAX,
+            server_settings={**_SETTINGS, "search_path": schema},
+        )
+    except (ValueError, asyncpg.InterfaceError) as error:
+        raise PostgresUnavailable(where, detail=str(error)) from error
+
+
+async def connect(dsn: str, *, schema: str = SCHEMA) -> Pool:
+    """Return connections that were tried once.
+
+    Raises:
+        BadSchema: `schema` is not a plain lower-case name.
+        PostgresUnavailable: no server there, or it does not let us in.
+    """
+    pool = await open_pool(dsn, schema=schema)
+    try:
+        async with pool.acquire(timeout=CONNECT_S_MAX):
+            return pool
+    except (*AWAY, ValueError) as error:
+        await pool.close()
+        detail = str(error) or f"no answer within {CONNECT_S_MAX:g} s"
+        raise PostgresUnavailable(address(dsn), detail=detail) from error
+
+
+def address(dsn: str) -> str:
+    """Return what of `dsn` may be shown: host, port and database, never the password.
+
+    Raises:
+        PostgresUnavailable: `dsn` is not one.
+    """
+    try:
+        parts = urlsplit(dsn)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = parts = None
+    if parts is None or parts.scheme not in {"postgres", "postgresql"}:
+        # The cause would show the DSN, and with it the password.
+        raise PostgresUnavailable(
+            "an unreadable DSN", detail="use postgresql://user:password@host:port/database"
+        ) from None
+    return f"{host or 'localhost'}:{port or 5432}{parts.path}"

@@ -1,0 +1,234 @@
+"""The doer: follow, project, write. One node at a time does it for a stack.
+
+stand by ──lease──▶ project ──lease lost, or fenced──▶ stand by
+                      │  ▲
+         no server    ▼  │  tried again, ever more slowly
+                     wait
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final, Self
+
+import structlog
+
+from projections.errors import MigrationChanged, ProjectorFenced
+from projections.postgres import store, telemetry
+from projections.postgres.feeds import ClaimsFeed, Feed, Gleaner, Gleaning, LogFeed
+from projections.postgres.migrator import migrate
+from projections.postgres.pool import AWAY, Pool
+from projections.statement import arrange
+from streams.clock import Clock
+from streams.errors import Incompatible, LeaseLost, Unavailable, UnreadableEvent
+from streams.leases import Lease, Leases
+from streams.ports import Ports
+from streams.subjects import Stream
+
+STANDBY_S: Final = 2.0
+"""Between two tries for the lease, in seconds. A node that stops gives it up at once, so
+this is how long the rows stand still then; after a crash it is the lease that counts."""
+
+DELAY_S_MIN: Final = 0.1
+DELAY_S_MAX: Final = 5.0
+"""Wait after a failure, in seconds: doubled for each one in a row."""
+
+STUCK_S: Final = 30.0
+"""Wait before looking again at what only a person or a newer version can put right."""
+
+RENEWALS_PER_LEASE: Final = 3
+
+log = structlog.get_logger("vigil.projector")
+
+_TRANSIENT: Final = (*AWAY, Unavailable)
+_STUCK: Final = (UnreadableEvent, Incompatible, MigrationChanged)
+
+
+async def project(
+    ports: Ports, pool: Pool, *, node: str, clock: Clock, stop: asyncio.Event
+) -> None:
+    """Keep the rows of a stack up to date, taking turns with other nodes, until `stop`.
+
+    Brings the schema up to date first. Never raises what can pass: whatever is away is
+    tried again, and whatever cannot be read is stood before, with one line in the log.
+    """
+    working = asyncio.create_task(_take_turns(ports, pool, node=node, clock=clock))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        working.cancel()
+        await asyncio.wait({working, stopping})
+    if not working.cancelled():
+        working.result()
+
+
+async def _take_turns(ports: Ports, pool: Pool, *, node: str, clock: Clock) -> None:
+    trouble = _Trouble("lease")
+    key = ports.stack.projector_claim(Stream.JOURNAL.value)
+    while True:
+        try:
+            lease = await ports.leases.acquire(key, holder=node)
+        except Unavailable as error:
+            await clock.sleep(trouble.met(error))
+            continue
+        trouble.passed()
+        if lease is not None:
+            await _serve(ports, pool, lease=lease, clock=clock)
+        await clock.sleep(STANDBY_S)
+
+
+async def _serve(ports: Ports, pool: Pool, *, lease: Lease, clock: Clock) -> None:
+    """Project until the lease is lost or another projector shows up."""
+    held = _Held(ports.leases, lease, clock)
+    feeds: list[Feed] = [
+        LogFeed(ports, Stream.JOURNAL),
+        LogFeed(ports, Stream.DEAD),
+        ClaimsFeed(ports, clock),
+    ]
+    log.info("projecting", stack=ports.stack.name, node=lease.holder)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(held.keep())
+            for feed in feeds:
+                group.create_task(_follow(feed, ports, pool, clock=clock))
+    except* (LeaseLost, ProjectorFenced) as ended:
+        why = "; ".join(str(error) for error in ended.exceptions)
+        log.warning("standing by", stack=ports.stack.name, node=lease.holder, why=why)
+    finally:
+        await held.release()
+
+
+class _Held:
+    """A lease that is renewed for as long as we work."""
+
+    def __init__(self, leases: Leases, lease: Lease, clock: Clock) -> None:
+        self._leases = leases
+        self._lease = lease
+        self._clock = clock
+
+    async def keep(self) -> None:
+        """Renew, until that cannot be done any more.
+
+        Raises:
+            LeaseLost: someone else may have it.
+        """
+        while True:
+            await self._clock.sleep(self._leases.ttl_s / RENEWALS_PER_LEASE)
+            self._lease.check(monotonic_s=self._clock.monotonic_s())
+            # An unanswered renewal is tried again, and the check above ends that.
+            with suppress(Unavailable):
+                self._lease = await self._leases.renew(self._lease)
+
+    async def release(self) -> None:
+        """Give it up; if nobody hears, it lapses by itself."""
+        with suppress(Unavailable):
+            await self._leases.release(self._lease)
+
+
+async def _follow(feed: Feed, ports: Ports, pool: Pool, *, clock: Clock) -> None:
+    """Keep one projection up to date.
+
+    Raises:
+        ProjectorFenced: another projector does it, too.
+    """
+    trouble = _Trouble(feed.projection)
+    while True:
+        try:
+            await _keep_up(feed, ports, pool, clock=clock, trouble=trouble)
+        except (*_STUCK, *_TRANSIENT) as error:
+            await clock.sleep(trouble.met(error))
+
+
+async def _keep_up(
+    feed: Feed, ports: Ports, pool: Pool, *, clock: Clock, trouble: _Trouble
+) -> None:
+    await migrate(pool)
+    checkpoint = await store.load(
+        pool, stack=ports.stack.name, projection=feed.projection, now=clock.now()
+    )
+    async with feed.open(after=checkpoint.position) as gleaner, _Ahead(gleaner) as ahead:
+        while True:
+            gleaning = await ahead.receive()
+            if gleaning is not None:
+                checkpoint = await _write(pool, gleaning, since=checkpoint, clock=clock)
+            trouble.passed()
+
+
+class _Ahead:
+    """Receives what comes next while Postgres is at work on what came before."""
+
+    def __init__(self, gleaner: Gleaner) -> None:
+        self._gleaner = gleaner
+        self._next = asyncio.create_task(gleaner.receive())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._next.cancel()
+        await asyncio.wait({self._next})
+        if not self._next.cancelled():
+            # Whatever it says, the next session hears it again.
+            self._next.exception()
+
+    async def receive(self) -> Gleaning | None:
+        """Return what `Gleaner.receive` returns, and raise what it raises."""
+        gleaning = await self._next
+        self._next = asyncio.create_task(self._gleaner.receive())
+        return gleaning
+
+
+async def _write(
+    pool: Pool, gleaning: Gleaning, *, since: store.Checkpoint, clock: Clock
+) -> store.Checkpoint:
+    labels = {"stack": since.stack, "projection": since.projection}
+    began_s = clock.monotonic_s()
+    with telemetry.tracer.start_as_current_span("projection.batch", attributes=labels) as span:
+        span.set_attribute("events", gleaning.events)
+        span.set_attribute("position", gleaning.position)
+        moved = await store.apply(
+            pool,
+            arrange(gleaning.changes),
+            since=since,
+            position=gleaning.position,
+            now=clock.now(),
+        )
+    telemetry.batch_duration.record(clock.monotonic_s() - began_s, labels)
+    telemetry.events.add(gleaning.events, labels)
+    telemetry.lag.set(gleaning.pending, labels)
+    return moved
+
+
+class _Trouble:
+    """Says once what is wrong, once that it is over, and how long to wait meanwhile."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._said: type[Exception] | None = None
+        self._delay_s = DELAY_S_MIN
+
+    def met(self, error: Exception) -> float:
+        """Return how long to wait before the next try, in seconds."""
+        if type(error) is not self._said:
+            self._said = type(error)
+            tell = log.error if isinstance(error, _STUCK) else log.warning
+            tell(
+                "cannot go on",
+                projection=self._what,
+                reason=type(error).__name__,
+                error=str(error) or "no answer",
+            )
+        if isinstance(error, _STUCK):
+            return STUCK_S
+        self._delay_s = min(2 * self._delay_s, DELAY_S_MAX)
+        return self._delay_s
+
+    def passed(self) -> None:
+        """Note that a try went well."""
+        if self._said is not None:
+            log.info("going on", projection=self._what)
+        self._said = None
+        self._delay_s = DELAY_S_MIN

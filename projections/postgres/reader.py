@@ -1,0 +1,154 @@
+"""Questions people ask of the rows, and any question of their own.
+
+Everything here reads, in a transaction that cannot write, and returns tables: jsonb
+comes back as Python values, everything else as asyncpg gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from projections.errors import PostgresUnavailable, QueryRefused
+from projections.postgres.pool import AWAY, CONNECT_S_MAX, Connection, Pool
+from projections.postgres.queries import query
+from streams.subjects import Stack
+
+ROWS_MAX: Final = 10_000
+"""Most rows of one answer."""
+
+QUERY_S_MAX: Final = 30.0
+"""Longest that somebody's own query may run, in seconds."""
+
+Row: TypeAlias = dict[str, object]
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    is_cut: bool = False
+    """There were more than `ROWS_MAX` rows."""
+
+    def as_rows(self) -> list[Row]:
+        """Return the rows as one dictionary each."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+async def list_episodes(
+    pool: Pool,
+    stack: Stack,
+    *,
+    status: str | None = None,
+    actor: str | None = None,
+    limit: int = 50,
+) -> list[Row]:
+    """Return episodes: queued ones first, then the latest started."""
+    return await _rows(pool, "list_episodes", stack.name, status, actor, limit)
+
+
+async def show_episode(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None:
+    """Return one episode with everything known of it, or None."""
+    return _only(await _rows(pool, "show_episode", stack.name, episode_id))
+
+
+async def list_steps(
+    pool: Pool, stack: Stack, episode_id: UUID, *, limit: int = ROWS_MAX
+) -> list[Row]:
+    """Return an episode's steps, in order."""
+    return await _rows(pool, "list_steps", stack.name, episode_id, limit)
+
+
+async def list_findings(
+    pool: Pool,
+    stack: Stack,
+    *,
+    status: str | None = None,
+    severity: str | None = None,
+    actor: str | None = None,
+    limit: int = 50,
+) -> list[Row]:
+    """Return findings: the worst first, then the latest changed.
+
+    Raises:
+        QueryRefused: `severity` is none.
+    """
+    return await _rows(pool, "list_findings", stack.name, status, severity, actor, limit)
+
+
+async def show_finding(pool: Pool, stack: Stack, key: str) -> Row | None:
+    """Return the latest raise of a finding, and under `history` what happened to it."""
+    finding = _only(await _rows(pool, "show_finding", stack.name, key))
+    if finding is None:
+        return None
+    history = await _rows(pool, "list_finding_events", stack.name, key, ROWS_MAX)
+    return finding | {"history": history}
+
+
+async def list_checkpoints(pool: Pool, stack: Stack) -> list[Row]:
+    """Return how far each projection has come."""
+    return await _rows(pool, "list_checkpoints", stack.name)
+
+
+async def run_sql(pool: Pool, text: str, *, query_s_max: float = QUERY_S_MAX) -> Table:
+    """Return what one SQL statement of somebody's own answers.
+
+    Raises:
+        QueryRefused: it is wrong, writes, holds several statements, or takes too long.
+        PostgresUnavailable: Postgres is away.
+    """
+    return await _ask(pool, text, query_s_max=query_s_max)
+
+
+async def _rows(pool: Pool, name: str, *args: object) -> list[Row]:
+    return (await _ask(pool, query(name), *args)).as_rows()
+
+
+async def _ask(pool: Pool, text: str, *args: object, query_s_max: float = QUERY_S_MAX) -> Table:
+    try:
+        async with pool.acquire(timeout=CONNECT_S_MAX) as connection:
+            return await _refusing(connection, text, *args, query_s_max=query_s_max)
+    except AWAY as error:
+        raise PostgresUnavailable("the pool's server", detail=str(error)) from error
+
+
+async def _refusing(connection: Connection, text: str, *args: object, query_s_max: float) -> Table:
+    try:
+        async with connection.transaction(readonly=True):
+            await connection.execute(query("limit_query"), str(round(query_s_max * 1000)))
+            return await _table(connection, text, *args)
+    except asyncpg.QueryCanceledError as error:
+        raise QueryRefused(f"{error} ({query_s_max:g} s)") from error
+    except (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError):
+        raise
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise QueryRefused(str(error)) from error
+
+
+async def _table(connection: Connection, text: str, *args: object) -> Table:
+    statement = await connection.prepare(text)
+    attributes = statement.get_attributes()
+    cursor = await statement.cursor(*args)
+    rows = await cursor.fetch(ROWS_MAX + 1)
+    documents = {i for i, each in enumerate(attributes) if each.type.name in {"json", "jsonb"}}
+    return Table(
+        columns=tuple(each.name for each in attributes),
+        rows=tuple(_values(row, documents) for row in rows[:ROWS_MAX]),
+        is_cut=len(rows) > ROWS_MAX,
+    )
+
+
+def _values(row: Sequence[object], documents: set[int]) -> tuple[object, ...]:
+    return tuple(
+        msgspec.json.decode(value) if i in documents and isinstance(value, str) else value
+        for i, value in enumerate(row)
+    )
+
+
+def _only(rows: list[Row]) -> Row | None:
+    return rows[0] if rows else None

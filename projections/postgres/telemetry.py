@@ -1,0 +1,24 @@
+"""What the projector tells of itself, through OpenTelemetry's API: silent without an SDK."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from opentelemetry import metrics, trace
+
+tracer: Final = trace.get_tracer("vigil.projections")
+_meter: Final = metrics.get_meter("vigil.projections")
+
+batch_duration: Final = _meter.create_histogram(
+    "vigil.projection.batch.duration",
+    unit="s",
+    description="From changes to rows: one transaction.",
+)
+lag: Final = _meter.create_gauge(
+    "vigil.projection.lag",
+    unit="{message}",
+    description="Messages on the log that the rows do not show yet.",
+)
+events: Final = _meter.create_counter(
+    "vigil.projection.events", unit="{event}", description="Events that became rows."
+)

@@ -1,0 +1,1 @@
+"""The examples do what they say."""

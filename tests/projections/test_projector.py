@@ -1,0 +1,312 @@
+"""The projector keeps rows and journal the same, whatever breaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import asyncpg
+import pytest
+from structlog.testing import capture_logs
+
+from projections.embedded import EmbeddedPostgres
+from projections.errors import PostgresUnavailable, ProjectorFenced
+from projections.postgres import store
+from projections.postgres.feeds import project as changes_of
+from projections.postgres.migrator import migrate
+from projections.postgres.pool import connect
+from projections.postgres.progress import caught_up
+from projections.statement import arrange
+from streams.clock import SystemClock
+from streams.log import Recorded
+from streams.memory import memory_ports
+from streams.subjects import Stream
+from tests.projections import lives
+from tests.projections.lives import (
+    AT,
+    all_rows,
+    append,
+    only_row,
+    projecting,
+    rows_of,
+    wait_projected,
+    wait_until,
+)
+
+
+async def fill(ports, *, first: int = 1, count: int = 5) -> None:
+    """Put whole lives on the journal, and a finding for each."""
+    for number in range(first, first + count):
+        subject = ports.stack.episode(lives.episode_id(number))
+        whole = ((lives.opened(number),), *lives.WHOLE_LIFE[1:])
+        await append(ports.log, subject, *whole)
+        key = f"disk:h{number}"
+        happened = ((lives.raised(key),), (lives.updated(key),), (lives.cleared(key),))
+        await append(ports.log, ports.stack.finding(key), *happened)
+
+
+async def test_what_is_on_the_journal_becomes_rows(ports, bare_pool):
+    await fill(ports)
+    async with projecting(ports, bare_pool):
+        await wait_projected(ports, bare_pool)
+        await fill(ports, first=6)
+        await wait_projected(ports, bare_pool)
+    episodes = await rows_of(bare_pool, "episodes", stack=ports.stack)
+    findings = await rows_of(bare_pool, "findings", stack=ports.stack)
+    assert [row["status"] for row in episodes] == ["done"] * 10
+    assert [row["status"] for row in findings] == ["cleared"] * 10
+
+
+async def test_a_replay_makes_the_same_rows(ports, bare_pool, postgres, schema):
+    """I6."""
+    await fill(ports, count=2)
+    async with projecting(ports, bare_pool):
+        await wait_projected(ports, bare_pool)
+        await fill(ports, first=3)
+        await wait_projected(ports, bare_pool)
+    rebuilt = await connect(postgres.dsn, schema=f"{schema}_rebuilt")
+    async with projecting(ports, rebuilt, node="n2"):
+        await wait_projected(ports, rebuilt)
+    before = await all_rows(bare_pool, stack=ports.stack)
+    assert await all_rows(rebuilt, stack=ports.stack) == before
+    assert all(before[table] for table in before.keys() - {"dead_letters"})
+    await rebuilt.close()
+
+
+async def test_a_replay_over_rows_that_exist_makes_the_same_rows(ports, pool):
+    await fill(ports)
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+    before = await all_rows(pool, stack=ports.stack)
+    await pool.execute("DELETE FROM projection_checkpoints")
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+    assert await all_rows(pool, stack=ports.stack) == before
+
+
+async def test_dead_letters_become_rows(ports, bare_pool):
+    await append(ports.log, ports.stack.dead("events", "7"), (lives.lettered(),))
+    async with projecting(ports, bare_pool):
+        await wait_until_migrated(bare_pool)
+        await wait_projected(ports, bare_pool, Stream.DEAD)
+    assert (await only_row(bare_pool, "dead_letters", stack=ports.stack))["reason"] == "unreadable"
+
+
+async def wait_until_migrated(pool):
+    async def is_migrated():
+        return await pool.fetchval("SELECT to_regclass('projection_checkpoints')") is not None
+
+    await wait_until(is_migrated)
+
+
+async def claim_state(ports, pool, key):
+    rows = await rows_of(pool, "work_claims", stack=ports.stack)
+    return {row["dedupe_key"]: row["state"] for row in rows}.get(key)
+
+
+async def test_claims_become_rows_as_they_come_and_go(ports, pool):
+    key = ports.stack.episode_claim("monitor", lives.episode_id(1))
+    async with projecting(ports, pool):
+        lease = await ports.leases.acquire(key, holder="n7")
+
+        async def is_claimed():
+            return await claim_state(ports, pool, key) == "claimed"
+
+        async def is_done():
+            return await claim_state(ports, pool, key) == "done"
+
+        await wait_until(is_claimed)
+        await ports.leases.release(lease)
+        await wait_until(is_done)
+
+
+async def test_a_claim_given_up_while_nobody_projected_shows_as_done(ports, pool):
+    key = ports.stack.episode_claim("monitor", lives.episode_id(1))
+    lease = await ports.leases.acquire(key, holder="n7")
+
+    async def is_claimed():
+        return await claim_state(ports, pool, key) == "claimed"
+
+    async def is_done():
+        return await claim_state(ports, pool, key) == "done"
+
+    async with projecting(ports, pool):
+        await wait_until(is_claimed)
+    await ports.leases.release(lease)
+    async with projecting(ports, pool):
+        await wait_until(is_done)
+
+
+async def test_a_zombie_writes_nothing(pool, stack):
+    """The guard of the checkpoint, by itself."""
+    record = Recorded(
+        subject=stack.episode(lives.episode_id(1)), seq=1, commit=lives.commit(lives.opened())
+    )
+    batches = arrange(changes_of(record, stack=stack))
+    stale = await store.load(pool, stack=stack.name, projection="journal", now=AT)
+    await store.apply(pool, [], since=stale, position=5, now=AT)
+    with pytest.raises(ProjectorFenced, match="no longer at 0"):
+        await store.apply(pool, batches, since=stale, position=1, now=AT)
+    assert await rows_of(pool, "episodes", stack=stack) == []
+
+
+async def test_two_projectors_that_both_hold_the_lease_leave_the_right_rows(
+    ports, bare_pool, postgres, schema
+):
+    """The lease is switched off: each has leases of its own, and the fence stands alone."""
+    rival = replace(ports, leases=memory_ports(stack=ports.stack, clock=SystemClock()).leases)
+    with capture_logs() as logged:
+        async with projecting(ports, bare_pool), projecting(rival, bare_pool, node="n2"):
+            await wait_until_migrated(bare_pool)
+            for number in range(1, 30):
+                await fill(ports, first=number, count=1)
+                await wait_projected(ports, bare_pool)
+    alone = await connect(postgres.dsn, schema=f"{schema}_alone")
+    async with projecting(ports, alone):
+        await wait_projected(ports, alone)
+    expected = await all_rows(alone, stack=ports.stack)
+    assert await all_rows(bare_pool, stack=ports.stack) == expected
+    assert any(entry["event"] == "standing by" for entry in logged)
+    await alone.close()
+
+
+async def test_another_node_goes_on_when_the_projecting_one_stops(ports, pool):
+    async with projecting(ports, pool, node="n2"):
+        async with projecting(ports, pool, node="n1"):
+            await fill(ports, count=1)
+            await wait_projected(ports, pool)
+        await fill(ports, first=2, count=1)
+        await wait_projected(ports, pool)
+    assert len(await rows_of(pool, "episodes", stack=ports.stack)) == 2
+
+
+async def test_postgres_may_go_away_and_come_back(ports, tmp_path):
+    with EmbeddedPostgres(tmp_path / "postgres") as server:
+        pool = await connect(server.dsn)
+        with capture_logs() as logged:
+            async with projecting(ports, pool):
+                await fill(ports, count=1)
+                await wait_until_migrated(pool)
+                await wait_projected(ports, pool)
+                server.stop()
+                await fill(ports, first=2, count=3)
+
+                async def is_noticed():
+                    return any(entry["event"] == "cannot go on" for entry in logged)
+
+                await wait_until(is_noticed)
+                server.restart()
+                await wait_until_answers(pool)
+                await wait_projected(ports, pool)
+        assert len(await rows_of(pool, "episodes", stack=ports.stack)) == 4
+        told = [entry["log_level"] for entry in logged if entry.get("projection") == "journal"]
+        assert len(told) < 8, "one line per change of state, not one per try"
+        await pool.close()
+
+
+async def wait_until_answers(pool):
+    async def answers():
+        try:
+            await pool.fetchval("SELECT 1")
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            return False
+        return True
+
+    await wait_until(answers)
+
+
+async def test_a_crash_of_postgres_takes_rows_and_checkpoint_back_together(ports, tmp_path):
+    with EmbeddedPostgres(tmp_path / "postgres") as server:
+        pool = await connect(server.dsn)
+        async with projecting(ports, pool):
+            await fill(ports)
+            await wait_until_migrated(pool)
+            await wait_projected(ports, pool)
+            server.kill()
+            server.restart()
+            await wait_until_answers(pool)
+            await fill(ports, first=6, count=1)
+            await wait_projected(ports, pool)
+        episodes = await rows_of(pool, "episodes", stack=ports.stack)
+        assert [row["status"] for row in episodes] == ["done"] * 6
+        await pool.close()
+
+
+async def test_what_cannot_be_read_is_stood_before_and_said_once(ports, pool):
+    await fill(ports, count=1)
+    good = await ports.log.head()
+    ports.log.publish_raw(ports.stack.episode(lives.episode_id(2)), b"{", {})
+    await fill(ports, first=3, count=1)
+    with capture_logs() as logged:
+        async with projecting(ports, pool):
+            await caught_up(pool, ports.stack, good, timeout_s=lives.WAIT_S)
+
+            async def is_said():
+                return any(entry["log_level"] == "error" for entry in logged)
+
+            await wait_until(is_said)
+    said = [entry for entry in logged if entry["log_level"] == "error"]
+    assert len(said) == 1
+    assert f"@{good + 1}" in said[0]["error"]
+    assert len(await rows_of(pool, "episodes", stack=ports.stack)) == 1
+
+
+async def test_what_does_not_belong_is_stood_before_too_and_what_came_before_is_kept(ports, pool):
+    await fill(ports, count=1)
+    good = await ports.log.head()
+    await append(ports.log, ports.stack.episode("no-uuid"), (lives.opened(2),))
+    with capture_logs() as logged:
+        async with projecting(ports, pool):
+            await caught_up(pool, ports.stack, good, timeout_s=lives.WAIT_S)
+
+            async def is_said():
+                return any(entry["log_level"] == "error" for entry in logged)
+
+            await wait_until(is_said)
+    assert len(await rows_of(pool, "episodes", stack=ports.stack)) == 1
+
+
+async def test_a_journal_made_anew_is_not_taken_for_the_old_one(ports, pool, stack):
+    since = await store.load(pool, stack=stack.name, projection="journal", now=AT)
+    await store.apply(pool, [], since=since, position=1_000, now=AT)
+    with capture_logs() as logged:
+        async with projecting(ports, pool):
+
+            async def is_said():
+                return any(entry.get("reason") == "Incompatible" for entry in logged)
+
+            await wait_until(is_said)
+
+
+async def test_a_changed_migration_is_said_and_nothing_is_written(ports, pool):
+    await pool.execute("UPDATE schema_migrations SET checksum = 'other'")
+    with capture_logs() as logged:
+        async with projecting(ports, pool):
+
+            async def is_said():
+                return any(entry.get("reason") == "MigrationChanged" for entry in logged)
+
+            await wait_until(is_said)
+
+
+async def test_a_reader_sees_its_own_writes(ports, pool):
+    async with projecting(ports, pool):
+        await fill(ports, count=1)
+        await caught_up(pool, ports.stack, await ports.log.head(), timeout_s=lives.WAIT_S)
+        assert len(await rows_of(pool, "episodes", stack=ports.stack)) == 1
+
+
+async def test_waiting_for_rows_that_nobody_writes_ends(pool, stack):
+    from projections.errors import NotCaughtUp
+
+    with pytest.raises(NotCaughtUp, match=r"at 0 of 7 after 0\.05 s"):
+        await caught_up(pool, stack, 7, timeout_s=0.05)
+
+
+async def test_waiting_while_postgres_is_away_says_so(stack, tmp_path):
+    with EmbeddedPostgres(tmp_path / "postgres") as server:
+        pool = await connect(server.dsn)
+        await migrate(pool)
+        server.stop()
+        with pytest.raises(PostgresUnavailable):
+            await caught_up(pool, stack, 1, timeout_s=5.0)
+        pool.terminate()

@@ -1,0 +1,153 @@
+"""Questions of the console, and of anybody."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from projections.errors import BadSchema, PostgresUnavailable, QueryRefused
+from projections.postgres import reader
+from projections.postgres.pool import address, connect, open_pool
+from streams.events import EndStatus, Severity
+from tests.projections import lives
+from tests.projections.lives import write_events
+
+
+@pytest.fixture
+async def filled(pool, stack):
+    """Three episodes (queued, running, failed) and three findings."""
+    for number, later in enumerate(
+        [(), (lives.started(),), (lives.started(), lives.finished(EndStatus.FAILED))], start=1
+    ):
+        subject = stack.episode(lives.episode_id(number))
+        await write_events(pool, lives.opened(number), *later, stack=stack, subject=subject)
+    for key, severity in [("a", Severity.LOW), ("b", Severity.CRITICAL), ("c", Severity.HIGH)]:
+        happened = lives.raised(key, severity=severity)
+        await write_events(pool, happened, stack=stack, subject=stack.finding(key))
+    gone = lives.cleared("c", severity=Severity.HIGH)
+    await write_events(pool, gone, stack=stack, subject=stack.finding("c"))
+    return pool
+
+
+async def test_episodes_come_queued_first(filled, stack):
+    rows = await reader.list_episodes(filled, stack)
+    assert rows[0]["status"] == "queued"
+    assert {row["status"] for row in rows} == {"queued", "running", "failed"}
+
+
+async def test_episodes_can_be_narrowed(filled, stack):
+    failed = await reader.list_episodes(filled, stack, status="failed")
+    assert [row["episode_id"] for row in failed] == [UUID(int=3)]
+    assert len(await reader.list_episodes(filled, stack, limit=2)) == 2
+    assert await reader.list_episodes(filled, stack, actor="nobody") == []
+
+
+async def test_one_episode_is_shown_in_full(filled, stack):
+    row = await reader.show_episode(filled, stack, UUID(int=1))
+    assert row is not None
+    assert row["trigger_ref"]["payload"] == {"host": "h1"}
+    assert await reader.show_episode(filled, stack, UUID(int=9)) is None
+
+
+async def test_steps_come_in_order(pool, stack):
+    steps = (lives.recorded(2), lives.recorded(1), lives.recorded(3))
+    subject = stack.episode(lives.episode_id(1))
+    await write_events(pool, lives.opened(), *steps, stack=stack, subject=subject)
+    rows = await reader.list_steps(pool, stack, UUID(int=1))
+    assert [row["step_no"] for row in rows] == [1, 2, 3]
+    assert rows[0]["args_redacted"] == {"path": "/var"}
+
+
+async def test_findings_come_worst_first(filled, stack):
+    rows = await reader.list_findings(filled, stack)
+    assert [row["severity"] for row in rows] == ["critical", "high", "low"]
+
+
+async def test_findings_can_be_narrowed(filled, stack):
+    active = await reader.list_findings(filled, stack, status="active", actor="monitor")
+    assert [row["finding_key"] for row in active] == ["b", "a"]
+    low = await reader.list_findings(filled, stack, severity="low")
+    assert [row["finding_key"] for row in low] == ["a"]
+
+
+async def test_a_severity_that_is_none_is_refused(filled, stack):
+    with pytest.raises(QueryRefused, match="severity"):
+        await reader.list_findings(filled, stack, severity="awful")
+
+
+async def test_a_finding_is_shown_with_its_history(filled, stack):
+    row = await reader.show_finding(filled, stack, "c")
+    assert row is not None
+    assert row["status"] == "cleared"
+    assert "finding_cleared" in {each["kind"] for each in row["history"]}
+    assert await reader.show_finding(filled, stack, "nothing") is None
+
+
+async def test_anyone_may_ask_anything(filled):
+    table = await reader.run_sql(filled, "SELECT 1 AS one, '{\"a\": 2}'::jsonb AS doc")
+    assert (table.columns, table.rows) == (("one", "doc"), ((1, {"a": 2}),))
+
+
+async def test_an_answer_without_rows_still_has_columns(filled):
+    table = await reader.run_sql(filled, "SELECT summary FROM active_findings WHERE false")
+    assert (table.columns, table.rows) == (("summary",), ())
+
+
+async def test_a_long_answer_is_cut_and_says_so(filled):
+    table = await reader.run_sql(filled, "SELECT generate_series(1, 20000)")
+    assert (len(table.rows), table.is_cut) == (reader.ROWS_MAX, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELEC 1",
+        "DELETE FROM episodes",
+        "CREATE TABLE mine (a int)",
+        "SELECT 1; DELETE FROM episodes",
+        "COMMIT",
+        "SELECT 1 / 0",
+        "SELECT 'x'::int",
+        "SELECT $1::int",
+    ],
+)
+async def test_what_does_not_read_is_refused(filled, text):
+    with pytest.raises(QueryRefused):
+        await reader.run_sql(filled, text)
+
+
+async def test_a_query_that_takes_too_long_is_ended(filled):
+    with pytest.raises(QueryRefused, match="timeout"):
+        await reader.run_sql(filled, "SELECT pg_sleep(20)", query_s_max=0.05)
+
+
+async def test_an_unreachable_postgres_is_one_line_without_the_password():
+    dsn = "postgresql://ann:hunter2@127.0.0.1:1/vigil"
+    with pytest.raises(PostgresUnavailable) as caught:
+        await connect(dsn)
+    assert "127.0.0.1:1/vigil" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_a_database_that_is_not_there_is_named(postgres):
+    with pytest.raises(PostgresUnavailable, match="nowhere"):
+        await connect(
+            postgres.dsn.replace("/postgres", "/nowhere").replace("//nowhere", "//postgres")
+        )
+
+
+@pytest.mark.parametrize(
+    "dsn", ["hunter2", "http://a:hunter2@b", "postgresql://a:hunter2@b:port/c"]
+)
+def test_an_unreadable_dsn_is_never_shown(dsn):
+    with pytest.raises(PostgresUnavailable) as caught:
+        address(dsn)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("schema", ["", "Vigil", "a-b", 'a"b', "1a", "a" * 64])
+def test_only_a_plain_name_is_a_schema(postgres, schema):
+    with pytest.raises(BadSchema):
+        open_pool(postgres.dsn, schema=schema)

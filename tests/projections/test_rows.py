@@ -1,0 +1,293 @@
+"""Every kind of event becomes rows that say what it says."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from projections import claims
+from projections.postgres.feeds import project as changes_of
+from streams.errors import UnreadableEvent
+from streams.events import EndStatus, FindingStatus, ManualTrigger, Severity
+from streams.json import raw
+from streams.leases import Claim, ClaimChange
+from streams.log import Commit, Recorded
+from streams.subjects import Stack
+from tests.projections import lives
+from tests.projections.lives import AT, only_row, rows_of, write, write_events
+
+
+async def live(pool, stack, *events):
+    await write_events(pool, *events, stack=stack, subject=stack.episode(lives.episode_id(1)))
+
+
+async def test_an_opened_episode_waits_in_the_queue(pool, stack):
+    await live(pool, stack, lives.opened())
+    row = await only_row(pool, "episodes", stack=stack)
+    assert row["episode_id"] == UUID(int=1)
+    assert (row["status"], row["attempts"], row["started_at"]) == ("queued", 0, None)
+    assert (row["actor_id"], row["expectation_id"]) == ("monitor", "check_disk")
+    assert (row["subject_kind"], row["subject_id"]) == ("host", "h1")
+    assert (row["trigger_type"], row["queued_at"]) == ("event", AT)
+    assert json.loads(row["trigger_ref"])["payload"] == {"host": "h1"}
+
+
+async def test_a_budget_is_spelled_out(pool, stack):
+    await live(pool, stack, lives.opened())
+    row = await only_row(pool, "episodes", stack=stack)
+    assert json.loads(row["budget"]) == {"turns": 5, "tokens": 25_000, "wall_s": 120.0}
+
+
+async def test_a_manual_trigger_shows_who_asked(pool, stack):
+    trigger = ManualTrigger(requested_by="ann", reason="to see")
+    await live(pool, stack, msgspec.structs.replace(lives.opened(), trigger=trigger))
+    row = await only_row(pool, "episodes", stack=stack)
+    assert row["trigger_type"] == "manual"
+    assert json.loads(row["trigger_ref"])["requested_by"] == "ann"
+
+
+async def test_a_running_episode_shows_its_node_and_what_it_used(pool, stack):
+    await live(pool, stack, lives.opened(), lives.started(), lives.recorded(1, tokens=30))
+    await live(pool, stack, lives.recorded(2, tokens=12))
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["status"], row["node"], row["attempts"]) == ("running", "n1", 1)
+    assert (row["turns_used"], row["tokens_used"]) == (2, 42)
+
+
+async def test_a_takeover_keeps_the_first_start(pool, stack):
+    first = Recorded(
+        subject=stack.episode(lives.episode_id(1)),
+        seq=1,
+        commit=lives.commit(lives.opened(), lives.started()),
+    )
+    await write(pool, list(changes_of(first, stack=stack)), stack=stack)
+    at = AT + timedelta(minutes=1)
+    again = Commit(id="c2", at=at, events=(lives.started(2, node="n2"),))
+    second = Recorded(subject=first.subject, seq=2, commit=again)
+    await write(pool, list(changes_of(second, stack=stack)), stack=stack)
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["node"], row["attempts"], row["started_at"]) == ("n2", 2, AT)
+
+
+async def test_a_finished_episode_shows_what_it_found_and_the_exact_counts(pool, stack):
+    for events in lives.WHOLE_LIFE:
+        await live(pool, stack, *events)
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["status"], row["finished_at"]) == ("done", AT)
+    assert (row["turns_used"], row["tokens_used"]) == (3, 40)
+    assert json.loads(row["classification"]) == {"primary": "disk_full"}
+    assert (row["confidence"], row["summary"]) == (0.9, "the disk is full")
+
+
+@pytest.mark.parametrize("status", list(EndStatus))
+async def test_every_ending_shows_as_a_status(pool, stack, status):
+    ended = lives.finished(status, error_class="budget_exceeded", error_detail="12 turns")
+    await live(pool, stack, lives.opened(), ended)
+    row = await only_row(pool, "episodes", stack=stack)
+    assert row["status"] == status.value
+    assert (row["error_class"], row["error_detail"]) == ("budget_exceeded", "12 turns")
+
+
+async def test_an_announced_side_effect_shows_before_anyone_knows_what_came_of_it(pool, stack):
+    await live(pool, stack, lives.opened(), lives.announced(1))
+    row = await only_row(pool, "episode_steps", stack=stack)
+    assert (row["kind"], row["state"], row["result"]) == ("tool_call", "announced", None)
+    assert (row["tool_name"], row["side_effect_key"]) == ("disk.clean", "k1")
+
+
+async def test_a_recorded_step_remembers_that_it_was_announced(pool, stack):
+    await live(pool, stack, lives.opened(), lives.announced(1))
+    await live(pool, stack, lives.recorded(1))
+    row = await only_row(pool, "episode_steps", stack=stack)
+    assert (row["state"], row["side_effect_key"], row["announced_at"]) == ("recorded", "k1", AT)
+    assert json.loads(row["args_redacted"]) == {"path": "/var"}
+    assert json.loads(row["result"]) == "done"
+    assert (row["cost_ms"], row["model"]) == (7, "m1")
+
+
+async def test_a_step_shows_its_shown_result(pool, stack):
+    step = msgspec.structs.replace(lives.recorded(1), result_shown=raw({"hidden": True}))
+    await live(pool, stack, lives.opened(), step)
+    row = await only_row(pool, "episode_steps", stack=stack)
+    assert json.loads(row["result"]) == {"hidden": True}
+
+
+async def test_a_checkpoint_shows_its_state(pool, stack):
+    await live(pool, stack, lives.opened(), lives.saved(1))
+    row = await only_row(pool, "episode_checkpoints", stack=stack)
+    assert (row["checkpoint_no"], row["phase"]) == (1, "cleaned")
+    assert json.loads(row["state"]) == {"left": 2}
+
+
+async def test_a_finding_is_a_row_per_raise_and_every_event_is_history(pool, stack):
+    events = (
+        lives.raised(),
+        lives.updated(severity=Severity.CRITICAL),
+        lives.cleared(),
+        lives.raised(raise_no=2),
+    )
+    await write_events(pool, *events, stack=stack, subject=stack.finding("disk:h1"))
+    first, second = await rows_of(pool, "findings", stack=stack)
+    assert {first["status"], second["status"]} == {"active", "cleared"}
+    history = await rows_of(pool, "finding_events", stack=stack)
+    assert [(row["event_no"], row["kind"], row["severity"]) for row in history] == [
+        (0, "finding_raised", "high"),
+        (1, "finding_updated", "critical"),
+        (2, "finding_cleared", "high"),
+        (3, "finding_raised", "high"),
+    ]
+
+
+async def test_a_finding_cleared_by_a_person_names_no_episode(pool, stack):
+    gone = lives.cleared(cleared_by_episode_id="ann")
+    await write_events(pool, gone, stack=stack, subject=stack.finding("disk:h1"))
+    row = await only_row(pool, "findings", stack=stack)
+    assert (row["cleared_by_episode_id"], row["cleared_reason"]) == (None, "cleaned")
+
+
+async def test_severities_are_ordered(pool, stack):
+    for number, severity in enumerate(Severity):
+        key = f"k{number}"
+        await write_events(
+            pool, lives.raised(key, severity=severity), stack=stack, subject=stack.finding(key)
+        )
+    worst = await pool.fetch(
+        "SELECT severity FROM active_findings WHERE stack = $1 ORDER BY severity DESC", stack.name
+    )
+    assert [row["severity"] for row in worst] == ["critical", "high", "medium", "low"]
+    bad = await pool.fetchval(
+        "SELECT count(*) FROM active_findings WHERE stack = $1 AND severity >= 'high'", stack.name
+    )
+    assert bad == 2
+
+
+async def test_a_dead_letter_keeps_the_message_as_it_came(pool, stack):
+    await write_events(pool, lives.lettered(), stack=stack, subject=stack.dead("events", "7"))
+    row = await only_row(pool, "dead_letters", stack=stack)
+    assert (row["reason"], row["source_seq"], row["payload"]) == ("unreadable", 7, b"\x00\xff")
+    assert json.loads(row["headers"]) == {"ce-id": "x"}
+
+
+def claimed(revision: int, *, key: str = "episode.monitor.1", node: str = "n1") -> ClaimChange:
+    held = Claim(owner_node=node, claimed_at=AT, heartbeat_at=AT, lease_until=AT)
+    return ClaimChange(key=key, revision=revision, state="claimed", at=AT, claim=held)
+
+
+def ended(revision: int, state: str, *, key: str = "episode.monitor.1") -> ClaimChange:
+    return ClaimChange(key=key, revision=revision, state=state, at=AT)
+
+
+async def test_a_claim_shows_who_holds_it_and_how_it_ended(pool, stack):
+    await write(pool, [claims.project(claimed(1))], stack=stack)
+    row = await only_row(pool, "work_claims", stack=stack)
+    assert (row["state"], row["owner_node"], row["work_type"]) == ("claimed", "n1", "episode")
+    await write(pool, [claims.project(ended(2, "expired"))], stack=stack)
+    row = await only_row(pool, "work_claims", stack=stack)
+    assert (row["state"], row["owner_node"], row["finished_at"]) == ("expired", "n1", AT)
+    await write(pool, [claims.project(claimed(3, node="n2"))], stack=stack)
+    row = await only_row(pool, "work_claims", stack=stack)
+    assert (row["state"], row["owner_node"], row["finished_at"]) == ("claimed", "n2", None)
+
+
+async def test_a_claim_given_up_while_nobody_watched_shows_as_done(pool, stack):
+    held = [claims.project(claimed(1, key=f"episode.monitor.{key}")) for key in "ab"]
+    await write(pool, held, stack=stack)
+    still = claims.project(claimed(5, key="episode.monitor.b"))
+    await write(pool, [claims.forget(AT), still], stack=stack)
+    rows = await rows_of(pool, "work_claims", stack=stack)
+    assert {row["dedupe_key"]: row["state"] for row in rows} == {
+        "episode.monitor.a": "done",
+        "episode.monitor.b": "claimed",
+    }
+
+
+NASTY = "nul \0, emoji \N{GRINNING FACE}, quote ' \" \\ %s $1, \u202e rtl"
+
+
+async def test_any_text_becomes_a_row(pool, stack):
+    opened = lives.opened(payload={"text": NASTY, NASTY: ["\0"]})
+    await live(pool, stack, opened, lives.recorded(1, result={"out": NASTY}))
+    await live(pool, stack, lives.converged(summary=NASTY))
+    row = await only_row(pool, "episodes", stack=stack)
+    shown = NASTY.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    assert row["summary"] == shown
+    assert json.loads(row["trigger_ref"])["payload"]["text"] == shown
+    step = await only_row(pool, "episode_steps", stack=stack)
+    assert json.loads(step["result"]) == {"out": shown}
+
+
+async def test_huge_values_become_rows(pool, stack):
+    huge = "x" * 500_000
+    opened = lives.opened(payload={"text": huge})
+    trigger = msgspec.structs.replace(opened.trigger, entity_id=huge)
+    huge_opened = msgspec.structs.replace(opened, trigger=trigger, dedupe_key=huge)
+    await live(pool, stack, huge_opened, lives.recorded(1, result=huge))
+    found = lives.raised(subject_id=huge, summary=huge, evidence=raw(huge), caused_by_key=huge)
+    await write_events(pool, found, stack=stack, subject=stack.finding("disk:h1"))
+    assert (await only_row(pool, "episodes", stack=stack))["subject_id"] == huge
+    assert (await only_row(pool, "findings", stack=stack))["summary"] == huge
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda stack: stack.episode("not-a-uuid"),
+        lambda stack: stack.finding("disk:h1"),
+        lambda stack: stack.dead("events", "7"),
+        lambda stack: f"{stack.name}.nowhere",
+    ],
+)
+def test_a_commit_that_does_not_belong_where_it_is_cannot_be_read(stack, place):
+    misplaced = Recorded(subject=place(stack), seq=9, commit=lives.commit(lives.started()))
+    with pytest.raises(UnreadableEvent, match="@9"):
+        list(changes_of(misplaced, stack=stack))
+
+
+events_of_episodes = st.one_of(
+    st.just(lives.opened()),
+    st.builds(lives.started, st.integers(1, 3), node=st.sampled_from(["n1", "n2"])),
+    st.builds(lives.announced, st.integers(1, 3)),
+    st.builds(lives.recorded, st.integers(1, 3), tokens=st.integers(0, 9)),
+    st.builds(lives.saved, st.integers(1, 2)),
+    st.just(lives.converged()),
+    st.builds(lives.finished, st.sampled_from(EndStatus)),
+)
+events_of_findings = st.one_of(
+    st.builds(lives.raised, raise_no=st.integers(1, 2), severity=st.sampled_from(Severity)),
+    st.builds(lives.updated, raise_no=st.integers(1, 2), summary=st.sampled_from("ab")),
+    st.builds(lives.cleared, raise_no=st.integers(1, 2), status=st.sampled_from(FindingStatus)),
+)
+commits = st.lists(
+    st.tuples(st.just("episode"), st.integers(1, 2), events_of_episodes)
+    | st.tuples(st.just("finding"), st.integers(1, 2), events_of_findings),
+    max_size=12,
+)
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(happened=commits)
+async def test_a_batch_leaves_the_same_rows_as_one_commit_after_the_other(pool, happened):
+    batched, single = Stack("batched"), Stack("single")
+    for table in lives.TABLES:
+        await pool.execute(f"TRUNCATE {table}")
+    for stack in (batched, single):
+        changes = []
+        for seq, (kind, number, event) in enumerate(happened, start=1):
+            key = lives.episode_id(number) if kind == "episode" else f"k{number}"
+            subject = stack.episode(key) if kind == "episode" else stack.finding(key)
+            made = Recorded(subject=subject, seq=seq, commit=lives.commit(event))
+            changes += changes_of(made, stack=stack)
+        steps = [changes] if stack == batched else [[change] for change in changes]
+        for step in steps:
+            await write(pool, step, stack=stack)
+    assert await lives.all_rows(pool, stack=batched) == await lives.all_rows(pool, stack=single)

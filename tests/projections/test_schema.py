@@ -1,0 +1,105 @@
+"""The schema explains itself, and readers cannot change it."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from projections.errors import MigrationChanged
+from projections.postgres.migrator import migrate
+from projections.postgres.pool import connect
+from projections.postgres.queries import Migration, migrations, query
+from tests.projections import lives
+
+RELATIONS = """
+SELECT c.relname AS name, c.relkind IN ('r', 'p') AS is_table,
+       obj_description(c.oid, 'pg_class') AS comment
+FROM pg_class c WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('r', 'p', 'v')
+"""
+COLUMNS = """
+SELECT c.relname AS relation, a.attname AS name, col_description(c.oid, a.attnum) AS comment
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('r', 'p', 'v')
+    AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+
+async def test_every_table_view_and_column_says_what_it_is(pool, schema):
+    relations = await pool.fetch(RELATIONS, schema)
+    columns = await pool.fetch(COLUMNS, schema)
+    assert len(relations) >= 11
+    silent = [row["name"] for row in relations if not row["comment"]]
+    silent += [f"{row['relation']}.{row['name']}" for row in columns if not row["comment"]]
+    assert silent == []
+
+
+async def test_every_row_says_which_stack_and_which_commit_it_comes_from(pool, schema):
+    has: dict[str, set[str]] = {}
+    for row in await pool.fetch(COLUMNS, schema):
+        has.setdefault(row["relation"], set()).add(row["name"])
+    own = has.keys() - {"schema_migrations"}
+    assert [name for name in own if not {"stack", "journal_seq"} <= has[name]] == []
+
+
+async def test_migrating_again_changes_nothing(bare_pool):
+    assert await migrate(bare_pool) == [each.name for each in migrations()]
+    assert await migrate(bare_pool) == []
+
+
+async def test_many_nodes_may_migrate_at_once(bare_pool):
+    import asyncio
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(migrate(bare_pool)) for _ in range(6)]
+    assert sorted(len(task.result()) for task in tasks) == [0, 0, 0, 0, 0, len(migrations())]
+
+
+async def test_an_edited_migration_is_refused_by_name(pool):
+    first, *rest = migrations()
+    edited = [Migration(first.name, f"{first.text}\n-- later"), *rest]
+    with pytest.raises(MigrationChanged, match=first.name):
+        await migrate(pool, wanted=edited)
+
+
+async def test_a_migration_that_fails_leaves_nothing(bare_pool):
+    wanted = [*migrations(), Migration("9999_broken.sql", "CREATE TABLE half (a int); SELECT 1/0")]
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await migrate(bare_pool, wanted=wanted)
+    assert await bare_pool.fetchval("SELECT to_regclass('episodes')") is None
+
+
+async def test_a_schema_that_a_newer_version_migrated_is_left_alone(pool):
+    await migrate(pool, wanted=[*migrations(), Migration("9999_newer.sql", "SELECT 1")])
+    assert await migrate(pool) == []
+
+
+async def test_two_schemas_live_side_by_side(pool, postgres, schema):
+    other = await connect(postgres.dsn, schema=f"{schema}_rebuilt")
+    assert await migrate(other) == [each.name for each in migrations()]
+    await other.close()
+
+
+async def test_the_reader_reads_and_does_not_write(pool, schema):
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SET LOCAL ROLE vigil_reader")
+        assert await connection.fetch("SELECT * FROM active_findings") == []
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute("DELETE FROM episodes")
+
+
+@pytest.mark.parametrize("state", ["announced", "recorded"])
+async def test_an_impossible_status_is_refused_by_the_schema(pool, stack, state):
+    await lives.write_events(
+        pool, lives.opened(), stack=stack, subject=stack.episode(lives.episode_id(1))
+    )
+    with pytest.raises(asyncpg.CheckViolationError):
+        await pool.execute("UPDATE episodes SET status = $1", state)
+
+
+def test_every_statement_has_its_query():
+    from projections import claims, dead, episodes, findings
+
+    for module in (claims, dead, episodes, findings):
+        for value in vars(module).values():
+            if type(value).__name__ == "Statement":
+                assert "$1" in query(value.name)
