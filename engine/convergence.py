@@ -52,7 +52,12 @@ def conclude(result: object) -> EpisodeConverged:
         summary=result.summary[:SUMMARY_CHARS_MAX],
         findings=tuple(result.findings),
     )
-    size_bytes = len(msgspec.json.encode(converged))
+    encoded = msgspec.json.encode(converged)
+    try:
+        msgspec.json.decode(encoded, type=EpisodeConverged)
+    except msgspec.ValidationError as error:
+        raise InvalidResult(f"something is of the wrong type: {error}") from error
+    size_bytes = len(encoded)
     if size_bytes > CONVERGED_BYTES_MAX:
         raise InvalidResult(
             f"{len(result.findings)} findings make {size_bytes:,} bytes, the limit is"

@@ -120,6 +120,12 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     model: str = ""
 
+    def __post_init__(self) -> None:
+        """Refuse what the journal could not be read with, where it is made."""
+        counts = (self.input_tokens, self.output_tokens)
+        if not all(isinstance(count, int) for count in counts) or not isinstance(self.model, str):
+            raise TypeError("Synthesis: tokens must be whole numbers and the model text")
+
 
 class Synthesizer(Protocol):
     """Makes sense of a prompt, usually with a language model. A plain async function is one."""

@@ -49,8 +49,9 @@ INIT_S_MAX: Final = 60.0
 POLL_S: Final = 0.01
 """Between two looks at the server's pid file, in seconds."""
 
-PORTS_TRIED_MAX: Final = 5
-"""A port that was free when we looked may be taken when Postgres binds it."""
+STARTS_TRIED_MAX: Final = 20
+"""A start fails at once, in about 40 ms, when a port that was free when we looked is taken by
+now, or while the last processes of a crashed server still hold its shared memory."""
 
 LOG_LINES_SHOWN_MAX: Final = 5
 """Last lines of the server's log in the error that says it did not start."""
@@ -165,7 +166,7 @@ class EmbeddedPostgres:
         self._wait_for_predecessor()
         if not self._data.exists():
             self._make_cluster()
-        self._process = self._launch_on_a_free_port() if self._port is None else self._launch()
+        self._process = self._launch_patiently()
 
     def _make_cluster(self) -> None:
         """Make the cluster beside its place and move it there whole, or not at all."""
@@ -192,15 +193,13 @@ class EmbeddedPostgres:
             ) from error
         unfinished.rename(self._data)
 
-    def _launch_on_a_free_port(self) -> subprocess.Popen[bytes]:
-        for attempt in range(1, PORTS_TRIED_MAX + 1):
-            self._port = _free_port()
-            try:
+    def _launch_patiently(self) -> subprocess.Popen[bytes]:
+        chosen = self._port
+        for _ in range(STARTS_TRIED_MAX - 1):
+            self._port = chosen or _free_port()
+            with suppress(PostgresUnavailable):
                 return self._launch()
-            except PostgresUnavailable:
-                if attempt == PORTS_TRIED_MAX:
-                    raise
-        raise AssertionError
+        return self._launch()
 
     def _launch(self) -> subprocess.Popen[bytes]:
         settings = _SETTINGS | {"port": str(self._port)}
@@ -249,25 +248,33 @@ class EmbeddedPostgres:
             PostgresUnavailable: it serves someone else, and stays.
         """
         for _ in range(round(STOP_S_MAX / POLL_S)):
-            predecessor = self._predecessor()
-            if predecessor is None:
+            left = self._left_behind()
+            if not left:
                 return
-            with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
-                if predecessor.ppid() == 1:
-                    predecessor.send_signal(signal.SIGINT)
-                predecessor.wait(timeout=POLL_S)
+            psutil.wait_procs(left, timeout=POLL_S)
         detail = f"in use by another server, process {self._pid_lines()[0]}"
         raise PostgresUnavailable(str(self._data), detail=detail)
 
-    def _predecessor(self) -> psutil.Process | None:
+    def _left_behind(self) -> list[psutil.Process]:
+        """Return the processes that run on our cluster, orphans after asking them to end.
+
+        A postmaster that was killed leaves its workers, and they hold the cluster's shared
+        memory until each has noticed.
+        """
         lines = self._pid_lines()
-        if not lines:
-            return None
+        return [each for each in psutil.process_iter() if self._is_ending(each)] if lines else []
+
+    def _is_ending(self, process: psutil.Process) -> bool:
+        """Return whether `process` runs on our cluster; an orphan is asked to end."""
         try:
-            process = psutil.Process(int(lines[0]))
-            return process if Path(process.cwd()) == self._data else None
-        except (psutil.NoSuchProcess, psutil.AccessDenied, ValueError):
-            return None
+            if Path(process.cwd()) != self._data:
+                return False
+            if process.ppid() == 1:
+                is_postmaster = str(process.pid) == self._pid_lines()[0]
+                process.send_signal(signal.SIGINT if is_postmaster else signal.SIGTERM)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return False
+        return True
 
     def _pid_lines(self) -> list[str]:
         try:

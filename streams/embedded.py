@@ -166,7 +166,7 @@ class EmbeddedNats:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
             )
         self._port = self._wait_listening(self._process)
 
@@ -235,7 +235,7 @@ def _port_in(ports: Path) -> int | None:
     return int(url.rpartition(":")[2])
 
 
-def _die_with(parent_pid: int) -> Callable[[], None] | None:
+def die_with(parent_pid: int) -> Callable[[], None] | None:
     """Return what the child does before it becomes the server: ask to be killed with us."""
     if sys.platform != "linux":
         return None

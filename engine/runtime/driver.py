@@ -16,10 +16,11 @@ from engine.fingerprint import fingerprint
 from engine.loops import find_loop
 from engine.runtime.performer import Performer
 from engine.runtime.scribe import Scribe
-from engine.runtime.thinker import Thinker
-from engine.runtime.usercode import call
+from engine.runtime.thinker import Thinker, ended_early
+from engine.runtime.usercode import call, in_text
 from engine.tools import CallContext, Tool
 from streams.clock import Clock
+from streams.events import StepAnnounced
 from streams.log import Recorded
 
 INIT: Final = "init"
@@ -57,8 +58,8 @@ class Driver:
             self.scribe.record(
                 Fail(
                     turns_used=turns_used,
-                    error_class=failed.error_class,
-                    error_detail=failed.detail,
+                    error_class=in_text(failed.error_class),
+                    error_detail=in_text(failed.detail),
                 )
             )
         await self.scribe.barrier()
@@ -82,6 +83,8 @@ class Driver:
             turn, tokens_used = self._turn(), self.scribe.episode.tokens_used
             action = await self.thinker.next_step(current, turn=turn, tokens_used=tokens_used)
             match action:
+                case Converge() | Done() if self.scribe.episode.announced is not None:
+                    raise ended_early(self.scribe.episode.announced, action)
                 case Converge():
                     return await self._converge(current)
                 case Done():
@@ -118,30 +121,29 @@ class Driver:
         step_no = self.scribe.episode.steps_recorded
         current = await self.thinker.handle(current, action, performed, step_no=step_no)
         if isinstance(action, Checkpoint):
-            self.scribe.record(Save(phase=action.phase, state=await self.thinker.keep(current)))
+            self.scribe.record(
+                Save(phase=str(action.phase), state=await self.thinker.keep(current))
+            )
         if self.thinker.expectation.durability == "strict":
             await self.scribe.barrier()
         return current
 
     async def _announce(self, action: Step) -> None:
-        tool = self.performer.tool(action)
-        if tool is None or not tool.side_effect or not isinstance(action, ToolCall):
-            return
-        mark = await call(fingerprint, action)
-        if self.scribe.episode.announced is None:
+        tool, announced = self.performer.tool(action), self.scribe.episode.announced
+        if announced is not None:
+            await self._repeat(announced, action, tool)
+        elif tool is not None and tool.side_effect and isinstance(action, ToolCall):
+            mark = await call(fingerprint, action)
             name = f"{action.capability}.{action.action}"
             key = self._call_context().idempotency_key
             self.scribe.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key))
             await self.scribe.barrier()
-        else:
-            await self._repeat(action, mark, tool)
 
-    async def _repeat(self, action: Step, mark: str, tool: Tool) -> None:
+    async def _repeat(self, announced: StepAnnounced, action: Step, tool: Tool | None) -> None:
         """Allow a side effect that was announced by a node that died, if it may be repeated."""
-        announced = self.scribe.episode.announced
-        assert announced is not None
+        mark = await call(fingerprint, action)
         await call(recovery.check_same, announced, asked=mark, action=action)
-        if not tool.idempotent:
+        if tool is None or not tool.idempotent:
             raise EpisodeFailed(
                 "outcome_unknown",
                 f"step {announced.step_no}, {announced.tool_name}: a node died during the call, and"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -13,11 +14,11 @@ from engine.actor import Actor, Expectation
 from engine.app import App
 from engine.episode import Performed
 from engine.fingerprint import fingerprint, without_transient
-from engine.runtime.usercode import TRACE_CHARS_MAX, attempt, call
+from engine.runtime.usercode import attempt, call, in_text
 from engine.tools import CallContext, Synthesis, Tool, ToolFailed
 from streams.clock import Clock
 from streams.events import StepKind
-from streams.json import NOTHING
+from streams.json import NOTHING, unraw
 
 NO_TOOL: Final = "no_tool_for_capability"
 
@@ -86,14 +87,14 @@ class Performer:
             result = await attempt(tool.call(action.action, action.args, ctx))
         except ToolFailed as failure:
             return _failed(step, failure.error_class, failure.detail)
-        return _with_result(step, result, shown=tool.redact_result(result))
+        return _with_result(step, result, redact=tool.redact_result)
 
     async def _synthesize(self, action: Synthesize, ctx: CallContext) -> Performed:
         synthesizer = self.app.synthesizer_of(self.actor, self.expectation)
         prompt = state.encode(action.prompt, what="prompt")
         step = Performed(kind=StepKind.SYNTHESIS, fingerprint=fingerprint(action), args=prompt)
         if synthesizer is None:
-            return _with_result(step, action.prompt, shown=action.prompt)
+            return _with_result(step, action.prompt)
         try:
             returned = await attempt(synthesizer(action.prompt, action.transient, ctx))
         except ToolFailed as failure:
@@ -102,18 +103,23 @@ class Performer:
 
     def _synthesized(self, step: Performed, returned: object) -> Performed:
         if not isinstance(returned, Synthesis):
-            return _with_result(step, returned, shown=returned)
+            return _with_result(step, returned)
         tokens = returned.input_tokens + returned.output_tokens
         telemetry.step_tokens.add(tokens, {"actor": self.actor.id, "model": returned.model})
         step = replace(step, cost_tokens=tokens, model=returned.model)
-        return _with_result(step, returned.content, shown=returned.content)
+        return _with_result(step, returned.content)
 
 
-def _with_result(step: Performed, result: object, *, shown: object) -> Performed:
+def _with_result(
+    step: Performed, result: object, *, redact: Callable[[object], object] | None = None
+) -> Performed:
     kept = state.encode(result, what="result")
-    kept_shown = kept if shown is result else state.encode(shown, what="redacted result")
-    return replace(step, result=kept, result_shown=NOTHING if kept_shown == kept else kept_shown)
+    if redact is None:
+        return replace(step, result=kept)
+    # A copy of it: whoever redacts in place must not take anything from the strategy.
+    shown = state.encode(redact(unraw(kept)), what="redacted result")
+    return replace(step, result=kept, result_shown=NOTHING if shown == kept else shown)
 
 
 def _failed(step: Performed, error_class: str, detail: str) -> Performed:
-    return replace(step, error_class=error_class, error_detail=detail[-TRACE_CHARS_MAX:])
+    return replace(step, error_class=in_text(error_class), error_detail=in_text(detail))

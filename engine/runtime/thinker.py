@@ -13,12 +13,12 @@ from engine.actions import Action, Converge, Done, Step
 from engine.actor import Expectation
 from engine.convergence import conclude
 from engine.episode import Performed
-from engine.errors import EpisodeFailed, InvalidAction, NondeterministicReplay
+from engine.errors import EpisodeFailed, InvalidAction, NondeterministicReplay, Unencodable
 from engine.fingerprint import fingerprint
 from engine.runtime.usercode import call
 from engine.strategy import Abort, Context, EpisodeView, Retry, StepTaken
 from engine.tools import Failure
-from streams.events import EpisodeConverged, EpisodeOpened, StepRecorded
+from streams.events import EpisodeConverged, EpisodeOpened, StepAnnounced, StepRecorded
 from streams.json import unraw
 from streams.log import Recorded
 
@@ -47,7 +47,7 @@ class Thinker:
         for step in found.steps:
             action = await self.next_step(current, turn=step.step_no, tokens_used=tokens_used)
             if isinstance(action, Converge | Done):
-                raise _ended_early(step, action)
+                raise ended_early(step, action)
             mark = await call(fingerprint, action)
             await call(recovery.check_same, step, asked=mark, action=action)
             current = await self.handle(current, action, step, step_no=step.step_no)
@@ -62,7 +62,8 @@ class Thinker:
             return action
         raise EpisodeFailed(
             InvalidAction.error_class,
-            f"next_step() returned {action!r}; return converge(), done(), tool_call(…), …",
+            f"next_step() returned a {type(action).__name__};"
+            " return converge(), done(), tool_call(…), …",
         )
 
     async def handle(
@@ -93,7 +94,14 @@ class Thinker:
         return await call(conclude, result)
 
     async def keep(self, current: Any) -> msgspec.Raw:  # noqa: ANN401
-        """Return the state as the journal keeps it."""
+        """Return the state as the journal keeps it, if a replay could make the same of it."""
+        declared = self.expectation.state_type
+        if not isinstance(current, declared):
+            raise EpisodeFailed(
+                Unencodable.error_class,
+                f"state: a {type(current).__name__}, where the strategy declares"
+                f" {declared.__name__}; set `State`",
+            )
         return await call(state.encode, current, what="state")
 
     def _context(self, *, turn: int, tokens_used: int) -> Context:
@@ -117,8 +125,10 @@ class Thinker:
         )
 
 
-def _ended_early(recorded: StepRecorded, action: Converge | Done) -> EpisodeFailed:
+def ended_early(recorded: StepRecorded | StepAnnounced, action: Converge | Done) -> EpisodeFailed:
+    """Return what to raise when a replay asks to end before `recorded`, which did happen."""
+    before = recorded.kind if isinstance(recorded, StepRecorded) else recorded.tool_name
     return EpisodeFailed(
         NondeterministicReplay.error_class,
-        f"step {recorded.step_no} was a {recorded.kind}; the replay asks for {action!r}",
+        f"step {recorded.step_no} was {before}; the replay asks for {action!r}",
     )

@@ -67,6 +67,14 @@ async def attempt(work: Awaitable[R]) -> R:
         raise _in_our_words(error) from error
 
 
+def in_text(value: object) -> str:
+    """Return `value` as text that the journal can keep: Unicode, and the end of it if it is long.
+
+    What users raise may hold anything, such as the undecodable bytes of a file's name.
+    """
+    return str(value)[-TRACE_CHARS_MAX:].encode(errors="replace").decode()
+
+
 def _in_our_words(error: Exception) -> ToolFailed:
     for kind, error_class in ERROR_CLASSES:
         if isinstance(error, kind):

@@ -21,7 +21,13 @@ CONNECT_S_MAX: Final = 5.0
 COMMAND_S_MAX: Final = 60.0
 """Longest wait for one statement, in seconds; a batch takes milliseconds."""
 
-AWAY: Final = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+AWAY: Final = (
+    OSError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    # asyncpg 0.32, when a server dies while a transaction ends.
+    asyncpg.InternalClientError,
+)
 """What asyncpg raises when there is no server, or none that does what we ask for now."""
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"

@@ -15,7 +15,7 @@ COMMIT: Final = "Vigil-Commit"
 `duplicate` on three replicas and with a conflict on one; without it both conflict."""
 
 NONCE: Final = "Vigil-Nonce"
-"""Tells our write of a key from anyone else's, after its answer was lost."""
+"""Tells our write of a registry key from anyone else's, after its answer was lost."""
 
 # The server's, on what we publish.
 
@@ -30,7 +30,6 @@ STATUS: Final = "Status"
 MARKER_REASON: Final = "Nats-Marker-Reason"
 SUBJECT: Final = "Nats-Subject"
 SEQUENCE: Final = "Nats-Sequence"
-TIME_STAMP: Final = "Nats-Time-Stamp"
 PENDING: Final = "Nats-Num-Pending"
 PULL_LEFT: Final = "Nats-Pending-Messages"
 LAST_CONSUMER: Final = "Nats-Last-Consumer"

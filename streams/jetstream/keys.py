@@ -20,7 +20,7 @@ from streams.jetstream.follow import OrderedReader
 from streams.jetstream.link import Link
 from streams.jetstream.publish import store
 from streams.jetstream.session import Headers
-from streams.jetstream.shapes import bucket_stream
+from streams.jetstream.shapes import bucket_stream, key_subject
 from streams.jetstream.stored import Stored
 
 KeyMessage: TypeAlias = Stored | Arrival
@@ -35,8 +35,7 @@ class Bucket:
     def __init__(self, link: Link, name: str) -> None:
         """Use the bucket that `setup` made."""
         self._link = link
-        self._name = name
-        self._prefix = f"$KV.{name}."
+        self._prefix = key_subject(name, "")
         self.stream = bucket_stream(name)
 
     async def write(self, key: str, value: bytes, *, more: Headers, expected: int | None) -> int:

@@ -128,7 +128,7 @@ def _cannot_create(ours: JsonObject, error: api.Refused) -> Incompatible | Unava
         return Unavailable(f"creating {ours['name']}", detail=str(error))
     return Incompatible(
         f"the server refuses to create {ours['name']}: {error}",
-        remedy="Remove what is in its way, or choose another stack name.",
+        remedy="Remove what is in its way, choose another stack name, or ask for fewer replicas.",
     )
 
 

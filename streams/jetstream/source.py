@@ -132,6 +132,8 @@ class JetStreamSource(Generic[T]):
         """Stop pulling and hand back what nobody received. See `Source.close`."""
         self._is_closed = True
         self._changed.set()
+        if self._session is not None:
+            self._session.forget(self._changed.set)
         while self._waiting:
             await self._link.post(self._waiting.popleft().reply, nak(0.0))
         if self._inbox is not None and not self._asked:

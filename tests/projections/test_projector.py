@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
 from projections.embedded import EmbeddedPostgres
-from projections.errors import PostgresUnavailable, ProjectorFenced
+from projections.errors import NotCaughtUp, PostgresUnavailable, ProjectorFenced
 from projections.postgres import store
 from projections.postgres.feeds import project as changes_of
 from projections.postgres.migrator import migrate
-from projections.postgres.pool import connect
+from projections.postgres.pool import AWAY, connect
 from projections.postgres.progress import caught_up
 from projections.statement import arrange
 from streams.clock import SystemClock
@@ -207,7 +206,7 @@ async def wait_until_answers(pool):
     async def answers():
         try:
             await pool.fetchval("SELECT 1")
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except AWAY:
             return False
         return True
 
@@ -296,8 +295,6 @@ async def test_a_reader_sees_its_own_writes(ports, pool):
 
 
 async def test_waiting_for_rows_that_nobody_writes_ends(pool, stack):
-    from projections.errors import NotCaughtUp
-
     with pytest.raises(NotCaughtUp, match=r"at 0 of 7 after 0\.05 s"):
         await caught_up(pool, stack, 7, timeout_s=0.05)
 

@@ -106,7 +106,7 @@ async def test_a_long_answer_is_cut_and_says_so(filled):
         "DELETE FROM episodes",
         "CREATE TABLE mine (a int)",
         "SELECT 1; DELETE FROM episodes",
-        "COMMIT",
+        "DO $$ BEGIN COMMIT; DELETE FROM episodes; END $$",
         "SELECT 1 / 0",
         "SELECT 'x'::int",
         "SELECT $1::int",

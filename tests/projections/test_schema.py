@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import asyncpg
 import pytest
 
+from projections import claims, dead, episodes, findings
 from projections.errors import MigrationChanged
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
@@ -47,8 +50,6 @@ async def test_migrating_again_changes_nothing(bare_pool):
 
 
 async def test_many_nodes_may_migrate_at_once(bare_pool):
-    import asyncio
-
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(migrate(bare_pool)) for _ in range(6)]
     assert sorted(len(task.result()) for task in tasks) == [0, 0, 0, 0, 0, len(migrations())]
@@ -97,8 +98,6 @@ async def test_an_impossible_status_is_refused_by_the_schema(pool, stack, state)
 
 
 def test_every_statement_has_its_query():
-    from projections import claims, dead, episodes, findings
-
     for module in (claims, dead, episodes, findings):
         for value in vars(module).values():
             if type(value).__name__ == "Statement":

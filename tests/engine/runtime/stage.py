@@ -41,15 +41,17 @@ from streams.events import (
 from streams.json import raw
 from streams.log import START, Commit, Recorded
 from streams.memory import MemoryPorts, memory_ports
+from streams.memory.inbox import MemoryInbox
+from streams.memory.world import MemoryWorld
 
-WAIT_S: Final = 2.0
+WAIT_S: Final = 10.0
 """Longest wait for something that must come, in seconds."""
 
 LOOK_S: Final = 0.005
 """Between two looks for it, in seconds."""
 
-LEASE_TTL_S: Final = 0.3
-"""Short, so that a crash is noticed soon, in seconds."""
+LEASE_TTL_S: Final = 1.0
+"""Short, so that a crash is noticed soon; long enough for a busy machine to renew, in seconds."""
 
 HAPPENED: Final = "thing.happened"
 
@@ -282,17 +284,27 @@ async def play(strategy, *, ports: MemoryPorts | None = None, **declared) -> Lif
         return await lived(ports, await open_episode(ports, app))
 
 
+async def all_answered(port: MemoryInbox | MemoryWorld) -> None:
+    """Wait until the actor's queue is open, and everything in it is answered for good."""
+    queues = port._durables
+
+    def answered() -> bool:
+        return bool(queues) and not any(q.pending or q._unanswered for q in queues.values())
+
+    await eventually(answered)
+
+
 def stored(ports: MemoryPorts) -> bytes:
     """Return every byte of every stream: journal, inbox, events and dead letters."""
     return b"\n".join(
         repr(message.headers).encode() + message.subject.encode() + message.data
         for stream in ports.log._streams.values()
-        for message in stream._messages.values()
+        for message in stream.past(0)
     )
 
 
 def told(ports: MemoryPorts) -> list[tuple[str, dict]]:
     """Return the public events that the world was told, in order: name and payload."""
     (stream,) = (s for s in ports.log._streams.values() if s.name.endswith("-events"))
-    events = [ports.world._parse(message) for message in stream._messages.values()]
+    events = [ports.world._parse(message) for message in stream.past(0)]
     return [(one.name, one.payload) for one in events if one.name != HAPPENED]

@@ -185,19 +185,15 @@ async def test_a_failure_in_words_that_cannot_be_kept_is_a_result_all_the_same(f
 
 
 @pytest.mark.parametrize(
-    "returned",
-    [
-        Synthesis(content=1, input_tokens="30"),
-        Synthesis(content=1, input_tokens=1.5),
-        Synthesis(content=1, model=None),
-    ],
+    "values", [{"input_tokens": "30"}, {"output_tokens": 1.5}, {"model": None}]
 )
-async def test_a_synthesis_of_nonsense_ends_the_episode_and_leaves_a_readable_journal(returned):
+async def test_a_synthesis_of_nonsense_is_a_crash_of_the_synthesizer(values):
     async def think(prompt, transient, ctx):
-        return returned
+        return Synthesis(content=1, **values)
 
     life = await play(Scripted(synthesize("why")), synthesizer=think)
-    assert life.end.error_class == "crash"
+    assert life.seen == ["crash"]
+    assert "tokens must be whole numbers" in life.of(StepRecorded)[0].error_detail
 
 
 async def test_redacting_in_place_takes_nothing_from_the_strategy():

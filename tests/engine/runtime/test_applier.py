@@ -1,0 +1,135 @@
+"""How an episode's findings are carried out."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.finding import clear_finding, raise_finding, update_finding
+from engine.runtime.applier import CONFLICTS_MAX, Applier
+from streams.errors import Unavailable
+from streams.events import FindingRaised, FindingUpdated
+from tests.engine.runtime.stage import (
+    CLOCK,
+    Scripted,
+    app_of,
+    leave,
+    lived,
+    opening,
+    play,
+    running,
+    told,
+)
+
+OPENED = opening(app_of(Scripted()))
+OTHER = opening(app_of(Scripted()), id_="x2")
+
+disk = raise_finding("disk", class_="full", summary="one")
+
+
+@pytest.fixture
+def applier(ports):
+    return Applier(ports.log, ports.stack, CLOCK)
+
+
+async def events_of(ports, key="disk"):
+    records = await ports.log.read(ports.stack.finding(key))
+    return [event for record in records for event in record.commit.events]
+
+
+class Contested:
+    """A log on which a rival raises the finding just before each of the next appends."""
+
+    def __init__(self, ports, *, times):
+        self._log, self._stack, self._times = ports.log, ports.stack, times
+        self.read, self.last = ports.log.read, ports.log.last
+
+    async def append(self, subject, commit, *, after):
+        if self._times:
+            self._times -= 1
+            rival = Applier(self._log, self._stack, CLOCK)
+            opened = opening(app_of(Scripted()), id_=f"rival{self._times}")
+            await rival.apply([disk], opened=opened, attempt=1)
+        return await self._log.append(subject, commit, after=after)
+
+
+async def test_each_intent_is_carried_out_and_its_outcome_told_in_order(ports, applier):
+    intents = [disk, clear_finding("absent"), raise_finding("other", class_="c")]
+    applied = await applier.apply(intents, opened=OPENED, attempt=1)
+
+    assert [one.index for one in applied] == [0, 1, 2]
+    assert [one.outcome.outcome for one in applied] == ["raised", "unchanged", "raised"]
+    assert await events_of(ports, "absent") == []
+
+
+async def test_intents_on_one_key_are_carried_out_in_order(ports, applier):
+    intents = [disk, update_finding("disk", summary="two"), clear_finding("disk"), disk]
+    applied = await applier.apply(intents, opened=OPENED, attempt=1)
+
+    assert [one.outcome.outcome for one in applied] == ["raised", "updated", "cleared", "raised"]
+    assert [event.finding.raise_no for event in await events_of(ports)] == [1, 1, 1, 2]
+    assert [event.cause.index for event in await events_of(ports)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("times", [1, 7])
+async def test_a_rival_that_is_first_is_decided_upon_again(ports, times):
+    applier = Applier(Contested(ports, times=times), ports.stack, CLOCK)
+    (applied,) = await applier.apply([disk], opened=OPENED, attempt=1)
+
+    assert applied.outcome.outcome == "updated"
+    kinds = [type(event) for event in await events_of(ports)]
+    assert kinds == [FindingRaised, *[FindingUpdated] * times]
+
+
+async def test_a_finding_that_is_fought_over_without_end_is_left_for_later(ports):
+    applier = Applier(Contested(ports, times=CONFLICTS_MAX), ports.stack, CLOCK)
+    with pytest.raises(Unavailable, match="lost 100 races"):
+        await applier.apply([disk], opened=OPENED, attempt=1)
+
+
+async def test_carrying_out_twice_changes_nothing(ports, applier):
+    intents = [disk, update_finding("disk", summary="two"), raise_finding("other", class_="c")]
+    once = await applier.apply(intents, opened=OPENED, attempt=1)
+    before = await events_of(ports)
+    twice = await applier.apply(intents, opened=OPENED, attempt=2)
+
+    assert twice == once
+    assert await events_of(ports) == before
+
+
+async def test_a_later_attempt_looks_at_the_whole_history(ports, applier):
+    await applier.apply([disk], opened=OPENED, attempt=1)
+    await applier.apply([clear_finding("disk")], opened=OTHER, attempt=1)
+    (applied,) = await applier.apply([disk], opened=OPENED, attempt=2)
+
+    assert applied.outcome.outcome == "raised"
+    assert len(await events_of(ports)) == 2
+
+
+async def test_looking_again_finds_what_was_carried_out(ports, applier):
+    intents = [disk, clear_finding("absent")]
+    applied = await applier.apply(intents, opened=OPENED, attempt=1)
+    await applier.apply([clear_finding("disk")], opened=OTHER, attempt=1)
+
+    assert await applier.look(intents, episode_id=OPENED.episode_id) == applied
+
+
+async def test_an_episode_records_what_became_of_its_findings_and_tells_the_world(ports):
+    life_ = await play(Scripted(findings=[disk, clear_finding("absent")]), ports=ports)
+
+    outcomes = [(one.finding_key, one.outcome) for one in life_.end.findings]
+    assert outcomes == [("disk", "raised"), ("absent", "unchanged")]
+    names = [name for name, _ in told(ports)]
+    assert names == ["episode.started", "finding.raised", "episode.completed"]
+
+
+async def test_findings_that_a_dead_node_had_half_carried_out_are_carried_out_once(ports, applier):
+    intents = [disk, raise_finding("other", class_="c")]
+    app = app_of(Scripted(findings=intents))
+    await applier.apply(intents[:1], opened=OPENED, attempt=1)
+    async with running(app, ports):
+        converged = (await play(Scripted(findings=intents))).episode.converged
+        life_ = await lived(ports, await leave(ports, app, converged))
+
+    assert [one.outcome for one in life_.end.findings] == ["raised", "raised"]
+    assert len(await events_of(ports)) == 1
+    assert len(await events_of(ports, "other")) == 1
