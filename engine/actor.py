@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from engine.errors import DeclarationError
+from engine.recovery import ATTEMPTS_MAX, POLICIES, Policy
+from engine.schema import StateSchema
 from engine.strategy import Strategy, missing, state_type
 from engine.tools import Synthesizer, Tool, ToolLike, as_tool
 from engine.trigger import EventSource, problem_of
@@ -19,6 +21,7 @@ Durability = Literal["pipelined", "strict"]
 there before any side effect. `strict`: it is on disk before the next one is decided."""
 
 DEFAULT_BUDGET: Final = Budget()
+DEFAULT_SCHEMA: Final = StateSchema()
 
 CONCURRENT_EPISODES_MAX: Final = 10_000
 """Most episodes of one actor that one node may run at a time."""
@@ -36,6 +39,9 @@ class Expectation:
     budget: Budget = DEFAULT_BUDGET
     durability: Durability = "pipelined"
     loop_detection: bool = True
+    recovery: Policy = "resume"
+    attempts_max: int = ATTEMPTS_MAX
+    state_schema: StateSchema = DEFAULT_SCHEMA
     synthesizer: Synthesizer | None = None
 
 
@@ -104,6 +110,9 @@ class Actor:
         budget: Budget | None = None,
         durability: Durability = "pipelined",
         loop_detection: bool = True,
+        recovery: Policy = "resume",
+        attempts_max: int = ATTEMPTS_MAX,
+        state_schema: StateSchema = DEFAULT_SCHEMA,
         synthesizer: Synthesizer | None = None,
     ) -> Expectation:
         """Declare an expectation and return it.
@@ -116,6 +125,10 @@ class Actor:
             budget: default 12 turns, 25,000 tokens, 120 seconds.
             durability: `pipelined` or `strict`; see `Durability`.
             loop_detection: whether to end an episode that goes in circles.
+            recovery: after a crash, `resume` where it stopped, `restart` from the beginning, or
+                `fail`; see `engine.recovery.Policy`.
+            attempts_max: crashes that end the episode as `attempts_exhausted`, with a dead letter.
+            state_schema: version of the state's shape, with migrations from older ones.
             synthesizer: before the actor's and the app's.
 
         Raises:
@@ -133,6 +146,9 @@ class Actor:
             budget=check.budget(DEFAULT_BUDGET if budget is None else budget),
             durability=check.durability(durability),
             loop_detection=loop_detection,
+            recovery=check.recovery(recovery),
+            attempts_max=check.attempts_max(attempts_max),
+            state_schema=check.state_schema(state_schema),
             synthesizer=synthesizer,
         )
         self.expectations[name] = expectation
@@ -226,3 +242,20 @@ class _Check:
             known = " or ".join(map(repr, get_args(Durability)))
             raise self.refuse("durability", f"{durability!r} is not {known}")
         return durability
+
+    def recovery(self, policy: Policy) -> Policy:
+        if policy not in POLICIES:
+            raise self.refuse("recovery", f"{policy!r} is not one of {', '.join(POLICIES)}")
+        return policy
+
+    def attempts_max(self, attempts_max: int) -> int:
+        if attempts_max < 1:
+            raise self.refuse("attempts_max", f"{attempts_max!r} is not a whole number from 1")
+        return attempts_max
+
+    def state_schema(self, schema: StateSchema) -> StateSchema:
+        if not isinstance(schema, StateSchema):
+            raise self.refuse("state_schema", f"{schema!r} is not a StateSchema(version=…)")
+        if problem := schema.problem():
+            raise self.refuse("state_schema", problem)
+        return schema

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
 
 from engine.actor import Actor, Expectation, checked_tools
 from engine.errors import DeclarationError
+from engine.recovery import Policy
 from engine.tools import Synthesizer, Tool, ToolLike
+
+
+class Orphan(msgspec.Struct, frozen=True, kw_only=True):
+    """An episode whose node crashed, for `resolve_policy`."""
+
+    episode_id: str
+    actor_id: str
+    expectation_id: str
+    node: str
+    """The one that crashed."""
+    crashes: int
+    """This one included."""
+    steps_recorded: int
+
+
+ResolvePolicy: TypeAlias = Callable[[Orphan], Policy | None]
 
 
 @dataclass(frozen=True, init=False)
@@ -17,6 +37,7 @@ class App:
     actors: Mapping[str, Actor]
     tools: Mapping[str, Tool]
     synthesizer: Synthesizer | None = field(default=None)
+    resolve_policy: ResolvePolicy | None = field(default=None)
 
     def __init__(
         self,
@@ -24,6 +45,7 @@ class App:
         actors: Sequence[Actor],
         tools: Mapping[str, ToolLike] | None = None,
         synthesizer: Synthesizer | None = None,
+        resolve_policy: ResolvePolicy | None = None,
     ) -> None:
         """Declare an app.
 
@@ -31,6 +53,8 @@ class App:
             actors: at least one, each with an id of its own and at least one expectation.
             tools: capability → tool, for actors that have none of that name.
             synthesizer: for actors that have none.
+            resolve_policy: asked after a crash what is to become of the episode; None leaves it
+                to the expectation.
 
         Raises:
             DeclarationError: a value cannot work; the message names it.
@@ -38,6 +62,7 @@ class App:
         object.__setattr__(self, "actors", _by_id(actors))
         object.__setattr__(self, "tools", checked_tools(tools or {}, actor="(all)"))
         object.__setattr__(self, "synthesizer", synthesizer)
+        object.__setattr__(self, "resolve_policy", resolve_policy)
 
     def tool(self, actor: Actor, capability: str) -> Tool | None:
         """Return the tool that `actor` means by `capability`, or None if there is none."""

@@ -9,7 +9,7 @@ import msgspec
 
 from engine import state
 from engine.errors import InvalidResult
-from engine.finding import SUMMARY_CHARS_MAX
+from engine.finding import SUMMARY_CHARS_MAX, checked_key
 from streams.events import (
     ClearFinding,
     EpisodeConverged,
@@ -81,6 +81,7 @@ def _check(result: ConvergeResult) -> None:
     for intent in result.findings:
         if not isinstance(intent, RaiseFinding | UpdateFinding | ClearFinding):
             raise InvalidResult(f"findings must be made with raise_finding(…), not {_name(intent)}")
+        checked_key(intent.finding_key)
 
 
 def _name(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
@@ -18,6 +19,7 @@ from streams.events import (
     EpisodeConverged,
     EpisodeEvent,
     EpisodeFinished,
+    EpisodeLeft,
     EpisodeOpened,
     EpisodeStarted,
     FindingOutcome,
@@ -43,6 +45,9 @@ class Status(StrEnum):
     CANCELED = "canceled"
 
 
+RUNS: Final = frozenset({Status.RUNNING, Status.CONVERGING})
+"""A node has it. If another one takes over, the first has crashed."""
+
 ENDED: Final = frozenset({Status.DONE, Status.FAILED, Status.PARTIALLY_FAILED, Status.CANCELED})
 
 TRANSITIONS: Final[Mapping[Status, Mapping[type, Status | None]]] = {
@@ -50,6 +55,7 @@ TRANSITIONS: Final[Mapping[Status, Mapping[type, Status | None]]] = {
     Status.QUEUED: {EpisodeStarted: Status.RUNNING},
     Status.RUNNING: {
         EpisodeStarted: Status.RUNNING,
+        EpisodeLeft: Status.QUEUED,
         StepAnnounced: Status.RUNNING,
         StepRecorded: Status.RUNNING,
         CheckpointSaved: Status.RUNNING,
@@ -74,8 +80,12 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     status: Status = Status.UNOPENED
     opened: EpisodeOpened | None = None
     attempts: int = 0
+    crashes: int = 0
+    """Attempts whose node neither finished nor left."""
     node: str = ""
     steps_recorded: int = 0
+    steps_before: int = 0
+    """Those recorded before the strategy last began anew; its turns count from there."""
     tokens_used: int = 0
     wall_used_s: float = 0.0
     """Seconds between events while some node was running it; gaps after a crash do not count."""
@@ -85,7 +95,11 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """The newest steps, as far as loops care."""
     announced: StepAnnounced | None = None
     """A side effect that was announced and not recorded yet."""
+    effects: tuple[str, ...] = ()
+    """Tools with side effects that were announced since the strategy last began anew."""
     checkpoints_saved: int = 0
+    checkpoints_kept: int = 0
+    """Those since the strategy last began anew; without one, it has no state to go on from."""
     converged: EpisodeConverged | None = None
     finished: EpisodeFinished | None = None
 
@@ -114,6 +128,13 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
 
     node: str
     claim_revision: int
+    fresh: bool = False
+
+
+class Leave(msgspec.Struct, frozen=True, kw_only=True):
+    """The node is going down."""
+
+    node: str
 
 
 class Announce(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +169,7 @@ class Fail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Command: TypeAlias = (
-    EpisodeOpened | Begin | Announce | Performed | Save | EpisodeConverged | Finish | Fail
+    EpisodeOpened | Begin | Leave | Announce | Performed | Save | EpisodeConverged | Finish | Fail
 )
 """Opening and convergence are decided elsewhere, by the gate and by the strategy."""
 
@@ -169,9 +190,10 @@ def _event(episode: Episode, command: Command) -> EpisodeEvent:
     match command:
         case EpisodeOpened() | EpisodeConverged():
             return command
-        case Begin(node=node, claim_revision=revision):
-            attempt = episode.attempts + 1
-            return EpisodeStarted(node=node, attempt=attempt, claim_revision=revision)
+        case Begin():
+            return EpisodeStarted(attempt=episode.attempts + 1, **msgspec.structs.asdict(command))
+        case Leave(node=node):
+            return EpisodeLeft(node=node)
         case Announce():
             return StepAnnounced(
                 step_no=episode.steps_recorded + 1, **msgspec.structs.asdict(command)
@@ -208,21 +230,21 @@ def evolve(episode: Episode, event: EpisodeEvent, *, at: datetime) -> Episode:
     match event:
         case EpisodeOpened():
             return replace(episode, status=Status.QUEUED, opened=event)
-        case EpisodeStarted(node=node, attempt=attempt):
-            converging = episode.status is Status.CONVERGING
-            return replace(
-                episode,
-                status=Status.CONVERGING if converging else Status.RUNNING,
-                node=node,
-                attempts=attempt,
-                clocked_at=at,
-            )
-        case StepAnnounced():
-            return replace(_clocked(episode, at), announced=event)
+        case EpisodeStarted():
+            return _started(episode, event, at)
+        case EpisodeLeft():
+            return replace(_clocked(episode, at), status=Status.QUEUED)
+        case StepAnnounced(tool_name=tool):
+            effects = (*episode.effects, *({tool} - set(episode.effects)))
+            return replace(_clocked(episode, at), announced=event, effects=effects)
         case StepRecorded():
             return _with_step(_clocked(episode, at), event)
         case CheckpointSaved(checkpoint_no=number):
-            return replace(_clocked(episode, at), checkpoints_saved=number + 1)
+            return replace(
+                _clocked(episode, at),
+                checkpoints_saved=number + 1,
+                checkpoints_kept=episode.checkpoints_kept + 1,
+            )
         case EpisodeConverged():
             return replace(_clocked(episode, at), status=Status.CONVERGING, converged=event)
         case EpisodeFinished(status=status):
@@ -240,6 +262,23 @@ def fold(records: Iterable[Recorded], episode: Episode = UNOPENED) -> Episode:
     return episode
 
 
+def _started(episode: Episode, event: EpisodeStarted, at: datetime) -> Episode:
+    crashed = episode.status in RUNS
+    return replace(
+        episode,
+        status=Status.CONVERGING if episode.status is Status.CONVERGING else Status.RUNNING,
+        node=event.node,
+        attempts=event.attempt,
+        crashes=episode.crashes + crashed,
+        steps_before=episode.steps_recorded if event.fresh else episode.steps_before,
+        traces=() if event.fresh else episode.traces,
+        announced=None if event.fresh else episode.announced,
+        effects=() if event.fresh else episode.effects,
+        checkpoints_kept=0 if event.fresh else episode.checkpoints_kept,
+        clocked_at=at,
+    )
+
+
 def _clocked(episode: Episode, at: datetime) -> Episode:
     """Return `episode` with the time up to `at` counted as running."""
     since = episode.clocked_at or at
@@ -247,9 +286,14 @@ def _clocked(episode: Episode, at: datetime) -> Episode:
     return replace(episode, wall_used_s=episode.wall_used_s + ran_s, clocked_at=at)
 
 
+def _outcome(step: StepRecorded) -> bytes:
+    brought_back = b"\0".join((bytes(step.result), step.error_class.encode()))
+    return hashlib.blake2b(brought_back, digest_size=16).digest()
+
+
 def _with_step(episode: Episode, step: StepRecorded) -> Episode:
     tokens_used = episode.tokens_used + step.cost_tokens
-    trace = Trace(step.fingerprint, tokens_used)
+    trace = Trace(step.fingerprint, tokens_used, _outcome(step))
     return replace(
         episode,
         steps_recorded=step.step_no,

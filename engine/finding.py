@@ -68,7 +68,7 @@ def raise_finding(
     """
     kind, id_ = _subject(subject)
     return RaiseFinding(
-        finding_key=_key(key),
+        finding_key=checked_key(key),
         class_=class_,
         severity=None if severity is None else _severity(severity),
         confidence=_confidence(confidence),
@@ -76,7 +76,7 @@ def raise_finding(
         subject_kind=kind,
         subject_id=id_,
         evidence=_evidence(evidence),
-        caused_by_key=None if caused_by is None else _key(caused_by),
+        caused_by_key=None if caused_by is None else checked_key(caused_by),
     )
 
 
@@ -94,7 +94,7 @@ def update_finding(
         InvalidFinding: a value is impossible; the message says which are not.
     """
     return UpdateFinding(
-        finding_key=_key(key),
+        finding_key=checked_key(key),
         severity=None if severity is None else _severity(severity),
         confidence=_confidence(confidence),
         summary=_cut(summary),
@@ -108,7 +108,7 @@ def clear_finding(key: str, *, reason: str = "") -> ClearFinding:
     Raises:
         InvalidFinding: the key is impossible.
     """
-    return ClearFinding(finding_key=_key(key), reason=reason)
+    return ClearFinding(finding_key=checked_key(key), reason=reason)
 
 
 def decide(
@@ -192,7 +192,12 @@ def _said(intent: RaiseFinding | UpdateFinding) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None and value != NOTHING}
 
 
-def _key(key: object) -> str:
+def checked_key(key: object) -> str:
+    """Return `key` if a finding may have it.
+
+    Raises:
+        InvalidFinding: it may not.
+    """
     if not isinstance(key, str):
         raise InvalidFinding(f"finding key {key!r}: must be text")
     try:

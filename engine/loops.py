@@ -1,9 +1,10 @@
 """Whether an episode goes in circles. Pure.
 
-The last steps are a loop when they are one short cycle of equal actions, repeated, and
-no tokens were spent on the way: a model that thinks between equal actions may yet change
-its mind, a rule that sees the same and does the same never will. Only the tail counts,
-so a loop is found after its third round however much useful work came before it.
+The last steps are a loop when they are one short cycle of equal actions with equal
+results, repeated, and no tokens were spent on the way: a model that thinks between equal
+actions may yet change its mind, a rule that sees the same and does the same never will.
+Only the tail counts, so a loop is found after its third round however much useful work
+came before it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Trace(msgspec.Struct, frozen=True):
     fingerprint: str
     tokens_total: int
     """Tokens the episode had used after the step."""
+    outcome: bytes = b""
+    """Digest of what it brought back: asking again and getting another answer is no loop."""
 
 
 def find_loop(traces: Sequence[Trace]) -> tuple[str, ...]:
@@ -43,6 +46,9 @@ def find_loop(traces: Sequence[Trace]) -> tuple[str, ...]:
 def _goes_round(tail: Sequence[Trace], cycle_steps: int) -> bool:
     thinking = tail[0].tokens_total != tail[-1].tokens_total
     return not thinking and all(
-        trace.fingerprint == tail[index % cycle_steps].fingerprint
-        for index, trace in enumerate(tail)
+        _mark(trace) == _mark(tail[index % cycle_steps]) for index, trace in enumerate(tail)
     )
+
+
+def _mark(trace: Trace) -> tuple[str, bytes]:
+    return trace.fingerprint, trace.outcome

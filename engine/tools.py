@@ -31,7 +31,7 @@ class ToolFailed(Exception):
 
     def __init__(self, error_class: str, detail: str = "") -> None:
         super().__init__(f"{error_class}: {detail}" if detail else error_class)
-        self.error_class = error_class
+        self.error_class = error_class or "tool_failed"
         self.detail = detail
 
 

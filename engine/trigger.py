@@ -39,6 +39,8 @@ def event(*names: str, filter: Mapping[str, object] | None = None) -> EventSourc
     if not names:
         raise ValueError("event(): name at least one domain event")
     for name in names:
+        if not isinstance(name, str):
+            raise ValueError(f"event(): {name!r} is not the name of a domain event")  # noqa: TRY004
         event_name(name)
     choices = (list, tuple, set, frozenset)
     return EventSource(
@@ -92,9 +94,14 @@ def _filter(wanted: Mapping[str, object], payload: JsonObject) -> Refuse | None:
         if key not in payload:
             return Refuse("filter_key_missing", key)
         allowed = expected if isinstance(expected, tuple) else (expected,)
-        if payload[key] not in allowed:
+        if not any(_equal(payload[key], value) for value in allowed):
             return Refuse("filter", key)
     return None
+
+
+def _equal(found: object, wanted: object) -> bool:
+    """Return whether two JSON values are the same; unlike Python's, JSON's `true` is not 1."""
+    return found == wanted and isinstance(found, bool) == isinstance(wanted, bool)
 
 
 def entity_id(payload: JsonObject, subject_key: str) -> str:

@@ -49,9 +49,8 @@ INIT_S_MAX: Final = 60.0
 POLL_S: Final = 0.01
 """Between two looks at the server's pid file, in seconds."""
 
-STARTS_TRIED_MAX: Final = 20
-"""A start fails at once, in about 40 ms, when a port that was free when we looked is taken by
-now, or while the last processes of a crashed server still hold its shared memory."""
+STARTS_TRIED_MAX: Final = 5
+"""A start fails at once when a port that was free when we looked is taken by now."""
 
 LOG_LINES_SHOWN_MAX: Final = 5
 """Last lines of the server's log in the error that says it did not start."""
@@ -247,12 +246,13 @@ class EmbeddedPostgres:
         Raises:
             PostgresUnavailable: it serves someone else, and stays.
         """
+        left: list[psutil.Process] = []
         for _ in range(round(STOP_S_MAX / POLL_S)):
             left = self._left_behind()
             if not left:
                 return
             psutil.wait_procs(left, timeout=POLL_S)
-        detail = f"in use by another server, process {self._pid_lines()[0]}"
+        detail = f"in use by another server, process {min(each.pid for each in left)}"
         raise PostgresUnavailable(str(self._data), detail=detail)
 
     def _left_behind(self) -> list[psutil.Process]:
@@ -262,15 +262,17 @@ class EmbeddedPostgres:
         memory until each has noticed.
         """
         lines = self._pid_lines()
-        return [each for each in psutil.process_iter() if self._is_ending(each)] if lines else []
+        if not lines:
+            return []
+        return [each for each in psutil.process_iter() if self._is_ending(each, lines[0])]
 
-    def _is_ending(self, process: psutil.Process) -> bool:
+    def _is_ending(self, process: psutil.Process, postmaster: str) -> bool:
         """Return whether `process` runs on our cluster; an orphan is asked to end."""
         try:
             if Path(process.cwd()) != self._data:
                 return False
             if process.ppid() == 1:
-                is_postmaster = str(process.pid) == self._pid_lines()[0]
+                is_postmaster = str(process.pid) == postmaster
                 process.send_signal(signal.SIGINT if is_postmaster else signal.SIGTERM)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             return False

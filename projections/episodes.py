@@ -21,6 +21,7 @@ from streams.events import (
     CheckpointSaved,
     EpisodeConverged,
     EpisodeFinished,
+    EpisodeLeft,
     EpisodeOpened,
     EpisodeStarted,
     EventTrigger,
@@ -153,6 +154,8 @@ def project(record: Recorded, *, aggregate: str) -> Iterator[Change]:
                 yield _opened(place, event)
             case EpisodeStarted():
                 yield _started(place, event)
+            case EpisodeLeft():
+                yield Change(ADVANCE, Advance(place.episode_id, place.seq, status="queued"))
             case EpisodeConverged():
                 yield _converged(place, event)
             case EpisodeFinished():

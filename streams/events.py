@@ -181,9 +181,7 @@ class FindingOutcome(Part, frozen=True, kw_only=True, omit_defaults=True):
 # The life of an episode.
 
 
-class EpisodeOpened(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.opened@1"
-):
+class EpisodeOpened(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.opened@1"):
     """A trigger passed the gate: an actor has something to do."""
 
     episode_id: str
@@ -198,9 +196,7 @@ class EpisodeOpened(
     generation: int = 0
 
 
-class EpisodeStarted(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.started@1"
-):
+class EpisodeStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.started@1"):
     """A node took the claim. Also the fence: whoever held it before can no longer append."""
 
     node: str
@@ -208,6 +204,14 @@ class EpisodeStarted(
     """1 for the first start, +1 for every takeover."""
     claim_revision: int
     """The claim's revision in its bucket: the fencing token."""
+    fresh: bool = False
+    """Whether the strategy begins anew: what was recorded before is kept and not folded."""
+
+
+class EpisodeLeft(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.left@1"):
+    """Its node is going down and calls for another one. Not a crash: the attempt does not count."""
+
+    node: str
 
 
 class StepKind(StrEnum):
@@ -222,7 +226,7 @@ class StepKind(StrEnum):
 class StepAnnounced(
     Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.step_announced@1"
 ):
-    """A side effect is about to happen. Without a `StepRecorded` after it, nobody knows if it did."""
+    """A side effect is about to happen. Until a `StepRecorded` follows, nobody knows if it did."""
 
     step_no: int
     fingerprint: str
@@ -307,6 +311,7 @@ class EpisodeFinished(
 EpisodeEvent: TypeAlias = (
     EpisodeOpened
     | EpisodeStarted
+    | EpisodeLeft
     | StepAnnounced
     | StepRecorded
     | CheckpointSaved
@@ -317,27 +322,21 @@ EpisodeEvent: TypeAlias = (
 # The life of a finding. Every event carries the whole finding: the last one is the state.
 
 
-class FindingRaised(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.raised@1"
-):
+class FindingRaised(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.raised@1"):
     """An observation became active."""
 
     finding: Finding
     cause: Cause
 
 
-class FindingUpdated(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.updated@1"
-):
+class FindingUpdated(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.updated@1"):
     """An active observation was refreshed or changed."""
 
     finding: Finding
     cause: Cause
 
 
-class FindingCleared(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.cleared@1"
-):
+class FindingCleared(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.cleared@1"):
     """An active observation no longer holds."""
 
     finding: Finding
@@ -349,9 +348,7 @@ FindingEvent: TypeAlias = FindingRaised | FindingUpdated | FindingCleared
 # What could not be done.
 
 
-class DeadLettered(
-    Event, frozen=True, kw_only=True, omit_defaults=True, tag="dead.lettered@1"
-):
+class DeadLettered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="dead.lettered@1"):
     """Something was rejected for good, and waits for a person."""
 
     reason: str
@@ -362,15 +359,34 @@ class DeadLettered(
     seq: int
     subject: str
     actor_id: str = ""
+    episode_id: str = ""
+    """The episode that was given up on, where it is one."""
     headers: dict[str, str] = {}
     payload: bytes = b""
     """The message as it came, cut at `PAYLOAD_KEPT_BYTES_MAX`."""
     payload_size_bytes: int = 0
 
 
+class DeadRequeued(Event, frozen=True, kw_only=True, omit_defaults=True, tag="dead.requeued@1"):
+    """A person had it tried again."""
+
+    by: str
+    episode_id: str = ""
+    """The new episode, where one was opened."""
+    event_seq: int = 0
+    """The domain event, published again, where it was one."""
+
+
+class DeadDiscarded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="dead.discarded@1"):
+    """A person decided that it is of no use."""
+
+    by: str
+    reason: str = ""
+
+
 PAYLOAD_KEPT_BYTES_MAX = 256 * 1024
 """Most of a rejected message that its dead letter keeps; the whole stays in its stream."""
 
-DeadEvent: TypeAlias = DeadLettered
+DeadEvent: TypeAlias = DeadLettered | DeadRequeued | DeadDiscarded
 
 LogEvent: TypeAlias = EpisodeEvent | FindingEvent | DeadEvent

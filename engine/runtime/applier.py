@@ -56,7 +56,12 @@ class Applier:
     clock: Clock
 
     async def apply(
-        self, intents: Sequence[FindingIntent], *, opened: EpisodeOpened, attempt: int
+        self,
+        intents: Sequence[FindingIntent],
+        *,
+        opened: EpisodeOpened,
+        attempt: int,
+        version: int | None = None,
     ) -> list[Applied]:
         """Carry out `intents` and return what became of each, in order.
 
@@ -64,8 +69,10 @@ class Applier:
             intents: of one episode's convergence. Those on one key are carried out in order.
             opened: the episode.
             attempt: 1 if nobody can have tried before.
+            version: the episode's, if someone may take it over meanwhile.
 
         Raises:
+            VersionConflict: someone has. What is left to do is theirs.
             Unavailable: the log is away, or a finding is fought over without end.
         """
         room = asyncio.Semaphore(FINDINGS_IN_FLIGHT_MAX)
@@ -76,7 +83,9 @@ class Applier:
         async def in_order(indexes: list[int]) -> list[Applied]:
             async with room:
                 return [
-                    await self._apply(intents[index], index, opened=opened, attempt=attempt)
+                    await self._apply(
+                        intents[index], index, opened=opened, attempt=attempt, version=version
+                    )
                     for index in indexes
                 ]
 
@@ -94,7 +103,13 @@ class Applier:
         return found
 
     async def _apply(
-        self, intent: FindingIntent, index: int, *, opened: EpisodeOpened, attempt: int
+        self,
+        intent: FindingIntent,
+        index: int,
+        *,
+        opened: EpisodeOpened,
+        attempt: int,
+        version: int | None,
     ) -> Applied:
         subject = self.stack.finding(intent.finding_key)
         cause = Cause(episode_id=opened.episode_id, index=index)
@@ -103,6 +118,8 @@ class Applier:
             done, seq = _find(records, cause)
             if done is not None:
                 return _applied(index, intent, done, seq)
+            if version is not None and _version(records) > version:
+                await self._check_ours(opened, version=version)
             now = self.clock.now()
             event = finding.decide(
                 _newest(records),
@@ -126,6 +143,17 @@ class Applier:
                 continue
             return _applied(index, intent, event, seq)
         raise Unavailable(subject, detail=f"lost {CONFLICTS_MAX} races for it")
+
+    async def _check_ours(self, opened: EpisodeOpened, *, version: int) -> None:
+        """Check that nobody had taken the episode over when the finding was read.
+
+        Whoever had may have carried out the intent, or may have found nothing to change. Either
+        came after their fence: so a finding that did not change since `version` needs no check.
+        """
+        subject = self.stack.episode(opened.episode_id)
+        last = await self.log.last(subject)
+        if last is None or last.seq != version:
+            raise VersionConflict(subject, expected=version)
 
     async def _read(self, subject: str, *, whole: bool) -> Sequence[Recorded]:
         if whole:

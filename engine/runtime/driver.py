@@ -10,7 +10,7 @@ from typing import Any, Final
 from engine import recovery
 from engine.actions import Checkpoint, Converge, Done, Step, ToolCall
 from engine.budget import overspent
-from engine.episode import Announce, Fail, Finish, Save
+from engine.episode import Announce, Fail, Finish, Leave
 from engine.errors import EpisodeFailed
 from engine.fingerprint import fingerprint
 from engine.loops import find_loop
@@ -53,6 +53,10 @@ class Driver:
         """
         try:
             await self._within_wall_time(records)
+        except Leaving:
+            # Not within the wall time: what has been left can no longer fail.
+            await self.scribe.barrier()
+            raise
         except EpisodeFailed as failed:
             turns_used = self.scribe.episode.steps_recorded
             self.scribe.record(
@@ -78,7 +82,7 @@ class Driver:
 
     async def _turns(self, current: Any) -> None:  # noqa: ANN401 - the user's state
         while True:
-            await self._check_leaving()
+            self._check_leaving()
             self._check_limits()
             turn, tokens_used = self._turn(), self.scribe.episode.tokens_used
             action = await self.thinker.next_step(current, turn=turn, tokens_used=tokens_used)
@@ -92,16 +96,16 @@ class Driver:
                 case _:
                     current = await self._take(current, action)
 
-    async def _check_leaving(self) -> None:
+    def _check_leaving(self) -> None:
         if self.leaving.is_set():
-            await self.scribe.barrier()
+            self.scribe.record(Leave(node=self.scribe.episode.node))
             raise Leaving
 
     def _check_limits(self) -> None:
         episode = self.scribe.episode
         spent = overspent(
             self.thinker.opened.budget,
-            turns=episode.steps_recorded,
+            turns=self._turn() - 1,
             tokens=episode.tokens_used,
             wall_s=episode.wall_used_s,
         )
@@ -113,17 +117,15 @@ class Driver:
             raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
 
     async def _take(self, current: Any, action: Step) -> Any:  # noqa: ANN401
-        if not self.scribe.episode.checkpoints_saved:
-            self.scribe.record(Save(phase=INIT, state=await self.thinker.keep(current)))
+        if not self.scribe.episode.checkpoints_kept:
+            self.scribe.record(await self.thinker.keep(current, phase=INIT))
         await self._announce(action)
         performed = await self.performer.perform(action, self._call_context())
         self.scribe.record(performed)
         step_no = self.scribe.episode.steps_recorded
         current = await self.thinker.handle(current, action, performed, step_no=step_no)
         if isinstance(action, Checkpoint):
-            self.scribe.record(
-                Save(phase=str(action.phase), state=await self.thinker.keep(current))
-            )
+            self.scribe.record(await self.thinker.keep(current, phase=str(action.phase)))
         if self.thinker.expectation.durability == "strict":
             await self.scribe.barrier()
         return current
@@ -158,14 +160,15 @@ class Driver:
             self.scribe.record(Finish(turns_used=turn))
 
     def _turn(self) -> int:
-        return self.scribe.episode.steps_recorded + 1
+        episode = self.scribe.episode
+        return episode.steps_recorded - episode.steps_before + 1
 
     def _call_context(self) -> CallContext:
-        opened, step_no = self.thinker.opened, self._turn()
+        opened, episode = self.thinker.opened, self.scribe.episode
         return CallContext(
             actor_id=opened.actor_id,
             expectation_id=opened.expectation_id,
             episode_id=opened.episode_id,
-            step_no=step_no,
-            idempotency_key=f"{opened.episode_id}:{step_no}",
+            step_no=episode.steps_recorded + 1,
+            idempotency_key=f"{opened.episode_id}:{self._turn()}",
         )

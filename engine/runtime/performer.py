@@ -74,7 +74,8 @@ class Performer:
 
     async def _call_tool(self, action: ToolCall, ctx: CallContext) -> Performed:
         tool = self.tool(action)
-        shown = without_transient(action.args)
+        # A copy, for whoever redacts in place: the call gets the arguments as they are.
+        shown = unraw(state.encode(without_transient(action.args), what="arguments"))
         step = Performed(
             kind=StepKind.TOOL_CALL,
             fingerprint=fingerprint(action),

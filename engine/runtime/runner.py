@@ -23,7 +23,7 @@ from engine.runtime.tenure import Crew, Tenure
 from engine.runtime.undertaker import Undertaker
 from streams.commands import Command, Recover
 from streams.delivery import Delivery, Unreadable
-from streams.errors import Unavailable, UnreadableEvent, VersionConflict
+from streams.errors import LeaseLost, Unavailable, UnreadableEvent, VersionConflict
 from streams.log import Recorded
 from streams.tracing import context_of
 
@@ -55,22 +55,42 @@ class Runner:
     async def serve(self) -> None:
         """Run the actor's episodes until the node stops and the last of them has been left.
 
+        Cancelled, it ends at once what runs; the leases lapse, which calls for recovery.
+
         Raises:
-            Unavailable: the actor's queue could not be opened.
+            Unavailable: the actor's queue could not be opened. What runs goes on.
         """
+        try:
+            await self._take_work()
+            await self._wait_idle()
+        except asyncio.CancelledError:
+            await self._cut_off()
+            raise
+
+    async def _take_work(self) -> None:
         labels = {"actor": self.crew.actor.id, "queue": "commands"}
         opening = self.crew.ports.inbox.open(self.crew.actor.id)
-        async with (
-            asyncio.TaskGroup() as group,
-            taking(opening, stopping=self.crew.stopping) as source,
-        ):
+        async with taking(opening, stopping=self.crew.stopping) as source:
             while not self.crew.stopping.is_set():
                 room = await self._wait_room()
                 for delivery in await source.receive(room=room, wait_s=WAIT_S):
-                    task = group.create_task(self.contain(self._answer(delivery)))
-                    self._running.add(task)
-                    task.add_done_callback(self._running.discard)
+                    self._begin(delivery)
                 telemetry.backlog.set(source.pending, labels)
+
+    async def _cut_off(self) -> None:
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _begin(self, delivery: Delivery[Command | Unreadable]) -> None:
+        task = asyncio.create_task(self.contain(self._answer(delivery)))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _wait_idle(self) -> None:
+        while self._running:
+            await asyncio.wait(self._running)
 
     async def _wait_room(self) -> int:
         """Wait until another episode may run, and return how many."""
@@ -129,8 +149,11 @@ class Runner:
             await delivery.ack()
             return True
         try:
+            # A fence that we read may be of whoever took over from us: then the version would
+            # let us in, behind the back of the latest claim. But then our trust has ended, too.
+            held.lease.check(monotonic_s=self.crew.clock.monotonic_s())
             await tenure.fence()
-        except VersionConflict:  # The read was stale, or another node is at it.
+        except (LeaseLost, VersionConflict):  # The read was stale, or another node is at it.
             await _hand_back(delivery)
             return True
         await delivery.ack()

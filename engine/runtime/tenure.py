@@ -10,17 +10,21 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine import publicity, telemetry
-from engine.actor import Actor
-from engine.app import App
-from engine.episode import Begin, Episode, Finish, Status, fold
+from engine import publicity, recovery, telemetry
+from engine.actor import Actor, Expectation
+from engine.app import App, Orphan
+from engine.episode import RUNS, Begin, Episode, Fail, Finish, Status, fold
+from engine.errors import EpisodeFailed
 from engine.publicity import PublicEvent
+from engine.recovery import Policy, Takeover
 from engine.runtime.applier import Applied, Applier
 from engine.runtime.driver import Driver
 from engine.runtime.herald import Herald
 from engine.runtime.performer import Performer
 from engine.runtime.scribe import Scribe
 from engine.runtime.thinker import Thinker
+from engine.runtime.undertaker import Undertaker
+from engine.runtime.usercode import call
 from streams.clock import Clock
 from streams.events import EpisodeOpened
 from streams.log import START, Recorded
@@ -54,6 +58,7 @@ class Tenure:
             revision: the claim's fencing token.
         """
         self._crew, self._records, self._revision = crew, records, revision
+        self._takeover = Takeover()
         self._scribe = Scribe(
             crew.ports.log,
             crew.clock,
@@ -85,7 +90,11 @@ class Tenure:
             Unavailable: the log is away; nothing was started.
         """
         self._scribe.record(Begin(node=self._crew.node, claim_revision=self._revision))
-        await self._scribe.barrier()
+        try:
+            await self._scribe.barrier()
+        except asyncio.CancelledError:
+            await self._scribe.close()
+            raise
 
     async def complete(self) -> None:
         """Do all that is left, to the last public event.
@@ -122,23 +131,79 @@ class Tenure:
         applied = await self._applier.look(intents, episode_id=self.opened.episode_id)
         await self._herald.tell(self._news(applied))
 
+    async def _decide_takeover(self) -> Takeover:
+        app, actor, expectation = self._crew.app, self._crew.actor, self._expectation()
+        try:
+            policy = await call(self._policy)
+        except EpisodeFailed as failed:
+            return Takeover(error_class=failed.error_class, detail=failed.detail)
+
+        def repeatable(tool_name: str) -> bool:
+            tool = app.tool(actor, tool_name.partition(".")[0])
+            return tool is not None and tool.idempotent
+
+        return recovery.take_over(
+            self.episode, policy, attempts_max=expectation.attempts_max, repeatable=repeatable
+        )
+
     async def _drive_and_finish(self) -> Sequence[Applied]:
-        if self.episode.status is Status.RUNNING:
-            await self._driver().drive(self._records)
+        if self._takeover.error_class:
+            await self._give_up()
+        elif self.episode.status is Status.RUNNING:
+            records = () if self._takeover.fresh else self._records
+            await self._driver().drive(records)
         if self.episode.status is not Status.CONVERGING:
             return ()
         assert self.episode.converged is not None
         applied = await self._applier.apply(
-            self.episode.converged.findings, opened=self.opened, attempt=self.episode.attempts
+            self.episode.converged.findings,
+            opened=self.opened,
+            attempt=self.episode.attempts,
+            version=self._scribe.version,
         )
         outcomes = tuple(one.outcome for one in applied)
         self._scribe.record(Finish(turns_used=self.episode.steps_recorded + 1, findings=outcomes))
         await self._scribe.barrier()
         return applied
 
+    async def _give_up(self) -> None:
+        """End the episode as the takeover says, its dead letter first if it gets one."""
+        why = self._takeover
+        if why.error_class == recovery.ATTEMPTS_EXHAUSTED:
+            undertaker = Undertaker(self._crew.ports.log, self._crew.ports.stack, self._crew.clock)
+            await undertaker.bury_episode(self.opened, reason=why.error_class, detail=why.detail)
+        turns_used = self.episode.steps_recorded
+        self._scribe.record(
+            Fail(turns_used=turns_used, error_class=why.error_class, error_detail=why.detail)
+        )
+        await self._scribe.barrier()
+
+    async def _policy(self) -> Policy:
+        """Return what is to become of the episode if its node crashed."""
+        resolve, policy = self._crew.app.resolve_policy, self._expectation().recovery
+        if resolve is None or self.episode.status not in RUNS:
+            return policy
+        chosen = resolve(self._orphan()) or policy
+        if chosen not in recovery.POLICIES:
+            known = ", ".join(recovery.POLICIES)
+            raise EpisodeFailed("invalid_policy", f"resolve_policy gave {chosen!r}, not {known}")
+        return chosen
+
+    def _orphan(self) -> Orphan:
+        return Orphan(
+            episode_id=self.opened.episode_id,
+            actor_id=self.opened.actor_id,
+            expectation_id=self.opened.expectation_id,
+            node=self.episode.node,
+            crashes=self.episode.crashes + 1,
+            steps_recorded=self.episode.steps_recorded,
+        )
+
+    def _expectation(self) -> Expectation:
+        return self._crew.actor.expectations[self.opened.expectation_id]
+
     def _driver(self) -> Driver:
-        crew = self._crew
-        expectation = crew.actor.expectations[self.opened.expectation_id]
+        crew, expectation = self._crew, self._expectation()
         return Driver(
             scribe=self._scribe,
             thinker=Thinker(expectation, self.opened, crew.ports.stack.name),

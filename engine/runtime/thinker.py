@@ -6,19 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from engine import recovery, state
 from engine.actions import Action, Converge, Done, Step
 from engine.actor import Expectation
 from engine.convergence import conclude
-from engine.episode import Performed
+from engine.episode import Performed, Save
 from engine.errors import EpisodeFailed, InvalidAction, NondeterministicReplay, Unencodable
 from engine.fingerprint import fingerprint
 from engine.runtime.usercode import call
+from engine.schema import migrate
 from engine.strategy import Abort, Context, EpisodeView, Retry, StepTaken
 from engine.tools import Failure
-from streams.events import EpisodeConverged, EpisodeOpened, StepAnnounced, StepRecorded
+from streams.events import (
+    CheckpointSaved,
+    EpisodeConverged,
+    EpisodeOpened,
+    StepAnnounced,
+    StepRecorded,
+)
 from streams.json import unraw
 from streams.log import Recorded
 
@@ -40,12 +45,11 @@ class Thinker:
         found = recovery.tail(records)
         if found.checkpoint is None:
             return await call(self.expectation.strategy.init, self._view(), self.opened.trigger)
-        current = await call(
-            state.decode, found.checkpoint.state, type_=self.expectation.state_type, what="state"
-        )
+        current = await self._kept(found.checkpoint)
         tokens_used = found.tokens_before
         for step in found.steps:
-            action = await self.next_step(current, turn=step.step_no, tokens_used=tokens_used)
+            turn = step.step_no - found.steps_before
+            action = await self.next_step(current, turn=turn, tokens_used=tokens_used)
             if isinstance(action, Converge | Done):
                 raise ended_early(step, action)
             mark = await call(fingerprint, action)
@@ -93,16 +97,24 @@ class Thinker:
         result = await call(self.expectation.strategy.converge, current, ctx)
         return await call(conclude, result)
 
-    async def keep(self, current: Any) -> msgspec.Raw:  # noqa: ANN401
-        """Return the state as the journal keeps it, if a replay could make the same of it."""
-        declared = self.expectation.state_type
-        if not isinstance(current, declared):
+    async def keep(self, current: Any, *, phase: str) -> Save:  # noqa: ANN401
+        """Return what keeps the state on the journal, if a replay could make the same of it."""
+        expectation = self.expectation
+        if not isinstance(current, expectation.state_type):
             raise EpisodeFailed(
                 Unencodable.error_class,
                 f"state: a {type(current).__name__}, where the strategy declares"
-                f" {declared.__name__}; set `State`",
+                f" {expectation.state_type.__name__}; set `State`",
             )
-        return await call(state.encode, current, what="state")
+        kept = await call(state.encode, current, what="state")
+        return Save(phase=phase, state=kept, schema_version=expectation.state_schema.version)
+
+    async def _kept(self, checkpoint: CheckpointSaved) -> Any:  # noqa: ANN401
+        expectation = self.expectation
+        migrated = await call(
+            migrate, checkpoint.state, expectation.state_schema, version=checkpoint.schema_version
+        )
+        return await call(state.decode, migrated, type_=expectation.state_type, what="state")
 
     def _context(self, *, turn: int, tokens_used: int) -> Context:
         return Context(

@@ -10,9 +10,9 @@ from engine import telemetry
 from streams.clock import Clock
 from streams.delivery import Unreadable
 from streams.errors import VersionConflict
-from streams.events import PAYLOAD_KEPT_BYTES_MAX, DeadLettered
+from streams.events import PAYLOAD_KEPT_BYTES_MAX, DeadLettered, EpisodeOpened
 from streams.log import START, Commit, EventLog
-from streams.subjects import Stack
+from streams.subjects import Kind, Stack, Stream
 
 log = structlog.get_logger("vigil.undertaker")
 
@@ -42,19 +42,30 @@ class Undertaker:
             payload=message.data[:PAYLOAD_KEPT_BYTES_MAX],
             payload_size_bytes=len(message.data),
         )
-        subject = self.stack.dead(message.stream, str(message.seq))
-        commit = Commit(
-            id=f"bury.{message.stream}.{message.seq}", at=self.clock.now(), events=(letter,)
+        await self._write(self.stack.dead(message.stream, str(message.seq)), letter)
+
+    async def bury_episode(self, opened: EpisodeOpened, *, reason: str, detail: str) -> None:
+        """Keep a dead letter for an episode that nobody shall try again by itself.
+
+        Raises:
+            Unavailable: it could not be written; do not end the episode yet.
+        """
+        letter = DeadLettered(
+            reason=reason,
+            detail=detail,
+            stream=self.stack.stream(Stream.JOURNAL),
+            seq=START,
+            subject=self.stack.episode(opened.episode_id),
+            actor_id=opened.actor_id,
+            episode_id=opened.episode_id,
         )
+        await self._write(self.stack.dead(Kind.EPISODE, opened.episode_id), letter)
+
+    async def _write(self, subject: str, letter: DeadLettered) -> None:
+        commit = Commit(id=f"bury.{subject}", at=self.clock.now(), events=(letter,))
         try:
             await self.log.append(subject, commit, after=START)
         except VersionConflict:
-            return  # Another actor or an earlier delivery has buried it.
-        telemetry.dead_letters.add(1, {"reason": message.reason})
-        log.warning(
-            "message buried",
-            reason=message.reason,
-            detail=message.detail,
-            subject=message.subject,
-            seq=message.seq,
-        )
+            return  # Another actor, an earlier delivery or an earlier owner has buried it.
+        telemetry.dead_letters.add(1, {"reason": letter.reason})
+        log.warning("buried", reason=letter.reason, detail=letter.detail, subject=letter.subject)

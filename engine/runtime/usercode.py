@@ -36,9 +36,11 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
     try:
         returned = callback(*args, **kwargs)
         return await returned if inspect.isawaitable(returned) else returned
+    except EpisodeFailed:
+        raise
     except StrategyError as error:
         raise EpisodeFailed(error.error_class, str(error)) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise EpisodeFailed("crash", _trace(error)) from error
 
 
@@ -63,7 +65,7 @@ async def attempt(work: Awaitable[R]) -> R:
         raise
     except asyncio.CancelledError as error:  # Its own doing: we have not been cancelled.
         raise ToolFailed("crash", "the call cancelled itself") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _in_our_words(error) from error
 
 
@@ -75,14 +77,14 @@ def in_text(value: object) -> str:
     return str(value)[-TRACE_CHARS_MAX:].encode(errors="replace").decode()
 
 
-def _in_our_words(error: Exception) -> ToolFailed:
+def _in_our_words(error: BaseException) -> ToolFailed:
     for kind, error_class in ERROR_CLASSES:
         if isinstance(error, kind):
             return ToolFailed(error_class, f"{type(error).__name__}: {error}")
     return ToolFailed("crash", _trace(error))
 
 
-def _trace(error: Exception) -> str:
+def _trace(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
 
 

@@ -9,6 +9,7 @@ stand by ──lease──▶ project ──lease lost, or fenced──▶ stand
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Final, Self
 
@@ -53,16 +54,7 @@ async def project(
     Brings the schema up to date first. Never raises what can pass: whatever is away is
     tried again, and whatever cannot be read is stood before, with one line in the log.
     """
-    working = asyncio.create_task(_take_turns(ports, pool, node=node, clock=clock))
-    stopping = asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stopping.cancel()
-        working.cancel()
-        await asyncio.wait({working, stopping})
-    if not working.cancelled():
-        working.result()
+    await _until_one_ends(stop.wait(), _take_turns(ports, pool, node=node, clock=clock))
 
 
 async def _take_turns(ports: Ports, pool: Pool, *, node: str, clock: Clock) -> None:
@@ -90,15 +82,30 @@ async def _serve(ports: Ports, pool: Pool, *, lease: Lease, clock: Clock) -> Non
     ]
     log.info("projecting", stack=ports.stack.name, node=lease.holder)
     try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(held.keep())
-            for feed in feeds:
-                group.create_task(_follow(feed, ports, pool, clock=clock))
-    except* (LeaseLost, ProjectorFenced) as ended:
-        why = "; ".join(str(error) for error in ended.exceptions)
-        log.warning("standing by", stack=ports.stack.name, node=lease.holder, why=why)
+        await _until_one_ends(
+            held.keep(), *(_follow(feed, ports, pool, clock=clock) for feed in feeds)
+        )
+    except (LeaseLost, ProjectorFenced) as ended:
+        log.warning("standing by", stack=ports.stack.name, node=lease.holder, why=str(ended))
     finally:
         await held.release()
+
+
+async def _until_one_ends(*works: Coroutine[None, None, object]) -> None:
+    """Run all until one ends, then end the others. Raises what the one raised.
+
+    Not a task group: before Python 3.13 one that fails while it is cancelled forgets the
+    cancellation, and one that fails leaves its task half cancelled.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 class _Held:

@@ -17,6 +17,7 @@ from engine.episode import (
     Begin,
     Fail,
     Finish,
+    Leave,
     Performed,
     Save,
     Status,
@@ -31,6 +32,7 @@ from streams.events import (
     EndStatus,
     EpisodeConverged,
     EpisodeFinished,
+    EpisodeLeft,
     EpisodeOpened,
     EpisodeStarted,
     FindingOutcome,
@@ -54,7 +56,10 @@ started = EpisodeStarted(node="n1", attempt=1, claim_revision=7)
 announced = StepAnnounced(step_no=1, fingerprint="a", tool_name="mail.send", idempotency_key="k")
 converged = EpisodeConverged(summary="all is well")
 
+left = EpisodeLeft(node="n1")
+
 begin = Begin(node="n2", claim_revision=9)
+leave = Leave(node="n1")
 announce = Announce(fingerprint="a", tool_name="mail.send", idempotency_key="k")
 performed = Performed(kind=StepKind.OBSERVATION, fingerprint="a", result=raw(1), cost_tokens=5)
 save = Save(phase="half", state=raw({"n": 1}))
@@ -75,6 +80,7 @@ def finished(status=EndStatus.DONE):
 COMMANDS = {
     "EpisodeOpened": opened,
     "Begin": begin,
+    "Leave": leave,
     "Announce": announce,
     "Performed": performed,
     "Save": save,
@@ -98,6 +104,7 @@ LEGAL = {
     (Status.UNOPENED, "EpisodeOpened"): Status.QUEUED,
     (Status.QUEUED, "Begin"): Status.RUNNING,
     (Status.RUNNING, "Begin"): Status.RUNNING,
+    (Status.RUNNING, "Leave"): Status.QUEUED,
     (Status.RUNNING, "Announce"): Status.RUNNING,
     (Status.RUNNING, "Performed"): Status.RUNNING,
     (Status.RUNNING, "Save"): Status.RUNNING,
@@ -133,7 +140,9 @@ def test_the_table_knows_every_status_and_leads_only_where_events_lead():
     assert set(TRANSITIONS) == set(Status)
     for status, moves in TRANSITIONS.items():
         for kind, to in moves.items():
-            events = [one for past in PASTS.values() for one in (*past, announced, step(1), saved)]
+            events = [
+                one for past in PASTS.values() for one in (*past, announced, left, step(1), saved)
+            ]
             event = next(one for one in events if type(one) is kind)
             reached = evolve(given(*PASTS[status]).episode, event, at=EPOCH).status
             assert reached is to or (to is None and reached in ENDED)

@@ -78,3 +78,10 @@ def test_steps_that_all_differ_are_never_a_loop(numbers):
 def test_the_window_is_all_that_matters(past):
     traces = steps(past * 3)
     assert find_loop(traces) == find_loop(traces[-WINDOW_STEPS:])
+
+
+def test_the_same_step_with_another_outcome_each_time_is_no_loop():
+    tries = [Trace("a", 0, outcome) for outcome in (b"refused", b"refused", b"done")]
+
+    assert find_loop(tries) == ()
+    assert find_loop([*tries, *tries, *tries]) == ("a", "a", "a")

@@ -15,10 +15,13 @@ from streams.events import (
     Cause,
     CheckpointSaved,
     ClearFinding,
+    DeadDiscarded,
     DeadLettered,
+    DeadRequeued,
     EndStatus,
     EpisodeConverged,
     EpisodeFinished,
+    EpisodeLeft,
     EpisodeOpened,
     EpisodeStarted,
     EventTrigger,
@@ -221,6 +224,9 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
         ),
         DeadLettered(reason="too_large", detail="", stream="s", seq=1, subject="s.event.a"),
     ),
+    "dead.requeued@1": (DeadRequeued(by="ada", episode_id="e2"), DeadRequeued(by="", event_seq=9)),
+    "dead.discarded@1": (DeadDiscarded(by="ada", reason="of no use"),),
+    "episode.left@1": (EpisodeLeft(node="n1"),),
 }
 
 COMMANDS: Final[dict[str, Command]] = {

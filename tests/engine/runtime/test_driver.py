@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -260,7 +261,7 @@ async def test_a_finding_of_the_wrong_types_fails_the_episode_and_leaves_a_reada
     ("strategy", "said"),
     [
         (Scripted(observe(object())), "Observe: "),
-        (Scripted(tool_call("disk", "read", {"at": object()})), "ToolCall: "),
+        (Scripted(tool_call("disk", "read", {"at": object()})), "arguments: "),
         (Scripted(tool_call("odd", "result")), "result: "),
         (Scripted(tool_call("big", "result")), "result: 300,002 bytes, the limit is 262,144"),
         (Scripted(synthesize(object())), "prompt: "),
@@ -510,6 +511,35 @@ async def test_a_side_effect_is_on_the_journal_before_it_happens(ports):
     assert before.of(StepRecorded) == []
     assert after.seen == [{"call": 1}]
     assert mail.keys == [f"{id_}:1"]
+
+
+class SlowToAnnounce:
+    """A log on which an announcement is not durable before it is let go."""
+
+    def __init__(self, log):
+        self._log = log
+        self.read, self.last, self.follow = log.read, log.last, log.follow
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def append(self, subject, commit, *, after):
+        if any(isinstance(event, StepAnnounced) for event in commit.events):
+            self.asked.set()
+            await self.gate.wait()
+        return await self._log.append(subject, commit, after=after)
+
+
+async def test_a_side_effect_waits_until_its_announcement_is_durable(ports):
+    mail = Counter(side_effect=True)
+    app = app_of(Scripted(SEND), tools={"mail": mail})
+    slow = SlowToAnnounce(ports.log)
+    async with running(app, replace(ports, log=slow)):
+        id_ = await open_episode(ports, app)
+        await slow.asked.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert mail.calls == []
+        slow.gate.set()
+        assert (await lived(ports, id_)).seen == [{"call": 1}]
 
 
 async def test_a_harmless_tool_is_not_announced():

@@ -1,0 +1,101 @@
+"""The `vigil` command. See `console` for its exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from console import flags
+from console.cli import episodes, findings, serving
+from console.cli.doctor import doctor
+from console.cli.publish import publish
+from console.cli.sql import sql
+from console.errors import EXPECTED, exit_code, one_line, only_error
+
+app = typer.Typer(
+    name="vigil",
+    help="An event-sourced engine for autonomous actors.",
+    epilog="The options above may stand anywhere. VIGIL_* variables and vigil.toml say the same.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(serving.demo)
+app.command()(serving.up)
+app.command()(serving.node)
+app.command()(serving.project)
+app.command()(publish)
+app.add_typer(episodes.app, name="episodes")
+app.add_typer(findings.app, name="findings")
+app.command()(sql)
+app.command()(doctor)
+
+
+def _say_version(asked: bool) -> None:  # noqa: FBT001 - typer hands it over by position
+    if asked:
+        from console.diagnosis import vigil_version  # noqa: PLC0415 - help stays fast
+
+        print(f"vigil {vigil_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _shared(
+    ctx: typer.Context,
+    *,
+    nats_url: Annotated[str | None, typer.Option(help="NATS servers, separated by commas.")] = None,
+    postgres_dsn: Annotated[str | None, typer.Option(help="Where the rows are.")] = None,
+    stack: Annotated[str | None, typer.Option(help="The logical cluster.")] = None,
+    env: Annotated[str | None, typer.Option(help="A label: <stack>-<env>.")] = None,
+    node_name: Annotated[str | None, typer.Option(help="This process's name.")] = None,
+    lease_s: Annotated[str | None, typer.Option(help="Life of a lease, in seconds.")] = None,
+    replicas: Annotated[str | None, typer.Option(help="Copies of new streams.")] = None,
+    log: Annotated[str | None, typer.Option(help="console or json.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,  # noqa: ARG001
+    version: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option("--version", is_eager=True, callback=_say_version, help="Say the version."),
+    ] = False,
+) -> None:
+    """Take note of the flags for all commands."""
+    ctx.obj = {
+        "nats_url": nats_url,
+        "postgres_dsn": postgres_dsn,
+        "stack": stack,
+        "env": env,
+        "node": node_name,
+        "lease_s": lease_s,
+        "replicas": replicas,
+        "log": log,
+        "log_level": log_level,
+    }
+
+
+def main() -> None:
+    """Run the command that was typed; what is expected to go wrong is one line on stderr."""
+    arguments = flags.in_front(sys.argv[1:])
+    is_debugging = flags.DEBUG in arguments or bool(os.environ.get("VIGIL_DEBUG"))
+    try:
+        app(args=arguments)
+    except EXPECTED as error:
+        _end(error, error, is_debugging=is_debugging)
+    except ExceptionGroup as group:
+        wrapped = only_error(group)
+        if wrapped is None:
+            raise
+        _end(wrapped, group, is_debugging=is_debugging)
+
+
+def _end(error: Exception, raised: Exception, *, is_debugging: bool) -> None:
+    if is_debugging:
+        raise raised
+    print(f"vigil: {one_line(error)}", file=sys.stderr)
+    sys.exit(exit_code(error))
+
+
+if __name__ == "__main__":
+    main()

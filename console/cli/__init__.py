@@ -1,0 +1,1 @@
+"""What may be typed: the arguments of each command, and their words."""

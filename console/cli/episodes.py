@@ -1,0 +1,97 @@
+"""`vigil episodes`: what actors do and did."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from console.cli import context
+from console.cli.output import IsJson, Limit, show_record, show_rows
+
+app = typer.Typer(no_args_is_help=True, help="What actors do and did.")
+
+COLUMNS: Final = (
+    "episode_id", "actor_id", "expectation_id", "subject_id", "status", "turns_used",
+    "started_at", "finished_at", "summary", "error_class",
+)  # fmt: skip
+STEP_COLUMNS: Final = (
+    "step_no", "kind", "tool_name", "state", "cost_ms", "cost_tokens", "error_class",
+    "args_redacted", "result",
+)  # fmt: skip
+
+
+class EpisodeStatus(StrEnum):
+    """What the rows call the states of an episode."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    BLOCKED = "blocked"
+    DONE = "done"
+    FAILED = "failed"
+    PARTIALLY_FAILED = "partially_failed"
+    CANCELED = "canceled"
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    *,
+    status: Annotated[EpisodeStatus | None, typer.Option(help="Only these.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only this actor's.")] = None,
+    limit: Limit = 50,
+    is_json: IsJson = False,
+) -> None:
+    """List episodes: queued ones first, then the latest started."""
+    from console.reading import ask
+    from projections.postgres.reader import list_episodes
+
+    reading = context.reading(ctx)
+    rows = ask(
+        reading,
+        lambda pool: list_episodes(pool, reading.stack, status=status, actor=actor, limit=limit),
+    )
+    show_rows(rows, COLUMNS, is_json=is_json)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    *,
+    episode_id: Annotated[str, typer.Argument(metavar="ID")],
+    is_json: IsJson = False,
+) -> None:
+    """Show all there is to know about one episode."""
+    from console.errors import Trouble
+    from console.reading import ask, parse_id
+    from projections.postgres.reader import show_episode
+
+    reading, wanted = context.reading(ctx), parse_id(episode_id)
+    row = ask(reading, lambda pool: show_episode(pool, reading.stack, wanted))
+    if row is None:
+        raise Trouble(f"no episode {wanted} in stack {reading.stack.name}")
+    show_record(row, is_json=is_json)
+
+
+@app.command()
+def steps(
+    ctx: typer.Context,
+    *,
+    episode_id: Annotated[str, typer.Argument(metavar="ID")],
+    is_json: IsJson = False,
+) -> None:
+    """List what one episode did, in order."""
+    from console.errors import Trouble
+    from console.reading import ask, parse_id
+    from projections.postgres.pool import Pool
+    from projections.postgres.reader import Row, list_steps, show_episode
+
+    reading, wanted = context.reading(ctx), parse_id(episode_id)
+
+    async def question(pool: Pool) -> list[Row]:
+        if await show_episode(pool, reading.stack, wanted) is None:
+            raise Trouble(f"no episode {wanted} in stack {reading.stack.name}")
+        return await list_steps(pool, reading.stack, wanted)
+
+    show_rows(ask(reading, question), STEP_COLUMNS, is_json=is_json)

@@ -1,0 +1,90 @@
+"""`vigil findings`: what actors found."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from console.cli import context
+from console.cli.output import IsJson, Limit, show_record, show_rows
+
+app = typer.Typer(no_args_is_help=True, help="What actors found.")
+
+COLUMNS: Final = (
+    "finding_key", "severity", "status", "class", "summary", "actor_id", "raised_at",
+    "updated_at", "caused_by_key",
+)  # fmt: skip
+HISTORY_COLUMNS: Final = ("at", "kind", "raise_no", "severity", "summary", "episode_id")
+
+
+class FindingStatus(StrEnum):
+    """Whether a finding holds; `all` does not ask."""
+
+    ACTIVE = "active"
+    CLEARED = "cleared"
+    ALL = "all"
+
+
+class Severity(StrEnum):
+    """How bad a finding is, lowest first."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    *,
+    status: Annotated[FindingStatus, typer.Option(help="Only these.")] = FindingStatus.ACTIVE,
+    severity: Annotated[Severity | None, typer.Option(help="Only these.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only this actor's.")] = None,
+    limit: Limit = 50,
+    is_json: IsJson = False,
+) -> None:
+    """List findings: the worst first, then the latest changed."""
+    from console.reading import ask
+    from projections.postgres.reader import list_findings
+
+    reading = context.reading(ctx)
+    rows = ask(
+        reading,
+        lambda pool: list_findings(
+            pool,
+            reading.stack,
+            status=None if status is FindingStatus.ALL else status,
+            severity=severity,
+            actor=actor,
+            limit=limit,
+        ),
+    )
+    show_rows(rows, COLUMNS, is_json=is_json)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    *,
+    key: Annotated[str, typer.Argument(help="The finding's key.")],
+    is_json: IsJson = False,
+) -> None:
+    """Show one finding, and what happened to it."""
+    from console.errors import Trouble
+    from console.reading import ask
+    from projections.postgres.reader import show_finding
+
+    reading = context.reading(ctx)
+    found = ask(reading, lambda pool: show_finding(pool, reading.stack, key))
+    if found is None:
+        raise Trouble(f"no finding {key!r} in stack {reading.stack.name}")
+    if is_json:
+        show_record(found, is_json=True)
+        return
+    history = found.pop("history")
+    show_record(found, is_json=False)
+    assert isinstance(history, list)
+    show_rows(history, HISTORY_COLUMNS, is_json=False)

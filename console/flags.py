@@ -1,0 +1,46 @@
+"""The flags that every command takes: how to reach the servers, and how to talk.
+
+They may stand anywhere on the command line; `in_front` moves them before the command, where
+typer looks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+DEBUG: Final = "--debug"
+
+SETTINGS: Final = {
+    "--nats-url": "nats_url",
+    "--postgres-dsn": "postgres_dsn",
+    "--stack": "stack",
+    "--env": "env",
+    "--node-name": "node",
+    "--lease-s": "lease_s",
+    "--replicas": "replicas",
+    "--log": "log",
+    "--log-level": "log_level",
+}
+"""Flag → the setting that it overrides."""
+
+
+def in_front(arguments: Sequence[str]) -> list[str]:
+    """Return `arguments` with every flag for all commands before everything else."""
+    front: list[str] = []
+    rest: list[str] = []
+    waiting = list(arguments)
+    while waiting:
+        word = waiting.pop(0)
+        if word == "--":
+            rest += [word, *waiting]
+            break
+        flag, glued, _ = word.partition("=")
+        if flag == DEBUG:
+            front.append(word)
+        elif flag in SETTINGS:
+            front += [word] if glued else [word, *waiting[:1]]
+            waiting = waiting if glued else waiting[1:]
+        else:
+            rest.append(word)
+    return front + rest

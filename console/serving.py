@@ -1,0 +1,101 @@
+"""`vigil node`, `vigil project` and `vigil up`: the doers, until a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from console import runfile, telemetry
+from console.errors import EXIT_UNCLEAN
+from console.running import run, stopping, unwind_on_sigterm
+from console.servers import Servers, embedded
+from console.settings import Reading, shown
+from console.work import connected, pooled, projecting, run_node
+from engine import App
+
+
+def serve(
+    reading: Reading,
+    *,
+    app: App | None,
+    is_projecting: bool,
+    abandon: Callable[[], None] | None = None,
+) -> int:
+    """Run a node of `app`, a projector, or both, until SIGINT or SIGTERM; return the exit code.
+
+    A second signal ends the program at once, after `abandon`. Prints one line once it is
+    connected.
+
+    Raises:
+        Unavailable, Incompatible, PostgresUnavailable: it could not start.
+    """
+    settings = reading.settings
+    telemetry.log_to_stderr(form=settings.log, level=settings.log_level)
+    telemetry.export(os.environ, node=reading.node)
+    is_clean = run(_serve(reading, app, is_projecting=is_projecting, abandon=abandon))
+    return 0 if is_clean else EXIT_UNCLEAN
+
+
+async def _serve(
+    reading: Reading,
+    app: App | None,
+    *,
+    is_projecting: bool,
+    abandon: Callable[[], None] | None,
+) -> bool:
+    stop = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        ports = await stack.enter_async_context(connected(reading))
+        if is_projecting:
+            pool = await stack.enter_async_context(pooled(reading))
+            await stack.enter_async_context(projecting(ports, pool, node=reading.node))
+        stack.enter_context(stopping(stop.set, abandon=abandon))
+        print(_greeting(reading, app, is_projecting=is_projecting), flush=True)
+        if app is not None:
+            return await run_node(app, ports, name=reading.node, stop=stop)
+        return await stop.wait()
+
+
+def _greeting(reading: Reading, app: App | None, *, is_projecting: bool) -> str:
+    """Return one line: who this is, and what it is connected to."""
+    settings = reading.settings
+    who = f"node {reading.node}" if app is not None else f"projector {reading.node}"
+    rows = shown("postgres_dsn", settings.postgres_dsn) if is_projecting else "not projecting"
+    actors = f" · actors {', '.join(sorted(app.actors))}" if app is not None else ""
+    url = shown("nats_url", settings.nats_url)
+    return f"{who} · stack {reading.stack.name} · {url} · {rows}{actors}"
+
+
+def up(app: App, folder: Path, read: Callable[[Servers], Reading]) -> int:
+    """Run servers in `folder`, a node of `app` and a projector; return the exit code.
+
+    Args:
+        app: what to run.
+        folder: keeps what the servers store; holds the run file.
+        read: makes the settings, once the servers' addresses are known.
+
+    Raises:
+        Trouble: servers run there already.
+        Incompatible, Unavailable, PostgresUnavailable: something did not start.
+    """
+    unwind_on_sigterm()
+    with runfile.locked(folder), embedded(folder) as servers:
+        reading = read(servers)
+        with runfile.announced(folder, run_settings(reading)):
+            print(f"NATS      {servers.nats.url}")
+            print(f"Postgres  {servers.postgres.dsn}")
+            return serve(reading, app=app, is_projecting=True, abandon=servers.kill)
+
+
+def run_settings(reading: Reading) -> dict[str, str]:
+    """Return what other terminals need to find this stack."""
+    settings = reading.settings
+    return {
+        "nats_url": settings.nats_url,
+        "postgres_dsn": settings.postgres_dsn,
+        "stack": settings.stack,
+        "env": settings.env,
+    }

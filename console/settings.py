@@ -1,0 +1,178 @@
+"""Settings, and where each of them comes from.
+
+    a flag  ▶  VIGIL_* in the environment  ▶  vigil.toml here  ▶  .vigil/run.toml  ▶  the default
+
+The first one that says something wins. `.vigil/run.toml` is there while `vigil up` or
+`vigil demo` runs in this folder (see `runfile`). A key of `vigil.toml` is the variable's name
+in small letters without `VIGIL_`: `nats_url = "nats://nats-1:4222,nats://nats-2:4222"`.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from os import getpid
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from console import flags, runfile
+from console.errors import Mistake
+from streams.errors import BadName
+from streams.subjects import Stack
+from streams.subjects import name as checked_name
+
+FILE: Final = "vigil.toml"
+PREFIX: Final = "VIGIL_"
+NODE_NAME_CHARS_MAX: Final = 64
+
+SECRET: Final = frozenset({"nats_url", "postgres_dsn"})
+"""May hold a password: never shown as they are."""
+
+
+_CREDENTIALS: Final = re.compile(r"(//|^|,)[^/,]*(@)|(?<=password=)[^&]*()")
+"""What stands before the @ of a server, and a DSN's query may say the password, too."""
+
+
+class Settings(BaseSettings):
+    """What an operator may choose."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
+    )
+
+    nats_url: str = "nats://127.0.0.1:4222"
+    """One server, or several of a cluster, separated by commas."""
+    postgres_dsn: str = "postgresql://127.0.0.1:5432/vigil"
+    stack: str = "vigil"
+    """The logical cluster: first word of every subject."""
+    env: str = ""
+    """A label such as `qa`. It makes a stack of its own: `<stack>-<env>`."""
+    node: str = ""
+    """This process's name, unique in the stack. Empty: made from host and process id."""
+    lease_s: float = Field(default=30.0, ge=1.0, le=3600.0)
+    """Longest that a dead node can hold an episode, in seconds."""
+    replicas: Literal[1, 3, 5] = 1
+    """Copies of every stream, used when it is created."""
+    log: Literal["console", "json"] = "console"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic-settings' signature
+        init_settings: PydanticBaseSettingsSource,
+        *_: PydanticBaseSettingsSource,
+        **__: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take only what `read` collected: it goes through the places itself, to name them."""
+        return (init_settings,)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Settings, and for each the place that says so."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    stack: Stack
+    """The stack that everything happens in, its `env` included."""
+    node: str
+    """This process's name."""
+
+
+def read(given: Mapping[str, object], *, folder: Path | None = None) -> Reading:
+    """Return the settings in force, where `given` are those of the command line.
+
+    Args:
+        given: setting → value; one that is None was not given.
+        folder: where `vigil.toml` and `.vigil/` are looked for; the current one by default.
+
+    Raises:
+        Mistake: a setting cannot work, or is not known; the message names it and its place.
+    """
+    values: dict[str, object] = {}
+    origins = dict.fromkeys(Settings.model_fields, "default")
+    for place, said in _layers(given, folder or Path()):
+        fresh = {key: value for key, value in said.items() if key not in values}
+        values |= fresh
+        origins |= dict.fromkeys(fresh, place)
+    try:
+        settings = Settings.model_validate(values)
+        return Reading(settings, origins, _stack(settings), _node(settings))
+    except ValidationError as error:
+        raise Mistake(_complaint(error.errors()[0], origins)) from error
+    except BadName as error:
+        raise Mistake(str(error)) from error
+
+
+def shown(key: str, value: object) -> str:
+    """Return the setting as it may be shown: without users, passwords and tokens."""
+    return _CREDENTIALS.sub(r"\1…\2", str(value)) if key in SECRET else str(value)
+
+
+def _stack(settings: Settings) -> Stack:
+    return Stack(f"{settings.stack}-{settings.env}" if settings.env else settings.stack)
+
+
+def _node(settings: Settings) -> str:
+    """Return the name that was chosen, or one that no other process has."""
+    if settings.node:
+        return checked_name(settings.node, of="node")
+    suffix = f"-{getpid()}"
+    host = re.sub(r"[^A-Za-z0-9_-]", "-", platform.node())
+    return host[: NODE_NAME_CHARS_MAX - len(suffix)] + suffix
+
+
+def _layers(given: Mapping[str, object], folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return what each place says, the strongest first."""
+    flagged = {key: value for key, value in given.items() if value is not None}
+    return [
+        ("flag", flagged),
+        ("environment", EnvSettingsSource(Settings)()),
+        (FILE, _table(folder / FILE)),
+        (str(runfile.PATH), runfile.read(folder / runfile.PATH)),
+    ]
+
+
+def _table(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Mistake(f"{path} is not TOML: {error}") from error
+
+
+def _complaint(error: ErrorDetails, origins: Mapping[str, str]) -> str:
+    key = str(error["loc"][0])
+    place = origins.get(key, FILE)
+    if error["type"] == "extra_forbidden":
+        near = get_close_matches(key.lower(), Settings.model_fields, n=1)
+        known = f"did you mean {near[0]}?" if near else f"known: {', '.join(Settings.model_fields)}"
+        return f"{place}: there is no setting {key!r}; {known}"
+    said = "" if key in SECRET else f" = {error['input']!r}"
+    return f"{_name_in(place, key)}{said}: {error['msg']}"
+
+
+def _name_in(place: str, key: str) -> str:
+    """Return how the setting `key` is called in `place`."""
+    match place:
+        case "environment":
+            return PREFIX + key.upper()
+        case "flag":
+            return next(flag for flag, setting in flags.SETTINGS.items() if setting == key)
+        case _:
+            return f"{place}: {key}"

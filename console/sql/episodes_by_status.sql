@@ -1,0 +1,5 @@
+-- How many episodes are there of each status?
+SELECT status, count(*) AS episodes
+FROM vigil.episodes
+GROUP BY status
+ORDER BY status

@@ -1,0 +1,93 @@
+"""Rows for people, and for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PLAIN_WIDTH: Final = 200
+"""Columns of characters to use when nobody watches: output into a file or another program."""
+
+SEVERITY_STYLES: Final = {
+    "critical": "bold white on red",
+    "high": "bold red",
+    "medium": "yellow",
+    "low": "cyan",
+}
+STATUS_STYLES: Final = {
+    "queued": "dim",
+    "running": "bold cyan",
+    "blocked": "magenta",
+    "done": "green",
+    "failed": "bold red",
+    "partially_failed": "red",
+    "canceled": "dim",
+    "active": "yellow",
+    "cleared": "green",
+    "ok": "green",
+    "problem": "bold red",
+}
+
+Row = Mapping[str, object]
+
+
+def terminal(*, stderr: bool = False) -> Console:
+    """Return where to print; a file or a pipe counts as wide."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else PLAIN_WIDTH, highlight=False)
+
+
+def as_json(value: object) -> str:
+    """Return `value` as JSON to read; what JSON cannot say is said in words."""
+    encoded = msgspec.json.encode(value, enc_hook=str)
+    return msgspec.json.format(encoded, indent=2).decode()
+
+
+def table(rows: Iterable[Row], columns: Sequence[str], *, title: str = "") -> Table:
+    """Return the chosen columns of `rows` as a table."""
+    made = Table(title=title or None, title_justify="left", header_style="bold", box=None)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*(cell(column, row.get(column)) for column in columns))
+    return made
+
+
+def record(row: Row) -> Table:
+    """Return one row with a line for each column that says something."""
+    made = Table(show_header=False, box=None)
+    made.add_column(style="bold")
+    made.add_column(overflow="fold")
+    for column, value in row.items():
+        if value is not None:
+            made.add_row(column, cell(column, value))
+    return made
+
+
+def cell(column: str, value: object) -> Text:
+    """Return what stands in a table for `value`."""
+    styles = {"severity": SEVERITY_STYLES, "status": STATUS_STYLES}.get(column, {})
+    words = said(value)
+    return Text(words, style=styles.get(words, ""))
+
+
+def said(value: object) -> str:
+    """Return `value` in words: times in UTC to the second, objects as JSON, nothing as nothing."""
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return value.strftime("%Y-%m-%d %H:%M:%S")
+        case dict() | list():
+            return msgspec.json.encode(value, enc_hook=str).decode()
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)

@@ -1,0 +1,71 @@
+"""A node and a projector in this process, until they are told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from console.settings import Reading
+from engine import App
+from engine.runtime.node import Node
+from projections.postgres import pool as postgres
+from projections.postgres.pool import Pool
+from projections.postgres.projector import project
+from streams import jetstream
+from streams.clock import SystemClock
+from streams.jetstream import LinkSettings
+from streams.ports import Ports
+
+
+@asynccontextmanager
+async def connected(reading: Reading) -> AsyncIterator[Ports]:
+    """Yield the log of the stack; what of it is missing on the server is created.
+
+    Raises:
+        Unavailable: no NATS server could be reached.
+        Incompatible: the server, or a stream, is not what the engine needs.
+    """
+    settings = reading.settings
+    link = LinkSettings(
+        name=f"vigil {reading.node}", lease_ttl_s=settings.lease_s, replicas=settings.replicas
+    )
+    async with jetstream.connect(settings.nats_url, stack=reading.stack, settings=link) as ports:
+        yield ports
+
+
+@asynccontextmanager
+async def pooled(reading: Reading) -> AsyncIterator[Pool]:
+    """Yield connections to Postgres that were tried once.
+
+    Raises:
+        PostgresUnavailable: no server there, or it does not let us in.
+    """
+    pool = await postgres.connect(reading.settings.postgres_dsn)
+    async with pool:
+        yield pool
+
+
+@asynccontextmanager
+async def projecting(ports: Ports, pool: Pool, *, node: str) -> AsyncIterator[None]:
+    """Keep the rows of the stack up to date meanwhile."""
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(project(ports, pool, node=node, clock=SystemClock(), stop=stop))
+        yield
+        stop.set()
+
+
+async def run_node(app: App, ports: Ports, *, name: str, stop: asyncio.Event) -> bool:
+    """Run `app` until `stop`; return whether no episode had to be left to its lease."""
+    node = Node(app, ports, name=name)
+    running = asyncio.create_task(node.run())
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        node.stop()
+        return await running
+    finally:
+        stopping.cancel()
+        running.cancel()
+        await asyncio.wait({running, stopping})

@@ -1,0 +1,45 @@
+"""Finding the app that a node is to run."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from console import apps
+from console.errors import Mistake
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch, write_app):
+    write_app()
+    (tmp_path / "wrong.py").write_text("from engine import App\napp = App(actors=[])\n")
+    (tmp_path / "needy.py").write_text("import no_such_package\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("watch", "wrong", "needy"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield
+    for name in ("watch", "wrong", "needy"):
+        sys.modules.pop(name, None)
+
+
+def test_an_app_in_the_current_folder_is_found():
+    assert sorted(apps.load("watch:app").actors) == ["watcher"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("watch", "write module:attribute"),
+        ("wath:app", "no module named 'wath' in /"),
+        ("watch.deeper:app", "no module named 'watch.deeper'"),
+        ("watch:ap", "'ap' in /.*/watch.py is nothing"),
+        ("watch:not_an_app", "is a int, not an App"),
+        ("wrong:app", "an app needs an actor"),
+        ("needy:app", "imports 'no_such_package', which is not installed"),
+    ],
+)
+def test_what_was_looked_for_is_named(name, why):
+    with pytest.raises(Mistake, match=why):
+        apps.load(name)

@@ -1,0 +1,112 @@
+"""What the command says to words that cannot work, and to servers that are not there."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.flags import in_front
+from tests.console.program import NOWHERE
+
+
+def one_line(done, *, code: int) -> str:
+    assert done.returncode == code, (done.stdout, done.stderr)
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def test_help_names_every_command(vigil):
+    done = vigil.run("--help")
+
+    assert done.returncode == 0
+    for command in ("demo", "up", "node", "project", "publish", "episodes", "findings", "sql"):
+        assert command in done.stdout
+
+
+def test_help_loads_nothing_heavy(vigil):
+    vigil.command[1:1] = ["-X", "importtime"]
+
+    loaded = vigil.run("--help").stderr
+
+    for heavy in ("asyncpg", "nats.aio", "pydantic", "opentelemetry", "structlog", "engine"):
+        assert f"| {heavy}\n" not in loaded.replace("|   ", "| ").replace("  ", "")
+
+
+def test_it_says_its_version(vigil):
+    assert vigil.run("--version").stdout.startswith("vigil ")
+
+
+def test_flags_for_all_commands_may_stand_anywhere():
+    typed = ["publish", "--stack=a", "x", "--nats-url", "nats://h", "{}", "--debug", "--", "--env"]
+
+    assert in_front(typed) == [
+        *("--stack=a", "--nats-url", "nats://h", "--debug"),
+        *("publish", "x", "{}", "--", "--env"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "not an object"),
+        ('"x"', "not an object"),
+        ('{"a": %s}' % ("[" * 100 + "]" * 100), "nested deeper"),
+    ],
+)
+def test_what_no_engine_would_accept_is_not_published(vigil, payload, why):
+    assert why in one_line(vigil.run("publish", "x", payload, **NOWHERE), code=2)
+
+
+def test_an_event_over_512_kib_is_not_published(vigil):
+    payload = b'{"a": "%s"}' % (b"x" * 512 * 1024)
+
+    assert "too_large" in one_line(vigil.run("publish", "x", "-", stdin=payload, **NOWHERE), code=2)
+
+
+def test_an_event_needs_a_dotted_name(vigil):
+    assert "not a dotted name" in one_line(vigil.run("publish", "no good", "{}"), code=2)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("node", "--app", "watch:app", "--no-project"), ("publish", "x", "{}")],
+)
+def test_without_nats_a_command_ends_with_one_line(vigil, write_app, command):
+    write_app()
+
+    assert "127.0.0.1:1" in one_line(vigil.run(*command, **NOWHERE), code=1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("project",),
+        ("node", "--app", "watch:app"),
+        ("episodes", "list"),
+        ("findings", "show", "x"),
+        ("sql", "select 1"),
+    ],
+)
+def test_without_postgres_a_command_ends_with_one_line(connected, write_app, command):
+    write_app()
+    dsn = NOWHERE["VIGIL_POSTGRES_DSN"]
+
+    done = connected.run(*command, VIGIL_POSTGRES_DSN=dsn)
+
+    assert "127.0.0.1:1" in one_line(done, code=1)
+
+
+def test_debug_shows_the_traceback(vigil):
+    assert "Traceback" in vigil.run("publish", "x", "{", "--debug").stderr
+    assert "Traceback" in vigil.run("publish", "x", "{", VIGIL_DEBUG="1").stderr
+
+
+def test_an_episode_id_must_be_one(vigil):
+    assert "no episode id" in one_line(vigil.run("episodes", "show", "7"), code=2)
+
+
+def test_an_exporter_that_is_not_installed_is_named_with_its_remedy(vigil):
+    said = one_line(vigil.run("project", OTEL_TRACES_EXPORTER="nowhere"), code=2)
+
+    assert "'nowhere'" in said
+    assert "install" in said

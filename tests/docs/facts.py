@@ -1,0 +1,295 @@
+"""The parts of the documentation that the code itself can say, written from it.
+
+A page that wants one has `<!-- begin NAME -->` and `<!-- end NAME -->`; what stands between is
+ours. To write all of them anew: python -m tests.docs.facts
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, get_args
+
+import typer
+
+from console.__main__ import app
+from console.flags import SETTINGS
+from console.settings import PREFIX, Settings
+from engine import publicity
+from projections.postgres.queries import migrations
+from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeOpened
+from streams.events import FindingCleared, FindingRaised, FindingUpdated
+from tests.docs.life import diagram
+from tests.docs.pages import ROOT, pages, text_of
+from tests.streams.samples import ACTIVE, CAUSE, CLEARED, EVENTS
+
+PACKAGES: Final = ("streams", "engine", "projections", "console")
+
+LIMITS: Final = (
+    "streams.world.EVENT_BYTES_MAX",
+    "streams.parsing.ID_CHARS_MAX",
+    "streams.parsing.DEPTH_MAX",
+    "streams.subjects.TOKEN_BYTES_MAX",
+    "streams.world.HOPS_MAX",
+    "streams.jetstream.shapes.DUPLICATES_S",
+    "streams.jetstream.shapes.MARKER_S",
+    "streams.jetstream.consumer.ACK_WAIT_S",
+    "streams.jetstream.consumer.UNANSWERED_MAX",
+    "streams.events.PAYLOAD_KEPT_BYTES_MAX",
+    "engine.trigger.ENTITY_CHARS_MAX",
+    "engine.actor.CONCURRENT_EPISODES_MAX",
+    "engine.state.KEPT_BYTES_MAX",
+    "engine.convergence.CONVERGED_BYTES_MAX",
+    "engine.finding.SUMMARY_CHARS_MAX",
+    "engine.recovery.ATTEMPTS_MAX",
+    "engine.loops.CYCLE_STEPS_MAX",
+    "engine.loops.ROUNDS",
+    "engine.runtime.usercode.TRACE_CHARS_MAX",
+    "engine.runtime.scribe.EVENTS_PER_COMMIT_MAX",
+    "engine.runtime.gate.EVENTS_IN_FLIGHT_MAX",
+    "engine.runtime.applier.FINDINGS_IN_FLIGHT_MAX",
+    "engine.runtime.applier.CONFLICTS_MAX",
+    "engine.runtime.herald.EVENTS_IN_FLIGHT_MAX",
+    "engine.runtime.keeper.BEATS_PER_TTL",
+    "engine.runtime.runner.BUSY_MAX_S",
+    "engine.runtime.node.GRACE_S",
+    "projections.postgres.pool.CONNECTIONS_MAX",
+    "projections.postgres.projector.STANDBY_S",
+    "projections.postgres.projector.DELAY_S_MAX",
+    "projections.postgres.reader.ROWS_MAX",
+    "projections.postgres.reader.QUERY_S_MAX",
+    "console.diagnosis.LAG_MAX",
+)
+"""Those that a user or an operator may meet."""
+
+KIB: Final = 1024
+BIG: Final = 100 * KIB
+"""From here on a number of bytes is said in KiB."""
+
+
+def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |"
+                     for line in lines)  # fmt: skip
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Yield every command that can be typed, with what typer knows of it."""
+
+    def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+        children = getattr(command, "commands", None)
+        if children is None:
+            yield name, command
+        for child in children or {}:
+            yield from below(f"{name} {child}", children[child])
+
+    return below("vigil", typer.main.get_command(app))
+
+
+def command_sections() -> str:
+    return "\n\n".join(_command(name, command) for name, command in commands())
+
+
+def _command(name: str, command: Any) -> str:
+    arguments = [p for p in command.params if "--" not in p.opts[0]]
+    spelled = " ".join([name, *(_argument(each) for each in arguments)])
+    words = " ".join(inspect.cleandoc(command.help).split())
+    options = [p for p in command.params if p not in arguments and p.name != "help"]
+    parts = [f"### `{spelled}`", words]
+    said = [(f"`{_argument(p)}`", p.help or "", _default(p)) for p in arguments if p.help]
+    said += [(_flags(p), p.help or "", _default(p)) for p in options]
+    return "\n\n".join([*parts, table(("option", "means", "default"), iter(said))] if said else parts)
+
+
+def _argument(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name).upper()
+
+
+def _flags(option: Any) -> str:
+    return ", ".join(f"`{flag}`" for flag in [*option.opts, *option.secondary_opts])
+
+
+def _default(parameter: Any) -> str:
+    if parameter.required:
+        return "required"
+    if parameter.default in (None, False, ""):
+        return ""
+    if parameter.secondary_opts:
+        return f"`{parameter.opts[0]}`"
+    return f"`{getattr(parameter.default, 'value', parameter.default)}`"
+
+
+def shared_options() -> str:
+    group: Any = typer.main.get_command(app)
+    options = [p for p in group.params if p.opts[0] not in {*SETTINGS, "--help"}]
+    rows = ((_flags(p), p.help or "") for p in options)
+    return table(("option", "means"), rows)
+
+
+def settings() -> str:
+    group: Any = typer.main.get_command(app)
+    helps = {p.opts[0]: p.help for p in group.params}
+    flags = {setting: flag for flag, setting in SETTINGS.items()}
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for key, field in Settings.model_fields.items():
+            default = f"`{field.default}`" if field.default != "" else ""
+            flag = flags[key]
+            yield f"`{PREFIX}{key.upper()}`", f"`{flag}`", default, helps[flag] + _allowed(field)
+
+    return table(("variable", "flag", "default", "means"), rows())
+
+
+def _allowed(field: Any) -> str:
+    bounds = [getattr(each, bound) for each in field.metadata for bound in ("ge", "le")
+              if hasattr(each, bound)]  # fmt: skip
+    if bounds:
+        return f" {bounds[0]:g} to {bounds[1]:g}."
+    choices = get_args(field.annotation)
+    return f" One of {', '.join(f'`{one}`' for one in choices)}." if choices else ""
+
+
+_COMMENT: Final = re.compile(
+    r"COMMENT ON (TABLE|VIEW|COLUMN|TYPE|FUNCTION) ([\w.]+)(?:\([^)]*\))?\s+IS\s+'((?:[^']|'')*)'"
+)
+
+
+def comments() -> Iterator[tuple[str, str, str]]:
+    """Yield what the migrations say of each table, view and column: kind, name and words."""
+    for migration in migrations():
+        for kind, name, words in _COMMENT.findall(migration.text):
+            yield kind, name, words.replace("''", "'")
+
+
+def tables() -> str:
+    said: dict[str, list[tuple[str, ...]]] = {}
+    heads: dict[str, str] = {}
+    for kind, name, words in comments():
+        if kind in {"TABLE", "VIEW"}:
+            heads[name] = f"### `{name}`\n\n{kind.capitalize()}. {words}"
+        elif kind == "COLUMN":
+            of, _, column = name.partition(".")
+            said.setdefault(of, []).append((f"`{column}`", words))
+    return "\n\n".join(
+        f"{head}\n\n{table(('column', 'says'), iter(said.get(name, [])))}"
+        for name, head in heads.items()
+    )
+
+
+def public_events() -> str:
+    """Return what the engine publishes: the names, when, and what each payload holds."""
+    return table(("event", "payload"), (
+        (f"`{name}`", ", ".join(f"`{key}`" for key in payload)) for name, payload in _published()
+    ))  # fmt: skip
+
+
+def _published() -> Iterator[tuple[str, Mapping[str, object]]]:
+    (opened, *_), (converged, *_) = EVENTS["episode.opened@1"], EVENTS["episode.converged@1"]
+    assert isinstance(opened, EpisodeOpened)
+    assert isinstance(converged, EpisodeConverged)
+    events = [publicity.started(opened, attempt=1, node="n", seq=1)]
+    for status in EndStatus:
+        end = EpisodeFinished(status=status)
+        events.append(publicity.ended(opened, converged, end, seq=1))
+    for kind, finding in ((FindingRaised, ACTIVE), (FindingUpdated, ACTIVE), (FindingCleared, CLEARED)):
+        change = kind(finding=finding, cause=CAUSE)
+        events.append(publicity.finding_changed(opened, change, index=0, seq=1))
+    yield from {event.name: event.payload for event in events}.items()
+
+
+def limits() -> str:
+    return table(("limit", "value", "is"), (_limit(name) for name in LIMITS))
+
+
+def _limit(path: str) -> tuple[str, ...]:
+    module_name, _, name = path.rpartition(".")
+    module = importlib.import_module(module_name)
+    value = getattr(module, name)
+    is_big = "BYTES" in name and value >= BIG
+    words = _words_under(inspect.getsource(module), name)
+    return f"`{path}`", f"{value // KIB} KiB" if is_big else f"{value:,g}", words
+
+
+def _words_under(source: str, name: str) -> str:
+    """Return the docstring that stands under the constant `name`."""
+    body = ast.parse(source).body
+    for node, after in zip(body, body[1:], strict=False):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if name in {getattr(target, "id", None) for target in targets}:
+            words = getattr(getattr(after, "value", None), "value", None)
+            assert isinstance(words, str), f"{name} has no docstring"
+            return " ".join(words.split())
+    raise AssertionError(f"no constant {name}")
+
+
+def metrics() -> str:
+    rows = ((f"`{name}`", kind, unit, says) for name, kind, unit, says in sorted(_instruments()))
+    return table(("metric", "kind", "unit", "is"), rows)
+
+
+def _instruments() -> Iterator[tuple[str, ...]]:
+    for call in calls(lambda name: name.startswith("create_")):
+        name = _constant(call.args[0]) if call.args else ""
+        if name.startswith("vigil."):
+            words = {word.arg: _constant(word.value) for word in call.keywords}
+            assert isinstance(call.func, ast.Attribute)
+            kind = call.func.attr.removeprefix("create_").replace("_", " ")
+            yield name, kind, words["unit"].strip("{}"), words["description"].rstrip(".")
+
+
+def spans() -> set[str]:
+    """Return the name of every span, as far as it stands in the code."""
+    found = calls(lambda name: name == "start_as_current_span")
+    return {_constant(call.args[0]).strip() for call in found}
+
+
+def calls(is_wanted: Callable[[str], bool]) -> Iterator[ast.Call]:
+    """Yield every call in the product of a function whose name is wanted."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and is_wanted(_name(node.func)):
+                    yield node
+
+
+def _name(function: ast.expr) -> str:
+    return getattr(function, "attr", None) or getattr(function, "id", "")
+
+
+def _constant(node: ast.expr) -> str:
+    """Return a string's text; of an f-string, what stands before the first value."""
+    first = node.values[0] if isinstance(node, ast.JoinedStr) else node
+    return str(first.value) if isinstance(first, ast.Constant) else ""
+
+
+FACTS: Final[Mapping[str, Callable[[], str]]] = {
+    "life": diagram,
+    "commands": command_sections,
+    "shared options": shared_options,
+    "settings": settings,
+    "tables": tables,
+    "public events": public_events,
+    "limits": limits,
+    "metrics": metrics,
+}
+
+_MARKED: Final = re.compile(r"(?s)(<!-- begin ([\w ]+) -->\n)(.*?)(\n<!-- end \2 -->)")
+
+
+def marked(page: str) -> list[tuple[str, str]]:
+    """Return what `page` leaves to us: the name of each part, and what stands there now."""
+    return [(name, text) for _, name, text, _ in _MARKED.findall(text_of(page))]
+
+
+def rewritten(page: str) -> str:
+    """Return `page` with every part as the code says it."""
+    return _MARKED.sub(lambda part: part[1] + FACTS[part[2]]() + part[4], text_of(page))
+
+
+if __name__ == "__main__":
+    for each in pages():
+        (ROOT / each).write_text(rewritten(each), encoding="utf-8")
