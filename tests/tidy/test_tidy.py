@@ -1,0 +1,278 @@
+"""The house style, as far as a machine can hold it (after TigerBeetle's src/tidy.zig).
+
+To give a thing a home, or a home another thing, edit a table; the tests follow it.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("streams", "engine", "projections", "console")
+PROGRAMS = ("tests", "bench", "examples")
+
+SHELLS = {  # Who may wait, and why. A name that ends in a slash is a whole folder.
+    "streams/clock.py": "the one place that sleeps",
+    "streams/jetstream/": "speaks to the server",
+    "streams/memory/": "answers the same ports",
+    "engine/runtime/": "the doers",
+    "engine/tools.py": "the shape of what users write, and functions wrapped into it",
+    "projections/postgres/": "speaks to Postgres",
+    "console/": "the programs themselves",
+}
+
+
+@dataclass(frozen=True)
+class Banned:
+    """Something that only its homes may have. `text` is looked for in code, not in prose."""
+
+    what: str
+    text: str
+    homes: tuple[str, ...] = ()
+    found: re.Pattern[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "found", re.compile(self.text))
+
+
+IN_CODE = (
+    Banned(
+        "a wall clock",
+        r"\bdatetime\.(now|utcnow|today)\(|\bdate\.today\("
+        r"|\btime\.(time|time_ns|monotonic|monotonic_ns|perf_counter|perf_counter_ns)\(",
+        ("streams/clock.py",),
+    ),
+    Banned(
+        "a sleep",
+        r"\basyncio\.sleep\((?!0\))|\btime\.sleep\(",
+        ("streams/clock.py",),
+    ),
+    Banned(
+        "randomness",
+        r"\brandom\.\w|\buuid[14]\(|\bsecrets\.\w|\bos\.urandom\(",
+        ("streams/jetstream/",),  # Nonces.
+    ),
+    Banned("a print", r"(?<![.\w])print\(", ("console/",)),
+    Banned("the environment", r"\bos\.(environ|getenv)\b", ("console/",)),
+    Banned(
+        "a subject, stream or bucket, spelled out",
+        r"[}>]\.(event|inbox|due|timer|episode|finding|output|workflow|dead)\."
+        r"|\}-(events|work|journal|dead|claims|gates|registry|blobs)\b",
+        ("streams/subjects.py",),
+    ),
+    Banned(
+        "a catch-all",
+        r"\bexcept\s*:|\bexcept\b[^:\n]*\b(Base)?Exception\b|\bsuppress\([^)]*\b(Base)?Exception\b",
+        ("engine/runtime/node.py", "engine/runtime/usercode.py"),  # Where others' code runs.
+    ),
+)
+
+IN_STRINGS = (
+    Banned(
+        "SQL",
+        r"(?is)\bselect\b.+\bfrom\b|\binsert\s+into\b|\bupdate\b.+\bset\b.+=|\bdelete\s+from\b"
+        r"|\b(create|alter|drop)\s+(table|view|schema|index|role|function|type)\b",
+    ),
+)
+
+ANYWHERE = (
+    Banned("work left undone", r"\b(FIXME|XXX|HACK)\b|\bTODO\b(?!\(#\d+\))"),
+    Banned(
+        "a silenced checker that does not say which rule",
+        r"# type: ignore(?!\[)|# noqa(?!: ?[A-Z])",
+    ),
+)
+
+IN_ANY_FILE = (
+    Banned(
+        "a package registry's host or an index option",
+        r"\bpypi\.org\b|\bpythonhosted\.org\b|--(extra-)?index-url|--find[-]links|--trusted[-]host",
+    ),
+    Banned(
+        "a path of someone's machine",
+        r"(?<![\w.}~-])/(?:home|root|Users|work|tmp/venv|opt/pypi|opt/wheels)/",
+    ),
+)
+
+VAGUE = {"util", "helper", "common", "base", "manager", "service", "misc", "stuff"}
+
+
+def packaged() -> list[Path]:
+    return sorted(path for top in PACKAGES for path in (ROOT / top).rglob("*.py"))
+
+
+def programmed() -> list[Path]:
+    return sorted(path for top in PROGRAMS for path in (ROOT / top).rglob("*.py"))
+
+
+def kept() -> list[Path]:
+    """Every text file of the repository: what is not hidden, built or fetched."""
+    paths = (path for path in ROOT.rglob("*") if path.is_file())
+    return sorted(path for path in paths if not _is_ignored(path.relative_to(ROOT)))
+
+
+def _is_ignored(path: Path) -> bool:
+    hidden = any(part.startswith(".") and part not in {".ci", ".github"} for part in path.parts)
+    made = {"__pycache__", "build", "dist"}.intersection(path.parts)
+    return hidden or bool(made) or path.suffix not in TEXT_SUFFIXES
+
+
+TEXT_SUFFIXES = {
+    "", ".cfg", ".ini", ".json", ".lock", ".md", ".py", ".sh", ".sql", ".toml", ".txt", ".yaml",
+    ".yml", ".html", ".css", ".js", ".svg", ".conf", ".typed",
+}  # fmt: skip
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def params(paths: list[Path]) -> list[object]:
+    return [pytest.param(path, id=name_of(path)) for path in paths]
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def docstrings(tree: ast.Module) -> set[ast.Constant]:
+    """Return the strings that stand alone: docstrings, of attributes too."""
+    return {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+
+
+def code_of(path: Path) -> str:
+    """Return the file with comments and docstrings blanked out, every line where it was."""
+    lines = path.read_text().splitlines(keepends=True)
+    prose = {(doc.lineno, doc.col_offset) for doc in docstrings(tree_of(path))}
+    for token in tokenize.generate_tokens(io.StringIO("".join(lines)).readline):
+        alone = token.type == tokenize.STRING and token.start in prose
+        if alone or token.type == tokenize.COMMENT:
+            _blank(lines, token.start, token.end)
+    return "".join(lines)
+
+
+def _blank(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> None:
+    for number in range(start[0], end[0] + 1):
+        line = lines[number - 1]
+        left = start[1] if number == start[0] else 0
+        right = end[1] if number == end[0] else len(line.rstrip("\n"))
+        lines[number - 1] = line[:left] + " " * (right - left) + line[right:]
+
+
+def is_home(name: str, homes: tuple[str, ...]) -> bool:
+    return any(name == home or (home.endswith("/") and name.startswith(home)) for home in homes)
+
+
+def faults(name: str, text: str, table: tuple[Banned, ...]) -> list[str]:
+    return [
+        f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {banned.what}: {match[0]!r}"
+        for banned in table
+        if not is_home(name, banned.homes)
+        for match in banned.found.finditer(text)
+    ]
+
+
+def report(found: list[str]) -> None:
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("path", params(packaged() + programmed()))
+def test_a_module_says_what_it_is(path):
+    assert not path.read_text().strip() or ast.get_docstring(tree_of(path)), "no module docstring"
+
+
+@pytest.mark.parametrize("path", params(packaged()))
+def test_only_shells_wait(path):
+    if is_home(name_of(path), tuple(SHELLS)):
+        return
+    report([f"{name_of(path)}:{f.lineno}: {f.name} waits" for f in waiting(tree_of(path))])
+
+
+def waiting(tree: ast.Module) -> list[ast.AsyncFunctionDef]:
+    """Return the `async` functions of `tree`, without those that a Protocol only declares."""
+    declared = {
+        method
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        if any(ast.unparse(base).startswith("Protocol") for base in node.bases)
+        for method in node.body
+    }
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef))
+    return [function for function in found if function not in declared]
+
+
+@pytest.mark.parametrize("path", params(packaged()))
+def test_each_thing_has_one_home(path):
+    report(faults(name_of(path), code_of(path), IN_CODE))
+
+
+@pytest.mark.parametrize("path", params(packaged()))
+def test_sql_lives_in_sql_files(path):
+    tree = tree_of(path)
+    strings = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    said = set(strings) - docstrings(tree)
+    report(
+        [
+            f"line {string.lineno}: {fault}"
+            for string in said
+            for fault in faults(name_of(path), str(string.value), IN_STRINGS)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "path", params([p for p in packaged() + programmed() if "tidy" not in p.parts])
+)
+def test_nothing_is_left_for_later(path):
+    report(faults(name_of(path), path.read_text(), ANYWHERE))
+
+
+@pytest.mark.parametrize("path", params(packaged() + programmed()))
+def test_a_module_has_a_name_that_means_something(path):
+    words = {word.removesuffix("s") for part in (*path.parts[len(ROOT.parts) :], path.stem)
+             for word in part.split("_")}  # fmt: skip
+    assert not words & VAGUE
+
+
+def test_no_file_names_a_package_registry_or_someones_machine():
+    report(
+        [fault for path in kept() for fault in faults(name_of(path), path.read_text(), IN_ANY_FILE)]
+    )
+
+
+def test_every_decision_is_in_the_index():
+    decisions = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
+    index = ROOT / "docs/adr/README.md"
+    listed = index.read_text() if index.exists() else ""
+    assert [path.name for path in decisions if path.name not in listed] == []
+
+
+FRAGMENT = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\.(feature|fix|docs)\.md")
+
+
+@pytest.mark.parametrize(
+    "path", params([p for p in sorted((ROOT / "changes").glob("*")) if p.name != "README.md"])
+)
+def test_a_change_fragment_can_become_a_line_of_the_changelog(path):
+    text = path.read_text()
+    assert FRAGMENT.fullmatch(path.name), "a fragment is changes/<slug>.<feature|fix|docs>.md"
+    assert text.strip(), "a fragment says something"
+    assert text.endswith("\n"), "a fragment ends with a newline"
+    assert not text.lstrip().startswith(("#", "-", "*")), "a fragment is sentences, not a list"
