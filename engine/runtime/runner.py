@@ -139,9 +139,8 @@ class Runner:
         subject = self.crew.ports.stack.episode(episode_id)
         records = await self._read(subject)
         tenure = Tenure(self.crew, records, subject=subject, revision=held.lease.revision)
-        opened = tenure.episode.opened
-        if opened is None or opened.expectation_id not in self.crew.actor.expectations:
-            log.warning("no such episode or expectation on this node; handed back")
+        if obstacle := tenure.obstacle():
+            log.warning("handed back", why=obstacle)
             await _hand_back(delivery)
             return True
         if tenure.episode.status in ENDED:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from engine import publicity, recovery, telemetry
 from engine.actor import Actor, Expectation
 from engine.app import App, Orphan
-from engine.episode import RUNS, Begin, Episode, Fail, Finish, Status, fold
+from engine.episode import ENDED, RUNS, Begin, Episode, Fail, Finish, Status, fold
 from engine.errors import EpisodeFailed
 from engine.publicity import PublicEvent
 from engine.recovery import Policy, Takeover
@@ -82,6 +82,18 @@ class Tenure:
         assert opened is not None, "a tenure of an episode that was never opened"
         return opened
 
+    def obstacle(self) -> str | None:
+        """Return why this node cannot have the episode, though another may; None if it can."""
+        if self.episode.opened is None:
+            return "the journal holds no such episode"
+        if self.opened.expectation_id not in self._crew.actor.expectations:
+            return f"the actor here has no expectation {self.opened.expectation_id!r}"
+        kept = recovery.tail(self._records).checkpoint
+        version = self._expectation().state_schema.version
+        if kept is not None and kept.schema_version > version and self.episode.status not in ENDED:
+            return f"its state is of version {kept.schema_version}, this node knows {version}"
+        return None
+
     async def fence(self) -> None:
         """Put this node's start on the journal: from here on nobody else can append.
 
@@ -89,7 +101,14 @@ class Tenure:
             VersionConflict: the episode moved since it was read.
             Unavailable: the log is away; nothing was started.
         """
-        self._scribe.record(Begin(node=self._crew.node, claim_revision=self._revision))
+        self._takeover = await self._decide_takeover()
+        self._scribe.record(
+            Begin(
+                node=self._crew.node,
+                claim_revision=self._revision,
+                fresh=self._takeover.fresh,
+            )
+        )
         try:
             await self._scribe.barrier()
         except asyncio.CancelledError:
