@@ -11,7 +11,7 @@ EXTRAS := embedded,otlp,examples,dev
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench mutants lock
+.PHONY: help demo test check bench chaos mutants lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ check: $(READY) ## Hold the style: format, lint, types, import directions, tidin
 
 bench: $(READY) ## Measure this machine
 	$(BIN)/python bench/episodes.py
+
+chaos: $(READY) ## Break a cluster while it works; RUNS=10 for longer, SEED=7 to have one again
+	$(BIN)/python -m tests.chaos --runs $(or $(RUNS),3) $(if $(SEED),--seed $(SEED))
 
 mutants: $(READY) ## Switch off each guard and see that a test notices
 	$(BIN)/python tests/mutants.py

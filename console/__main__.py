@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from console import flags
-from console.cli import episodes, findings, serving
+from console.cli import dead, episodes, findings, serving
 from console.cli.doctor import doctor
 from console.cli.publish import publish
+from console.cli.recover import recover
 from console.cli.sql import sql
 from console.errors import EXPECTED, exit_code, one_line, only_error
 
@@ -30,6 +31,8 @@ app.command()(serving.project)
 app.command()(publish)
 app.add_typer(episodes.app, name="episodes")
 app.add_typer(findings.app, name="findings")
+app.add_typer(dead.app, name="dead")
+app.command()(recover)
 app.command()(sql)
 app.command()(doctor)
 
@@ -52,6 +55,9 @@ def _shared(
     env: Annotated[str | None, typer.Option(help="A label: <stack>-<env>.")] = None,
     node_name: Annotated[str | None, typer.Option(help="This process's name.")] = None,
     lease_s: Annotated[str | None, typer.Option(help="Life of a lease, in seconds.")] = None,
+    grace_s: Annotated[
+        str | None, typer.Option(help="Longest that a stopping node waits, in seconds.")
+    ] = None,
     replicas: Annotated[str | None, typer.Option(help="Copies of new streams.")] = None,
     log: Annotated[str | None, typer.Option(help="console or json.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
@@ -69,6 +75,7 @@ def _shared(
         "env": env,
         "node": node_name,
         "lease_s": lease_s,
+        "grace_s": grace_s,
         "replicas": replicas,
         "log": log,
         "log_level": log_level,

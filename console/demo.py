@@ -80,15 +80,15 @@ def _example() -> App:
 
 
 async def _run(app: App, reading: Reading, servers: Servers, *, seconds: float | None) -> None:
-    stop, name = asyncio.Event(), reading.node
+    stop = asyncio.Event()
     with stopping(stop.set, abandon=servers.kill):
         async with (
             connected(reading) as ports,
             pooled(reading) as pool,
-            projecting(ports, pool, node=name),
+            projecting(ports, pool, node=reading.node),
         ):
             async with asyncio.TaskGroup() as group:
-                group.create_task(run_node(app, ports, name=name, stop=stop))
+                group.create_task(run_node(app, ports, reading, stop=stop))
                 with _publisher(reading):
                     clock = SystemClock()
                     await view.watch(pool, ports.stack, clock=clock, stop=stop, seconds=seconds)

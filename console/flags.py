@@ -18,6 +18,7 @@ SETTINGS: Final = {
     "--env": "env",
     "--node-name": "node",
     "--lease-s": "lease_s",
+    "--grace-s": "grace_s",
     "--replicas": "replicas",
     "--log": "log",
     "--log-level": "log_level",

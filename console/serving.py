@@ -55,7 +55,7 @@ async def _serve(
         stack.enter_context(stopping(stop.set, abandon=abandon))
         print(_greeting(reading, app, is_projecting=is_projecting), flush=True)
         if app is not None:
-            return await run_node(app, ports, name=reading.node, stop=stop)
+            return await run_node(app, ports, reading, stop=stop)
         return await stop.wait()
 
 

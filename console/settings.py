@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from os import getpid
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -46,6 +46,11 @@ _CREDENTIALS: Final = re.compile(r"(//|^|,)[^/,]*(@)|(?<=password=)[^&]*()")
 """What stands before the @ of a server, and a DSN's query may say the password, too."""
 
 
+def _number(value: object) -> object:
+    """Return a number for digits: flags and variables are text, and a choice of numbers is not."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
 class Settings(BaseSettings):
     """What an operator may choose."""
 
@@ -64,7 +69,9 @@ class Settings(BaseSettings):
     """This process's name, unique in the stack. Empty: made from host and process id."""
     lease_s: float = Field(default=30.0, ge=1.0, le=3600.0)
     """Longest that a dead node can hold an episode, in seconds."""
-    replicas: Literal[1, 3, 5] = 1
+    grace_s: float = Field(default=30.0, ge=0.0, le=3600.0)
+    """How long a stopping node waits for its episodes to reach a barrier, in seconds."""
+    replicas: Annotated[Literal[1, 3, 5], BeforeValidator(_number)] = 1
     """Copies of every stream, used when it is created."""
     log: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -163,7 +170,7 @@ def _complaint(error: ErrorDetails, origins: Mapping[str, str]) -> str:
         near = get_close_matches(key.lower(), Settings.model_fields, n=1)
         known = f"did you mean {near[0]}?" if near else f"known: {', '.join(Settings.model_fields)}"
         return f"{place}: there is no setting {key!r}; {known}"
-    said = "" if key in SECRET else f" = {error['input']!r}"
+    said = "" if key in SECRET else f" = '{error['input']}'"
     return f"{_name_in(place, key)}{said}: {error['msg']}"
 
 

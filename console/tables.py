@@ -22,6 +22,9 @@ SEVERITY_STYLES: Final = {
     "low": "cyan",
 }
 STATUS_STYLES: Final = {
+    "waiting": "yellow",
+    "requeued": "green",
+    "discarded": "dim",
     "queued": "dim",
     "running": "bold cyan",
     "blocked": "magenta",
@@ -48,6 +51,11 @@ def as_json(value: object) -> str:
     """Return `value` as JSON to read; what JSON cannot say is said in words."""
     encoded = msgspec.json.encode(value, enc_hook=str)
     return msgspec.json.format(encoded, indent=2).decode()
+
+
+def as_json_line(value: object) -> str:
+    """Return `value` as JSON on one line; what JSON cannot say is said in words."""
+    return msgspec.json.encode(value, enc_hook=str).decode()
 
 
 def table(rows: Iterable[Row], columns: Sequence[str], *, title: str = "") -> Table:
@@ -86,7 +94,7 @@ def said(value: object) -> str:
         case datetime():
             return value.strftime("%Y-%m-%d %H:%M:%S")
         case dict() | list():
-            return msgspec.json.encode(value, enc_hook=str).decode()
+            return as_json_line(value)
         case float():
             return f"{value:g}"
         case _:

@@ -56,9 +56,9 @@ async def projecting(ports: Ports, pool: Pool, *, node: str) -> AsyncIterator[No
         stop.set()
 
 
-async def run_node(app: App, ports: Ports, *, name: str, stop: asyncio.Event) -> bool:
+async def run_node(app: App, ports: Ports, reading: Reading, *, stop: asyncio.Event) -> bool:
     """Run `app` until `stop`; return whether no episode had to be left to its lease."""
-    node = Node(app, ports, name=name)
+    node = Node(app, ports, name=reading.node, grace_s=reading.settings.grace_s)
     running = asyncio.create_task(node.run())
     stopping = asyncio.create_task(stop.wait())
     try:

@@ -6,11 +6,12 @@ nothing; `engine.runtime` holds the doers that carry them out.
 
 from engine.actions import Action, Step, checkpoint, converge, done, observe, synthesize, tool_call
 from engine.actor import Actor, Expectation
-from engine.app import App
+from engine.app import App, Orphan
 from engine.budget import Budget
 from engine.convergence import ConvergeResult
 from engine.errors import DeclarationError, EngineError, InvalidFinding, StrategyError
 from engine.finding import clear_finding, raise_finding, update_finding
+from engine.schema import StateSchema
 from engine.strategy import Context, EpisodeView, StepTaken, Strategy, abort, retry
 from engine.tools import CallContext, Failure, Synthesis, Synthesizer, Tool, ToolFailed
 from engine.trigger import event
@@ -35,6 +36,8 @@ __all__ = [
     "InvalidFinding",
     "JsonObject",
     "ManualTrigger",
+    "Orphan",
+    "StateSchema",
     "Step",
     "StepKind",
     "StepTaken",

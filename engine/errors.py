@@ -4,6 +4,7 @@ EngineError
 ├── DeclarationError       an actor says the impossible      fix the place that it names
 ├── Rejected               a command does not fit the state  a bug in the caller; do not retry
 ├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
+├── BadHistory             a history cannot be replayed      fix the file or the app that it names
 └── StrategyError          user code broke the contract      the episode fails, `error_class` says
     ├── InvalidAction      `next_step` returned no action
     ├── InvalidResult      `converge` returned no usable result
@@ -44,6 +45,10 @@ class EpisodeFailed(EngineError):
         super().__init__(f"{error_class}: {detail}")
         self.error_class = error_class
         self.detail = detail
+
+
+class BadHistory(EngineError, ValueError):
+    """A recorded journal is none, or none that this app can replay."""
 
 
 class StrategyError(EngineError, ValueError):

@@ -8,8 +8,8 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 from msgspec.structs import replace
 
-from engine.actions import Step, ToolCall
-from engine.episode import RUNS, Episode, Status
+from engine.actions import Action, Step, ToolCall
+from engine.episode import Episode, Status
 from engine.errors import NondeterministicReplay
 from streams.events import (
     CheckpointSaved,
@@ -58,14 +58,14 @@ def take_over(
         repeatable: whether a tool, by `capability.action`, honours idempotency keys.
     """
     crashes = episode.crashes + 1
-    if episode.status not in RUNS:
+    if episode.status is not Status.RUNNING:  # Left on purpose, or only to be carried out.
         return Takeover()
     if crashes >= attempts_max:
         return Takeover(
             error_class=ATTEMPTS_EXHAUSTED,
             detail=f"{crashes} nodes crashed while running it; the limit is {attempts_max}",
         )
-    if episode.status is Status.CONVERGING or policy == "resume":
+    if policy == "resume":
         return Takeover()
     if policy == "fail":
         return Takeover(error_class="orphaned", detail=f"{episode.node} crashed while running it")
@@ -136,11 +136,11 @@ def check_same(recorded: StepRecorded | StepAnnounced, *, asked: str, action: St
     before = f"{getattr(recorded, 'kind', 'tool_call')} {recorded.tool_name}".strip()
     raise NondeterministicReplay(
         f"step {recorded.step_no} was {before} ({recorded.fingerprint[:12]}…);"
-        f" the replay asks for {_kind(action)} ({asked[:12]}…)"
+        f" the replay asks for {kind_of(action)} ({asked[:12]}…)"
     )
 
 
-def _kind(action: Step) -> str:
+def kind_of(action: Action) -> str:
     """Return what `action` is, without its values: some of them are to be stored nowhere."""
     if isinstance(action, ToolCall):
         return f"{StepKind.TOOL_CALL} {action.capability}.{action.action}"

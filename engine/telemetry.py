@@ -36,6 +36,11 @@ backlog: Final = _meter.create_gauge(
 leases: Final = _meter.create_counter(
     "vigil.leases", unit="{lease}", description="Lease operations, by what came of them"
 )
+lease_acquire_duration: Final = _meter.create_histogram(
+    "vigil.lease.acquire.duration",
+    unit="s",
+    description="Time until the server answered an acquire, by what came of it",
+)
 dead_letters: Final = _meter.create_counter(
     "vigil.dead_letters", unit="{message}", description="Messages given up on, by reason"
 )

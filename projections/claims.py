@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from projections.statement import Change, Statement
-from projections.values import text
+from projections.values import text, text_or_none
 from streams.leases import Claim, ClaimChange
 
 
@@ -22,6 +22,7 @@ class Taken(NamedTuple):
     fence: int
     work_type: str
     owner_node: str
+    attempt: int
     claimed_at: datetime
     last_heartbeat_at: datetime
     lease_until: datetime
@@ -34,6 +35,7 @@ class Ended(NamedTuple):
     fence: int
     work_type: str
     state: str
+    error_detail: str | None
     finished_at: datetime
 
 
@@ -66,6 +68,7 @@ def _taken(change: ClaimChange, claim: Claim) -> Taken:
         fence=change.revision,
         work_type=_work_type(change.key),
         owner_node=text(claim.owner_node),
+        attempt=claim.attempt,
         claimed_at=claim.claimed_at,
         last_heartbeat_at=claim.heartbeat_at,
         lease_until=claim.lease_until,
@@ -78,6 +81,7 @@ def _ended(change: ClaimChange) -> Ended:
         fence=change.revision,
         work_type=_work_type(change.key),
         state=change.state,
+        error_detail=text_or_none(change.error),
         finished_at=change.at,
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, NamedTuple, cast
-from uuid import UUID
 
 import msgspec
 
@@ -25,6 +24,7 @@ from streams.events import (
     EpisodeOpened,
     EpisodeStarted,
     EventTrigger,
+    LogEvent,
     StepAnnounced,
     StepRecorded,
     Trigger,
@@ -36,7 +36,7 @@ from streams.log import Recorded
 class Opened(NamedTuple):
     """One row of `sql/open_episodes.sql`."""
 
-    episode_id: UUID
+    episode_id: str
     journal_seq: int
     actor_id: str
     expectation_id: str
@@ -54,7 +54,7 @@ class Opened(NamedTuple):
 class Advance(NamedTuple):
     """One row of `sql/advance_episodes.sql`; None leaves a column as it is."""
 
-    episode_id: UUID
+    episode_id: str
     journal_seq: int
     status: str | None = None
     node: str | None = None
@@ -76,7 +76,7 @@ class Advance(NamedTuple):
 class Step(NamedTuple):
     """One row of `sql/record_steps.sql`; None leaves a column as it is."""
 
-    episode_id: UUID
+    episode_id: str
     step_no: int
     journal_seq: int
     kind: str
@@ -98,7 +98,7 @@ class Step(NamedTuple):
 class Checkpoint(NamedTuple):
     """One row of `sql/save_checkpoints.sql`."""
 
-    episode_id: UUID
+    episode_id: str
     checkpoint_no: int
     journal_seq: int
     step_no: int
@@ -128,7 +128,7 @@ SAVE: Final = Statement(name="save_checkpoints", table="episode_checkpoints", ke
 class _Place(NamedTuple):
     """Which episode a commit is about, and where and when it was recorded."""
 
-    episode_id: UUID
+    episode_id: str
     seq: int
     at: datetime
 
@@ -139,32 +139,43 @@ def project(record: Recorded, *, aggregate: str) -> Iterator[Change]:
     Raises:
         UnreadableEvent: the episode's id is not a UUID, or the life is not an episode's.
     """
+    place = _place(record, aggregate)
+    for event in record.commit.events:
+        changes = _changes(place, event)
+        if not changes:
+            detail = f"{type(event).__name__} in the life of an episode"
+            raise UnreadableEvent(record.subject, seq=record.seq, detail=detail)
+        yield from changes
+
+
+def _place(record: Recorded, aggregate: str) -> _Place:
     episode_id = uuid_or_none(aggregate)
     if episode_id is None:
         raise UnreadableEvent(record.subject, seq=record.seq, detail="its id is not a UUID")
-    place = _Place(episode_id, record.seq, record.commit.at)
-    for event in record.commit.events:
-        match event:
-            case StepRecorded():
-                yield _recorded(place, event)
-                yield _spent(place, event)
-            case StepAnnounced():
-                yield _announced(place, event)
-            case EpisodeOpened():
-                yield _opened(place, event)
-            case EpisodeStarted():
-                yield _started(place, event)
-            case EpisodeLeft():
-                yield Change(ADVANCE, Advance(place.episode_id, place.seq, status="queued"))
-            case EpisodeConverged():
-                yield _converged(place, event)
-            case EpisodeFinished():
-                yield _finished(place, event)
-            case CheckpointSaved():
-                yield _saved(place, event)
-            case _:
-                detail = f"{type(event).__name__} in the life of an episode"
-                raise UnreadableEvent(record.subject, seq=record.seq, detail=detail)
+    return _Place(episode_id, record.seq, record.commit.at)
+
+
+def _changes(place: _Place, event: LogEvent) -> tuple[Change, ...]:
+    """Return what `event` changes; nothing, if no episode ever lives it."""
+    match event:
+        case StepRecorded():
+            return _recorded(place, event), _spent(place, event)
+        case StepAnnounced():
+            return (_announced(place, event),)
+        case EpisodeOpened():
+            return (_opened(place, event),)
+        case EpisodeStarted():
+            return (_started(place, event),)
+        case EpisodeLeft():
+            return (_left(place),)
+        case EpisodeConverged():
+            return (_converged(place, event),)
+        case EpisodeFinished():
+            return (_finished(place, event),)
+        case CheckpointSaved():
+            return (_saved(place, event),)
+        case _:
+            return ()
 
 
 def _opened(place: _Place, event: EpisodeOpened) -> Change:
@@ -200,6 +211,10 @@ def _started(place: _Place, event: EpisodeStarted) -> Change:
             started_at=place.at,
         ),
     )
+
+
+def _left(place: _Place) -> Change:
+    return Change(ADVANCE, Advance(place.episode_id, place.seq, status="queued"))
 
 
 def _spent(place: _Place, event: StepRecorded) -> Change:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
-from uuid import UUID
 
 from projections.statement import Change, Statement
 from projections.values import json, text, text_or_none, uuid_or_none
@@ -34,10 +33,10 @@ class Saved(NamedTuple):
     subject_id: str | None
     evidence_refs: str | None
     caused_by_key: str | None
-    raised_by_episode_id: UUID | None
+    raised_by_episode_id: str | None
     raised_at: datetime
     updated_at: datetime
-    cleared_by_episode_id: UUID | None
+    cleared_by_episode_id: str | None
     cleared_at: datetime | None
     cleared_reason: str | None
 
@@ -50,7 +49,7 @@ class Happened(NamedTuple):
     event_no: int
     kind: str
     raise_no: int
-    episode_id: UUID | None
+    episode_id: str | None
     status: str
     severity: str
     confidence: float

@@ -69,23 +69,40 @@ class Batch(msgspec.Struct, frozen=True):
         return list(zip(*self.rows, strict=True))
 
 
-def arrange(changes: Iterable[Change]) -> list[Batch]:
-    """Return what leaves the same rows as applying `changes` one by one, in order."""
-    waves: list[dict[str, tuple[Statement, dict[Values, Values]]]] = []
-    reached: dict[tuple[str, Values], tuple[int, int]] = {}
-    for change in changes:
+class Arrangement:
+    """Changes on their way to be few batches."""
+
+    def __init__(self) -> None:
+        self._waves: list[dict[str, tuple[Statement, dict[Values, Values]]]] = []
+        self._reached: dict[tuple[str, Values], tuple[int, int]] = {}
+        """The wave and the rank at which each row was changed last."""
+
+    def add(self, change: Change) -> None:
+        """Take one more change, to happen after all that were taken before."""
         statement, values = change.statement, change.values
         key = values[: statement.key_size]
-        wave, rank = reached.get((statement.table, key), (0, statement.rank))
+        row = statement.table, key
+        wave, rank = self._reached.get(row, (0, statement.rank))
         if statement.rank < rank:
             wave += 1
-        reached[statement.table, key] = wave, statement.rank
-        if wave == len(waves):
-            waves.append({})
-        _, rows = waves[wave].setdefault(statement.name, (statement, {}))
+        self._reached[row] = wave, statement.rank
+        if wave == len(self._waves):
+            self._waves.append({})
+        _, rows = self._waves[wave].setdefault(statement.name, (statement, {}))
         earlier = rows.get(key)
         rows[key] = values if earlier is None else statement.fold(earlier, values)
-    return [batch for wave in waves for batch in _in_order(wave)]
+
+    def batches(self) -> list[Batch]:
+        """Return what leaves the same rows as applying the changes one by one, in order."""
+        return [batch for wave in self._waves for batch in _in_order(wave)]
+
+
+def arrange(changes: Iterable[Change]) -> list[Batch]:
+    """Return what leaves the same rows as applying `changes` one by one, in order."""
+    arrangement = Arrangement()
+    for change in changes:
+        arrangement.add(change)
+    return arrangement.batches()
 
 
 def _in_order(wave: dict[str, tuple[Statement, dict[Values, Values]]]) -> list[Batch]:

@@ -29,7 +29,7 @@ class Recover(
     actor_id: str
     episode_id: str
     reason: str
-    """`lapsed` or `handover`."""
+    """`lapsed`, `handover` or `swept`."""
 
 
 Command: TypeAlias = Start | Recover

@@ -50,7 +50,10 @@ max_payload: {max_payload}
 {extra}
 """
 
-_JETSTREAM: Final = "{{ store_dir: {store_dir}, sync_interval: {sync} }}"
+_JETSTREAM: Final = "{{ store_dir: {store_dir}, sync_interval: {sync}, max_file: {store_max} }}"
+
+_STORE_FOUND: Final = -1
+"""Lets the server take up to three quarters of the disk."""
 
 _MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 """The server's own default."""
@@ -71,6 +74,7 @@ class EmbeddedNats:
         sync: str = "always",
         max_payload: int | None = None,
         jetstream: bool = True,
+        store_max: int | None = None,
         extra_config: str = "",
     ) -> None:
         """Describe a server.
@@ -81,6 +85,7 @@ class EmbeddedNats:
             sync: How often the store is synced to disk: `always`, or a time such as `100ms`.
             max_payload: Largest message, in bytes; None is the server's default of 1 MiB.
             jetstream: False for a server that only passes messages on.
+            store_max: Most that the store may hold, in bytes; None is what the server finds.
             extra_config: Appended to the configuration as it is, for example accounts.
         """
         self._directory = directory
@@ -88,6 +93,7 @@ class EmbeddedNats:
         self._sync = sync
         self._max_payload = max_payload or _MAX_PAYLOAD_BYTES
         self._jetstream = jetstream
+        self._store_max = store_max
         self._extra_config = extra_config
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -172,7 +178,9 @@ class EmbeddedNats:
 
     def _config(self) -> str:
         store = _JETSTREAM.format(
-            store_dir=json.dumps(str(self._directory.resolve() / "store")), sync=self._sync
+            store_dir=json.dumps(str(self._directory.resolve() / "store")),
+            sync=self._sync,
+            store_max=self._store_max or _STORE_FOUND,
         )
         return _CONFIG.format(
             port=self._port or -1,

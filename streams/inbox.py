@@ -19,6 +19,13 @@ class Inbox(Protocol):
             Unavailable: the server refused. It is not queued.
         """
 
+    async def is_waiting(self, actor: str, episode_id: str) -> bool:
+        """Return whether a command to the episode was sent and is not answered for yet.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
     async def open(self, actor: str) -> Source[Command | Unreadable]:
         """Return the queue of commands to episodes of `actor`, shared by all nodes.
 

@@ -1,16 +1,18 @@
 """The port to leases: who may work on what, and until when.
 
 **Who is authoritative.** The server, by the revision and the time-to-live of one key.
-No node's wall clock takes part: a lease ends when the server's timer says so.
+No node's wall clock takes part: a lease ends when the server's timer says so. `owns` asks
+the server; `Lease.check` asks only the holder's own clock, and may say no too early.
 
-    (absent) ──acquire──▶ held ──release──▶ (absent)
-                           │ ▲
+    (absent) ──acquire──▶ claimed ──complete──▶ done ────▶ (absent)
+                           │ ▲ └──────fail───▶ failed ──▶ (absent)
                      lapse │ └─renew
                            ▼
-                         lapsed ──acquire──▶ held
+                         expired ──acquire──▶ claimed   (the lease says `stolen`)
 
-A key that lapses leaves a marker, which every watcher sees, also one that was away.
-A release leaves none.
+A key that lapses leaves a marker, which every watcher sees, also one that was away, and which
+`reclaim_expired` lists until someone takes the key over. A key that was completed or failed
+is free at once and leaves none: only those who watch at that moment see how it ended.
 
 **Trust window.** A holder trusts its lease until `trusted_until_s` on its own monotonic
 clock, counted from the moment *before* the acquire or renewal was sent. The server counts
@@ -18,14 +20,18 @@ from when it stored the request, which is later, so the holder always stops firs
 
 **What a lease is for.** Thrift, not safety: two nodes that both believe they hold a key
 waste work but cannot corrupt anything, because every append to the journal carries the
-version it was decided on, and only one of them can be right.
+version it was decided on, and only one of them can be right. What a former owner still
+asks for is refused or does nothing: each request names the revision that it is about.
 
 | failure | consequence |
 | --- | --- |
 | renewal refused (someone else's revision) | `LeaseLost`: the task stops at once |
-| renewal unanswered | tried again until the trust window closes, then `LeaseLost` |
+| renewal unanswered | tried again until the trust window closes, then the lease counts as lost |
+| completing or failing unanswered | the key is free already, or lapses |
+| completing or failing what is someone else's by now | nothing happens |
 | holder dies | the key lapses after its time-to-live; the marker calls for recovery |
 | holder is paused past its lease, then wakes | its next append is refused by version |
+| everyone who watches is away when a key lapses | the marker waits for a day |
 | server restarts | keys and their remaining lives are kept; lapses happen on time or at start |
 """
 
@@ -34,20 +40,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from streams.errors import LeaseLost
 
+RECLAIM_MAX: Final = 100
+"""How many lapsed claims `reclaim_expired` returns unless the caller says otherwise."""
+
+ERROR_CHARS_MAX: Final = 1000
+"""Most that a failed claim says about its error, in characters; it travels in a header."""
+
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim, trusted only until a local deadline that ends before the stored one does."""
+    """A claim, trusted only until a local deadline that ends before the stored one does.
+
+    The fencing token is `(attempt, revision)`. The revision grows with every acquire and
+    renewal of the key; the attempt, which the journal counts, orders owners for whoever
+    knows nothing of the bucket. A claim made on a stale read of the journal has too low an
+    attempt, and a version check refuses its first append.
+    """
 
     key: str
     holder: str
+    attempt: int
+    """Which go at the work this is, from 1, as the caller of `acquire` knows it."""
     revision: int
-    """The key's revision: the fencing token. Grows with every acquire and renewal."""
+    """The key's revision."""
+    stolen: bool
+    """Taken over from an owner whose claim had lapsed."""
     trusted_until_s: float
     """On the holder's monotonic clock."""
     acquired_at: datetime
@@ -66,6 +88,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_at: datetime
     lease_until: datetime
     """By the holder's clock; for people. The server's own timer decides."""
+    attempt: int = 1
+    """Which go at the work this is, from 1."""
 
 
 class ClaimChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,11 +98,13 @@ class ClaimChange(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     revision: int
     state: str
-    """`claimed`, `done` (released) or `expired` (lapsed)."""
+    """`claimed`, `done` (completed), `failed` or `expired` (lapsed)."""
     at: datetime
     """When the server stored it."""
     claim: Claim | None = None
     """What the key says, while it is held."""
+    error: str = ""
+    """Why the work failed, if it did."""
 
 
 class ClaimWatch(Protocol):
@@ -99,8 +125,10 @@ class Leases(Protocol):
     def ttl_s(self) -> float:
         """How long a lease lasts after its last renewal."""
 
-    async def acquire(self, key: str, *, holder: str) -> Lease | None:
+    async def acquire(self, key: str, *, holder: str, attempt: int = 1) -> Lease | None:
         """Return a new lease, or None if someone (the same holder included) has the key.
+
+        `attempt` is stored with the claim, for the fencing token and for people.
 
         Raises:
             Unavailable: no answer. Should the claim have been stored, it lapses by itself.
@@ -114,12 +142,45 @@ class Leases(Protocol):
             Unavailable: no answer; the lease is as it was. Try again while it is trusted.
         """
 
-    async def release(self, lease: Lease) -> None:
-        """Give the key up early, leaving no marker. Releasing a lost lease does nothing.
+    async def complete(self, lease: Lease) -> None:
+        """Give the key up with the work done: free at once, no marker. Does nothing if lost.
 
         Raises:
             Unavailable: no answer; the key lapses by itself.
         """
 
+    async def fail(self, lease: Lease, *, error: str) -> None:
+        """Give the key up as `complete` does, with the work failed for good.
+
+        Watchers see `error`, cut to `ERROR_CHARS_MAX` characters.
+
+        Raises:
+            Unavailable: no answer; the key lapses by itself.
+        """
+
+    async def owns(self, lease: Lease) -> bool:
+        """Return whether the server says, now, that the key is held at the lease's revision.
+
+        False after a renewal that was stored and never answered, until `renew` settles it.
+
+        Raises:
+            Unavailable: no answer.
+        """
+
+    async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
+        """Return the lapses that nobody has taken over yet, oldest first, up to `limit`.
+
+        For whoever looks now and then instead of watching. A replica may answer, so what was
+        taken over a moment ago may still be listed; `acquire` settles whose it is.
+
+        Raises:
+            Unavailable: no answer.
+        """
+
     def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:
         """Return the changes after revision `after`: first what stands now, then what comes."""
+
+
+def error_shown(error: str) -> str:
+    """Return what watchers see of `error`: valid Unicode, up to `ERROR_CHARS_MAX` characters."""
+    return error[:ERROR_CHARS_MAX].encode(errors="replace").decode()

@@ -27,6 +27,12 @@ MESSAGE_ID_HEADER: Final = "Nats-Msg-Id"
 CLOUD_EVENT_ID_HEADER: Final = "ce-id"
 """The event's id in CloudEvents' binary mode (CloudEvents NATS binding 1.0, section 3.1)."""
 
+EVENT_ID_HEADER: Final = "Vigil-Event-Id"
+"""The event's id on a later copy of its message, which has a message id of its own."""
+
+_SERVER_HEADERS: Final = "Nats-"
+"""What begins so is meant for the server, and for one message only."""
+
 HOPS_HEADER: Final = "Vigil-Hops"
 TRACE_HEADER: Final = "traceparent"
 COMMIT_HEADER: Final = "Vigil-Commit"
@@ -64,6 +70,24 @@ def event_headers(*, id: str, hops: int = 0, trace: str = "") -> dict[str, str]:
     """Return the message headers of a domain event; what says nothing is left out."""
     headers = message_headers(id=id, trace=trace)
     return {**headers, HOPS_HEADER: str(hops)} if hops else headers
+
+
+def copy_headers(
+    headers: Mapping[str, str],
+    *,
+    id: str,  # noqa: A002
+    stream: str,
+    seq: int,
+) -> dict[str, str]:
+    """Return the headers of a message that says again what the one at `seq` of `stream` said.
+
+    It stays the same event, so it opens nothing that the first copy has opened.
+    """
+    event_id = _claimed_id(headers) or f"{stream}:{seq}"
+    dropped = {EVENT_ID_HEADER} | {name for name in headers if name.startswith(_SERVER_HEADERS)}
+    kept = {name: value for name, value in headers.items() if name not in dropped}
+    same = {EVENT_ID_HEADER: event_id} if len(event_id) <= ID_CHARS_MAX else {}
+    return {**kept, **same, **message_headers(id=id)}
 
 
 def message_headers(*, id: str, trace: str = "") -> dict[str, str]:  # noqa: A002
@@ -118,10 +142,15 @@ def parse_command(
 
 
 def _event_id(headers: Mapping[str, str], *, stream: str, seq: int) -> str:
-    given = headers.get(MESSAGE_ID_HEADER) or headers.get(CLOUD_EVENT_ID_HEADER)
+    given = _claimed_id(headers)
     if given and len(given) > ID_CHARS_MAX:
         raise _Refused("unreadable", f"its id has {len(given)} characters, over {ID_CHARS_MAX}")
     return given or f"{stream}:{seq}"
+
+
+def _claimed_id(headers: Mapping[str, str]) -> str | None:
+    names = (EVENT_ID_HEADER, MESSAGE_ID_HEADER, CLOUD_EVENT_ID_HEADER)
+    return next((headers[name] for name in names if headers.get(name)), None)
 
 
 def _hops(headers: Mapping[str, str]) -> int:

@@ -104,6 +104,15 @@ def event_name(value: str) -> str:
     )
 
 
+def stack_of(subject: str) -> Stack:
+    """Return the stack that `subject` belongs to.
+
+    Raises:
+        BadName: it cannot belong to any.
+    """
+    return Stack(subject.partition(".")[0])
+
+
 class Stack(msgspec.Struct, frozen=True):
     """One logical cluster. Its name is the first token of every subject."""
 
@@ -184,6 +193,15 @@ class Stack(msgspec.Struct, frozen=True):
     def dead(self, origin: str, cause: str) -> str:
         """Return the subject of the dead letter for `cause` (a sequence, an id) at `origin`."""
         return f"{self.name}.dead.{encode_token(origin)}.{encode_token(cause)}"
+
+    def dead_letter(self, key: str) -> str:
+        """Return the subject of the dead letter with this `key`, as `aggregate_of` gives it.
+
+        Raises:
+            BadName: no dead letter has such a key.
+        """
+        origin, _, cause = key.partition(".")
+        return self.dead(decode_token(origin), decode_token(cause))
 
     def aggregate_of(self, subject: str) -> tuple[Kind, str]:
         """Return what the aggregate at `subject` is, and its id or key.

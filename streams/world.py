@@ -1,7 +1,8 @@
 """The port to the world: domain events in, public events out.
 
 A domain event is any JSON object published on `<stack>.event.<name…>`. Its identity is
-the header `Nats-Msg-Id`, else `ce-id` (CloudEvents), else `<stream>:<sequence>`.
+the header `Nats-Msg-Id`, else `ce-id` (CloudEvents), else `<stream>:<sequence>`. A copy of
+it that `republish` made names the event it is a copy of in a header of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +42,13 @@ class World(Protocol):
     """Domain events, shared with every program that speaks NATS."""
 
     async def publish(
-        self, name: str, payload: JsonObject, *, id: str, hops: int = 0, trace: str = ""  # noqa: A002
+        self,
+        name: str,
+        payload: JsonObject,
+        *,
+        id: str,  # noqa: A002
+        hops: int = 0,
+        trace: str = "",
     ) -> int:
         """Publish one domain event. The same `id` within two minutes is kept once.
 
@@ -55,9 +62,22 @@ class World(Protocol):
             Unavailable: the server refused. It is not published.
         """
 
-    async def open(
-        self, actor: str, names: Collection[str]
-    ) -> Source[DomainEvent | Unreadable]:
+    async def republish(self, seq: int, *, id: str) -> int | None:  # noqa: A002
+        """Publish again, as it came, what the stream of events holds at `seq`.
+
+        It stays the same event: what it opened before is not opened again. The same `id` within
+        two minutes is kept once.
+
+        Returns:
+            Its new stream sequence; None if the stream holds no message at `seq` any more.
+
+        Raises:
+            TooLarge: it came at the server's limit, and an id of its own makes it too large.
+            UnknownOutcome: no answer. Publishing again with the same `id` is safe.
+            Unavailable: the server refused. It is not published.
+        """
+
+    async def open(self, actor: str, names: Collection[str]) -> Source[DomainEvent | Unreadable]:
         """Return the events called one of `names`, shared by all gates of `actor`.
 
         The first time an actor is opened it starts with what is published from then on; after

@@ -21,6 +21,11 @@ STEP_COLUMNS: Final = (
     "args_redacted", "result",
 )  # fmt: skip
 
+REPLAY_COLUMNS: Final = (
+    "number", "seq", "at", "event", "status", "node", "attempts", "crashes", "steps_recorded",
+    "checkpoints_saved", "tokens_used", "wall_used_s",
+)  # fmt: skip
+
 
 class EpisodeStatus(StrEnum):
     """What the rows call the states of an episode."""
@@ -95,3 +100,30 @@ def steps(
         return await list_steps(pool, reading.stack, wanted)
 
     show_rows(ask(reading, question), STEP_COLUMNS, is_json=is_json)
+
+
+@app.command()
+def replay(
+    ctx: typer.Context,
+    *,
+    episode_id: Annotated[str, typer.Argument(metavar="ID")],
+    at: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many events; show the whole state.")
+    ] = None,
+    is_json: Annotated[bool, typer.Option("--json", help="For programs: a line each.")] = False,
+) -> None:
+    """Fold one episode's journal event by event, and show the state after each of them."""
+    from console import replaying, tables
+    from console.errors import Trouble
+    from console.reading import parse_id
+
+    frames = replaying.frames_of(context.reading(ctx), parse_id(episode_id))
+    if at is not None and at > len(frames):
+        raise Trouble(f"its journal holds {len(frames):,} events, not {at:,}")
+    if at is not None:
+        show_record(replaying.whole(frames[at - 1]), is_json=is_json)
+    elif is_json:
+        for frame in frames:
+            print(tables.as_json_line(replaying.line(frame)))
+    else:
+        show_rows([replaying.line(frame) for frame in frames], REPLAY_COLUMNS, is_json=False)

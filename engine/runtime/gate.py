@@ -16,17 +16,16 @@ import structlog
 from engine import dedupe, telemetry, trigger
 from engine.actor import Actor, Expectation
 from engine.runtime.intake import taking
+from engine.runtime.opener import open_episode
 from engine.runtime.undertaker import Undertaker
 from streams.clock import Clock
-from streams.commands import Start
 from streams.delivery import Delivery, Unreadable
-from streams.errors import TooLarge, Unavailable, VersionConflict
+from streams.errors import TooLarge, Unavailable
 from streams.events import EpisodeOpened, EventTrigger
 from streams.json import raw
-from streams.log import START, Commit
 from streams.ports import Ports
 from streams.subjects import Stream
-from streams.tracing import context_of, traceparent
+from streams.tracing import context_of
 from streams.world import DomainEvent
 
 EVENTS_IN_FLIGHT_MAX: Final = 256
@@ -124,14 +123,8 @@ class Gate:
             spec_rev=self.actor.spec_rev,
             subject_kind=expectation.subject_key,
         )
-        trace = traceparent()
-        commit = Commit(id=f"open.{episode_id}", at=self.clock.now(), events=(opened,), trace=trace)
-        try:
-            await self.ports.log.append(self.ports.stack.episode(episode_id), commit, after=START)
-        except VersionConflict:
-            self._count("duplicate", expectation)  # Opened before; the start may still be missing.
-        start = Start(actor_id=self.actor.id, episode_id=episode_id)
-        await self.ports.inbox.send(start, id=f"start.{episode_id}", trace=trace)
+        if not await open_episode(self.ports, opened, at=self.clock.now()):
+            self._count("duplicate", expectation)
 
     def _refused(
         self, refusal: trigger.Refuse, expectation: Expectation, event: DomainEvent

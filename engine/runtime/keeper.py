@@ -1,14 +1,16 @@
 """Keeps the node's leases alive: every heartbeat of the node, in one loop.
 
 A lease that is lost, or that cannot be renewed while it is still trusted, calls its
-holder's `on_lost` at once and is forgotten.
+holder's `on_lost` at once and is forgotten. Whatever becomes of a lease is counted
+(`vigil.leases`): acquired, steal, busy, renewed, renew_failed, lost, completed, failed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import structlog
@@ -33,6 +35,8 @@ class Held:
     lease: Lease
     on_lost: Callable[[], object]
     lost: bool = False
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held for each request about the lease: the next one must name the revision it leaves."""
 
 
 class Keeper:
@@ -45,30 +49,47 @@ class Keeper:
         self._beat_s = leases.ttl_s / BEATS_PER_TTL
         self._room = asyncio.Semaphore(RENEWALS_IN_FLIGHT_MAX)
 
-    async def acquire(self, key: str, *, on_lost: Callable[[], object]) -> Held | None:
+    async def acquire(
+        self, key: str, *, attempt: int = 1, on_lost: Callable[[], object]
+    ) -> Held | None:
         """Return the lease of `key`, kept alive from now on, or None if someone has it.
+
+        Args:
+            key: what is to be worked on.
+            attempt: which go at it this is, from 1.
+            on_lost: called once, as soon as the lease cannot be relied on any more.
 
         Raises:
             Unavailable: no answer from the server.
         """
-        lease = await self._leases.acquire(key, holder=self._holder)
-        telemetry.leases.add(1, {"outcome": "acquired" if lease else "busy"})
+        asked_s = self._clock.monotonic_s()
+        lease = await self._leases.acquire(key, holder=self._holder, attempt=attempt)
+        outcome = {"outcome": _outcome(lease)}
+        telemetry.lease_acquire_duration.record(self._clock.monotonic_s() - asked_s, outcome)
+        telemetry.leases.add(1, outcome)
         if lease is None:
             return None
         held = self._held[key] = Held(lease, on_lost)
         return held
 
-    async def release(self, held: Held) -> None:
-        """Give a lease up, so that others need not wait for it to lapse."""
+    async def complete(self, held: Held) -> None:
+        """Give a lease up with the work done, so that others need not wait for it to lapse."""
+        await self._give_up(held, self._leases.complete, outcome="completed")
+
+    async def fail(self, held: Held, *, error: str) -> None:
+        """Give a lease up as `complete` does, with the work failed for good."""
+        await self._give_up(held, partial(self._leases.fail, error=error), outcome="failed")
+
+    def note_lost(self, held: Held, *, why: str) -> None:
+        """Stop keeping a lease that is someone else's by now, and say so."""
         self.forget(held)
-        try:
-            await self._leases.release(held.lease)
-        except Unavailable as error:
-            log.warning("lease not released; it will lapse", key=held.lease.key, error=str(error))
+        held.lost = True
+        telemetry.leases.add(1, {"outcome": "lost"})
+        log.warning("claim_lost", key=held.lease.key, why=why)
 
     def forget(self, held: Held) -> None:
         """Stop keeping a lease alive. It lapses, and that calls for recovery."""
-        if self._held.get(held.lease.key) is held:
+        if self._keeps(held):
             del self._held[held.lease.key]
 
     async def beat(self) -> None:
@@ -79,9 +100,23 @@ class Keeper:
             due = [held for held in self._held.values() if held.lease.trusted_until_s < due_s]
             await asyncio.gather(*(self._renew(held) for held in due))
 
+    async def _give_up(
+        self, held: Held, give_up: Callable[[Lease], Awaitable[None]], *, outcome: str
+    ) -> None:
+        self.forget(held)
+        try:
+            async with held.turn:
+                await give_up(held.lease)
+        except Unavailable as error:
+            log.warning("lease not given up; it will lapse", key=held.lease.key, error=str(error))
+        else:
+            telemetry.leases.add(1, {"outcome": outcome})
+
     async def _renew(self, held: Held) -> None:
         try:
-            async with self._room:
+            async with self._room, held.turn:
+                if not self._keeps(held):
+                    return
                 held.lease = await self._leases.renew(held.lease)
         except LeaseLost as error:
             self._lose(held, str(error))
@@ -97,10 +132,16 @@ class Keeper:
             self._lose(held, str(error))
 
     def _lose(self, held: Held, why: str) -> None:
-        if self._held.get(held.lease.key) is not held:
+        if not self._keeps(held):
             return
-        self.forget(held)
-        held.lost = True
-        telemetry.leases.add(1, {"outcome": "lost"})
-        log.warning("lease lost", key=held.lease.key, why=why)
+        self.note_lost(held, why=why)
         held.on_lost()
+
+    def _keeps(self, held: Held) -> bool:
+        return self._held.get(held.lease.key) is held
+
+
+def _outcome(lease: Lease | None) -> str:
+    if lease is None:
+        return "busy"
+    return "steal" if lease.stolen else "acquired"

@@ -86,7 +86,7 @@ class Node:
 
     def _servers(self, keeper: Keeper) -> list[Callable[[], Awaitable[None]]]:
         """Return the doers that take work: a gate and a runner for each actor."""
-        undertaker = Undertaker(self._ports.log, self._ports.stack, self._clock)
+        undertaker = Undertaker(self._ports, self._clock)
         serving: list[Callable[[], Awaitable[None]]] = []
         for actor in self._app.actors.values():
             gate = Gate(self._ports, actor, self._clock, self._stopping, undertaker)

@@ -1,4 +1,7 @@
-"""Runs an actor's episodes: pull what there is room for, claim, serve the tenure, release.
+"""Runs an actor's episodes: pull what there is room for, read, claim, serve, give up the claim.
+
+The journal is read before the claim is made, to know which attempt it is for. What happens
+in between does no harm: the fence names the version that was read, and is refused.
 
 The claim is given up last and on purpose. Whatever goes wrong in between leaves it to
 lapse, which calls for recovery: the next owner replays the journal and does what is left.
@@ -15,7 +18,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
-from engine.episode import ENDED
+from engine.episode import ENDED, Episode, fold
 from engine.runtime.driver import Leaving
 from engine.runtime.intake import taking
 from engine.runtime.keeper import Held, Keeper
@@ -24,6 +27,7 @@ from engine.runtime.undertaker import Undertaker
 from streams.commands import Command, Recover
 from streams.delivery import Delivery, Unreadable
 from streams.errors import LeaseLost, Unavailable, UnreadableEvent, VersionConflict
+from streams.events import EndStatus
 from streams.log import Recorded
 from streams.tracing import context_of
 
@@ -118,12 +122,16 @@ class Runner:
         task = asyncio.current_task()
         assert task is not None
         key = self.crew.ports.stack.episode_claim(command.actor_id, command.episode_id)
-        held = await self.keeper.acquire(key, on_lost=task.cancel)
+        subject = self.crew.ports.stack.episode(command.episode_id)
+        records = await self._read(subject)
+        attempt = fold(records).attempts + 1
+        held = await self.keeper.acquire(key, attempt=attempt, on_lost=task.cancel)
         if held is None:
             return await _hand_back(delivery)
         try:
-            if await self._own(delivery, command.episode_id, held):
-                await self.keeper.release(held)
+            left = await self._own(delivery, records, subject=subject, held=held)
+            if left is not None:
+                await self._give_up(held, left)
         except asyncio.CancelledError:
             if not held.lost:
                 raise
@@ -133,30 +141,42 @@ class Runner:
             self.keeper.forget(held)
 
     async def _own(
-        self, delivery: Delivery[Command | Unreadable], episode_id: str, held: Held
-    ) -> bool:
-        """Do what is left of an episode, and return whether its claim may be released."""
-        subject = self.crew.ports.stack.episode(episode_id)
-        records = await self._read(subject)
+        self,
+        delivery: Delivery[Command | Unreadable],
+        records: Sequence[Recorded],
+        *,
+        subject: str,
+        held: Held,
+    ) -> Episode | None:
+        """Do what is left of an episode, and return how; None if its claim is to lapse."""
         tenure = Tenure(self.crew, records, subject=subject, revision=held.lease.revision)
         if obstacle := tenure.obstacle():
             log.warning("handed back", why=obstacle)
             await _hand_back(delivery)
-            return True
+            return tenure.episode
         if tenure.episode.status in ENDED:
             await tenure.tell_again()
             await delivery.ack()
-            return True
+            return tenure.episode
         try:
-            # A fence that we read may be of whoever took over from us: then the version would
+            # Whoever took over from us may not have put up a fence yet: then the version would
             # let us in, behind the back of the latest claim. But then our trust has ended, too.
             held.lease.check(monotonic_s=self.crew.clock.monotonic_s())
             await tenure.fence()
         except (LeaseLost, VersionConflict):  # The read was stale, or another node is at it.
             await _hand_back(delivery)
-            return True
+            return tenure.episode
         await delivery.ack()
-        return await self._serve(tenure)
+        return tenure.episode if await self._serve(tenure, held) else None
+
+    async def _give_up(self, held: Held, episode: Episode) -> None:
+        """Give the claim up, saying so if the episode has failed."""
+        finished = episode.finished
+        if finished is not None and finished.status is EndStatus.FAILED:
+            error = f"{finished.error_class}: {finished.error_detail}"
+            await self.keeper.fail(held, error=error)
+        else:
+            await self.keeper.complete(held)
 
     async def _read(self, subject: str) -> Sequence[Recorded]:
         try:
@@ -165,14 +185,14 @@ class Runner:
             log.warning("journal not readable by this version; handed back", error=str(error))
             return ()
 
-    async def _serve(self, tenure: Tenure) -> bool:
-        """Serve a fenced tenure to its end, and return whether its claim may be released."""
+    async def _serve(self, tenure: Tenure, held: Held) -> bool:
+        """Serve a fenced tenure to its end, and return whether its claim may be given up."""
         try:
             await tenure.complete()
         except Leaving:
             return await self._hand_over(tenure)
-        except VersionConflict:
-            log.warning("stopped: another node has taken over")
+        except VersionConflict as error:
+            self.keeper.note_lost(held, why=f"another node has taken over: {error}")
             return False
         except Unavailable as error:
             log.warning("stopped: the log is away; the lease will lapse", error=str(error))

@@ -189,7 +189,7 @@ class Tenure:
         """End the episode as the takeover says, its dead letter first if it gets one."""
         why = self._takeover
         if why.error_class == recovery.ATTEMPTS_EXHAUSTED:
-            undertaker = Undertaker(self._crew.ports.log, self._crew.ports.stack, self._crew.clock)
+            undertaker = Undertaker(self._crew.ports, self._crew.clock)
             await undertaker.bury_episode(self.opened, reason=why.error_class, detail=why.detail)
         turns_used = self.episode.steps_recorded
         self._scribe.record(

@@ -43,20 +43,32 @@ class Thinker:
         strategy must ask for the same steps as before.
         """
         found = recovery.tail(records)
-        if found.checkpoint is None:
-            return await call(self.expectation.strategy.init, self._view(), self.opened.trigger)
-        current = await self._kept(found.checkpoint)
-        tokens_used = found.tokens_before
+        current, tokens_used = await self.begin(found.checkpoint), found.tokens_before
         for step in found.steps:
             turn = step.step_no - found.steps_before
-            action = await self.next_step(current, turn=turn, tokens_used=tokens_used)
-            if isinstance(action, Converge | Done):
-                raise ended_early(step, action)
-            mark = await call(fingerprint, action)
-            await call(recovery.check_same, step, asked=mark, action=action)
-            current = await self.handle(current, action, step, step_no=step.step_no)
+            current = await self.redo(current, step, turn=turn, tokens_used=tokens_used)
             tokens_used += step.cost_tokens
         return current
+
+    async def begin(self, checkpoint: CheckpointSaved | None) -> Any:  # noqa: ANN401
+        """Return the state that was kept, or a fresh one if none was."""
+        if checkpoint is None:
+            return await call(self.expectation.strategy.init, self._view(), self.opened.trigger)
+        return await self._kept(checkpoint)
+
+    async def redo(self, current: Any, step: StepRecorded, *, turn: int, tokens_used: int) -> Any:  # noqa: ANN401
+        """Return the state after `step`, which the strategy must ask for again."""
+        action = await self.next_step(current, turn=turn, tokens_used=tokens_used)
+        await self.check_same(step, action)
+        assert isinstance(action, Step)
+        return await self.handle(current, action, step, step_no=step.step_no)
+
+    async def check_same(self, recorded: StepRecorded | StepAnnounced, action: Action) -> None:
+        """Check that `action`, asked for in a replay, is the one that was `recorded`."""
+        if isinstance(action, Converge | Done):
+            raise ended_early(recorded, action)
+        mark = await call(fingerprint, action)
+        await call(recovery.check_same, recorded, asked=mark, action=action)
 
     async def next_step(self, current: Any, *, turn: int, tokens_used: int) -> Action:  # noqa: ANN401
         """Return what the strategy wants to do on its `turn`-th turn."""

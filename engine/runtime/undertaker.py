@@ -1,4 +1,8 @@
-"""Buries what cannot be done: one dead letter per message, with the reason."""
+"""Buries what cannot be done, with the reason, and does with it what a person decides later.
+
+To requeue a letter is: read → rule → act → append. What is done has ids that come from the
+letter, so a crash in between is completed by requeuing it again.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,32 @@ from dataclasses import dataclass
 
 import structlog
 
-from engine import telemetry
+from engine import dead, telemetry
+from engine.episode import fold
+from engine.errors import Rejected
+from engine.runtime.opener import open_episode
 from streams.clock import Clock
 from streams.delivery import Unreadable
 from streams.errors import VersionConflict
-from streams.events import PAYLOAD_KEPT_BYTES_MAX, DeadLettered, EpisodeOpened
-from streams.log import START, Commit, EventLog
-from streams.subjects import Kind, Stack, Stream
+from streams.events import (
+    PAYLOAD_KEPT_BYTES_MAX,
+    DeadDiscarded,
+    DeadLettered,
+    DeadRequeued,
+    EpisodeOpened,
+)
+from streams.log import START, Commit
+from streams.ports import Ports
+from streams.subjects import Kind, Stream
 
 log = structlog.get_logger("vigil.undertaker")
 
 
 @dataclass(frozen=True)
 class Undertaker:
-    """Writes dead letters for one node."""
+    """Writes and settles dead letters, for one node or one person."""
 
-    log: EventLog
-    stack: Stack
+    ports: Ports
     clock: Clock
 
     async def bury(self, message: Unreadable, *, actor_id: str) -> None:
@@ -42,7 +55,7 @@ class Undertaker:
             payload=message.data[:PAYLOAD_KEPT_BYTES_MAX],
             payload_size_bytes=len(message.data),
         )
-        await self._write(self.stack.dead(message.stream, str(message.seq)), letter)
+        await self._write(self.ports.stack.dead(message.stream, str(message.seq)), letter)
 
     async def bury_episode(self, opened: EpisodeOpened, *, reason: str, detail: str) -> None:
         """Keep a dead letter for an episode that nobody shall try again by itself.
@@ -50,21 +63,101 @@ class Undertaker:
         Raises:
             Unavailable: it could not be written; do not end the episode yet.
         """
+        stack = self.ports.stack
         letter = DeadLettered(
             reason=reason,
             detail=detail,
-            stream=self.stack.stream(Stream.JOURNAL),
+            stream=stack.stream(Stream.JOURNAL),
             seq=START,
-            subject=self.stack.episode(opened.episode_id),
+            subject=stack.episode(opened.episode_id),
             actor_id=opened.actor_id,
             episode_id=opened.episode_id,
         )
-        await self._write(self.stack.dead(Kind.EPISODE, opened.episode_id), letter)
+        await self._write(stack.dead(Kind.EPISODE, opened.episode_id), letter)
+
+    async def requeue(self, letter_key: str, *, by: str) -> DeadRequeued:
+        """Have a letter tried again, and return what was done.
+
+        An event is published again, as it came; for an episode, another one is opened.
+
+        Args:
+            letter_key: as `Stack.aggregate_of` gives it.
+            by: who decided.
+
+        Raises:
+            Rejected: there is no such letter, it is settled, or it cannot be tried again.
+            BadName: `letter_key` cannot be a letter's.
+            Unavailable: the log is away. Requeue it again: that completes what was begun.
+        """
+        subject, letter, version = await self._read(letter_key)
+        match dead.remedy(letter, stack=self.ports.stack):
+            case dead.Republish(seq=seq):
+                requeued = await self._republish(seq, letter_key=letter_key, by=by)
+            case dead.Reopen(episode_id=episode_id):
+                requeued = await self._reopen(episode_id, by=by)
+        await self._settle(subject, letter, requeued, after=version)
+        return requeued
+
+    async def discard(self, letter_key: str, *, by: str, reason: str) -> DeadDiscarded:
+        """Note that a letter is of no use, and return what was noted.
+
+        Args:
+            letter_key: as `Stack.aggregate_of` gives it.
+            by: who decided.
+            reason: why, in words.
+
+        Raises:
+            Rejected: there is no such letter, or it is settled.
+            BadName: `letter_key` cannot be a letter's.
+            Unavailable: the log is away. It may have been noted.
+        """
+        subject, letter, version = await self._read(letter_key)
+        discarded = DeadDiscarded(by=by, reason=reason)
+        await self._settle(subject, letter, discarded, after=version)
+        return discarded
+
+    async def _read(self, letter_key: str) -> tuple[str, dead.Letter, int]:
+        subject = self.ports.stack.dead_letter(letter_key)
+        records = await self.ports.log.read(subject)
+        return subject, dead.fold(records), records[-1].seq if records else START
+
+    async def _republish(self, seq: int, *, letter_key: str, by: str) -> DeadRequeued:
+        event_seq = await self.ports.world.republish(seq, id=f"requeue.{letter_key}")
+        if event_seq is None:
+            stream = self.ports.stack.stream(Stream.EVENTS)
+            raise Rejected(f"{stream} does not hold the message at {seq} any more; discard it")
+        return DeadRequeued(by=by, event_seq=event_seq)
+
+    async def _reopen(self, episode_id: str, *, by: str) -> DeadRequeued:
+        stack = self.ports.stack
+        records = await self.ports.log.read(stack.episode(episode_id))
+        opened = dead.reopened(fold(records), stack=stack)
+        await open_episode(self.ports, opened, at=self.clock.now())
+        return DeadRequeued(by=by, episode_id=opened.episode_id)
+
+    async def _settle(
+        self,
+        subject: str,
+        letter: dead.Letter,
+        command: DeadRequeued | DeadDiscarded,
+        *,
+        after: int,
+    ) -> None:
+        event = dead.decide(letter, command)
+        now = self.clock.now()
+        # Two people may decide at once, and each decision is a commit of its own.
+        kind = type(event).__name__
+        commit = Commit(id=f"{kind}.{subject}.{now.isoformat()}", at=now, events=(event,))
+        try:
+            await self.ports.log.append(subject, commit, after=after)
+        except VersionConflict:
+            dead.decide(dead.fold(await self.ports.log.read(subject)), command)
+            raise
 
     async def _write(self, subject: str, letter: DeadLettered) -> None:
         commit = Commit(id=f"bury.{subject}", at=self.clock.now(), events=(letter,))
         try:
-            await self.log.append(subject, commit, after=START)
+            await self.ports.log.append(subject, commit, after=START)
         except VersionConflict:
             return  # Another actor, an earlier delivery or an earlier owner has buried it.
         telemetry.dead_letters.add(1, {"reason": letter.reason})

@@ -6,6 +6,7 @@ and the position that the checkpoint moves to once the rows say it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, Protocol
@@ -13,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from projections import claims, dead, episodes, findings
-from projections.statement import Change
+from projections.statement import Arrangement, Batch, Change, arrange
 from streams.clock import Clock
 from streams.errors import BadName, Incompatible, UnreadableEvent
 from streams.leases import ClaimWatch
@@ -24,6 +25,10 @@ from streams.subjects import Kind, Stack, Stream
 MESSAGES_MAX: Final = 500
 """Most messages in one transaction."""
 
+MESSAGES_AT_ONCE: Final = 20
+"""Messages made into changes before others may run: under 1 ms. Postgres is at work on the
+messages before these, and whoever shares the loop with us must not wait for all of them."""
+
 SILENCE_S: Final = 5.0
 """Longest wait for a message before looking again, in seconds."""
 
@@ -31,7 +36,7 @@ SILENCE_S: Final = 5.0
 class Gleaning(msgspec.Struct, frozen=True, kw_only=True):
     """What some messages ask for."""
 
-    changes: Sequence[Change]
+    batches: Sequence[Batch]
     position: int
     events: int
     pending: int
@@ -100,29 +105,37 @@ class _CommitGleaner:
         if self._unreadable is not None:
             raise self._unreadable
         records = await self._follower.receive(most=MESSAGES_MAX, wait_s=SILENCE_S)
-        return self._glean(records) if records else None
+        return await self._glean(records) if records else None
 
-    def _glean(self, records: Sequence[Recorded]) -> Gleaning:
+    async def _glean(self, records: Sequence[Recorded]) -> Gleaning:
         """Return what `records` ask for, up to the first that cannot be understood.
 
         Raises:
             UnreadableEvent: that is the first of them.
         """
-        changes: list[Change] = []
+        arrangement = Arrangement()
         events = 0
         position = 0
-        for record in records:
+        for number, record in enumerate(records, start=1):
             try:
-                changes += project(record, stack=self._stack)
+                changes = list(project(record, stack=self._stack))
             except UnreadableEvent as error:
                 if not position:
                     raise
                 self._unreadable = error
                 break
+            for change in changes:
+                arrangement.add(change)
             events += len(record.commit.events)
             position = record.seq
-        pending = self._follower.pending
-        return Gleaning(changes=changes, position=position, events=events, pending=pending)
+            if number % MESSAGES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return Gleaning(
+            batches=arrangement.batches(),
+            position=position,
+            events=events,
+            pending=self._follower.pending,
+        )
 
 
 class ClaimsFeed:
@@ -156,7 +169,7 @@ class _ClaimGleaner:
         self._knows_what_stands = True
         self._position = max(self._position, *(change.revision for change in seen))
         return Gleaning(
-            changes=[*forgotten, *map(claims.project, seen)],
+            batches=arrange([*forgotten, *map(claims.project, seen)]),
             position=self._position,
             events=len(seen),
             pending=0,

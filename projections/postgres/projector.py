@@ -20,7 +20,6 @@ from projections.postgres import store, telemetry
 from projections.postgres.feeds import ClaimsFeed, Feed, Gleaner, Gleaning, LogFeed
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, Pool
-from projections.statement import arrange
 from streams.clock import Clock
 from streams.errors import Incompatible, LeaseLost, Unavailable, UnreadableEvent
 from streams.leases import Lease, Leases
@@ -132,7 +131,7 @@ class _Held:
     async def release(self) -> None:
         """Give it up; if nobody hears, it lapses by itself."""
         with suppress(Unavailable):
-            await self._leases.release(self._lease)
+            await self._leases.complete(self._lease)
 
 
 async def _follow(feed: Feed, ports: Ports, pool: Pool, *, clock: Clock) -> None:
@@ -198,7 +197,7 @@ async def _write(
         span.set_attribute("position", gleaning.position)
         moved = await store.apply(
             pool,
-            arrange(gleaning.changes),
+            gleaning.batches,
             since=since,
             position=gleaning.position,
             now=clock.now(),

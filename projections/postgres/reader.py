@@ -7,6 +7,7 @@ comes back as Python values, everything else as asyncpg gives it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -88,6 +89,25 @@ async def show_finding(pool: Pool, stack: Stack, key: str) -> Row | None:
         return None
     history = await _rows(pool, "list_finding_events", stack.name, key, ROWS_MAX)
     return finding | {"history": history}
+
+
+async def list_dead_letters(
+    pool: Pool, stack: Stack, *, status: str | None = None, limit: int = 50
+) -> list[Row]:
+    """Return dead letters: the latest first."""
+    return await _rows(pool, "list_dead_letters", stack.name, status, limit)
+
+
+async def show_dead_letter(pool: Pool, stack: Stack, key: str) -> Row | None:
+    """Return one dead letter with everything known of it, or None."""
+    return _only(await _rows(pool, "show_dead_letter", stack.name, key))
+
+
+async def list_silent_episodes(
+    pool: Pool, stack: Stack, *, before: datetime, limit: int = ROWS_MAX
+) -> list[Row]:
+    """Return episodes that wait or run and have shown nothing since `before`, longest first."""
+    return await _rows(pool, "list_silent_episodes", stack.name, before, limit)
 
 
 async def list_checkpoints(pool: Pool, stack: Stack) -> list[Row]:

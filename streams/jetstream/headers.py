@@ -17,6 +17,12 @@ COMMIT: Final = "Vigil-Commit"
 NONCE: Final = "Vigil-Nonce"
 """Tells our write of a registry key from anyone else's, after its answer was lost."""
 
+OUTCOME: Final = "Vigil-Outcome"
+"""How the work ended whose claim is given up: `failed`. Without it, it is done."""
+
+ERROR: Final = "Vigil-Error"
+"""Why it failed, as a JSON string in ASCII: line ends and spaces stay what they are."""
+
 # The server's, on what we publish.
 
 EXPECTED_SEQ: Final = "Nats-Expected-Last-Subject-Sequence"
@@ -30,6 +36,7 @@ STATUS: Final = "Status"
 MARKER_REASON: Final = "Nats-Marker-Reason"
 SUBJECT: Final = "Nats-Subject"
 SEQUENCE: Final = "Nats-Sequence"
+STORED_AT: Final = "Nats-Time-Stamp"
 PENDING: Final = "Nats-Num-Pending"
 PULL_LEFT: Final = "Nats-Pending-Messages"
 LAST_CONSUMER: Final = "Nats-Last-Consumer"

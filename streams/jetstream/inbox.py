@@ -5,6 +5,7 @@ from __future__ import annotations
 from streams import codec
 from streams.commands import Command
 from streams.delivery import Source, Unreadable
+from streams.jetstream import stored
 from streams.jetstream.arrival import Arrival
 from streams.jetstream.consumer import DurableConsumer
 from streams.jetstream.link import Link
@@ -34,6 +35,12 @@ class JetStreamInbox:
         subject = self._stack.episode_inbox(command.actor_id, command.episode_id)
         more = message_headers(id=id, trace=trace)
         await store_surely(self._link, subject, codec.encode_command(command), more)
+
+    async def is_waiting(self, actor: str, episode_id: str) -> bool:
+        """Return whether a command waits. See `Inbox.is_waiting`."""
+        # A work queue drops what is answered for, so whatever it holds still waits.
+        subject = self._stack.episode_inbox(actor, episode_id)
+        return await stored.last(self._link, self._stream, subject) is not None
 
     async def open(self, actor: str) -> Source[Command | Unreadable]:
         """Return the actor's queue. See `Inbox.open`."""

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeAlias
 
@@ -52,7 +52,7 @@ class Bucket:
         """
         return await stored.last(self._link, self.stream, self._prefix + key)
 
-    def every(self) -> AsyncIterator[Stored]:
+    def every(self) -> AsyncGenerator[Stored, None]:
         """Return every key's last message; see `stored.every_after`."""
         return stored.every_after(self._link, self.stream, f"{self._prefix}>", seq=0)
 

@@ -2,7 +2,8 @@
 
     acquire   write, expecting no key; or the tombstone, if that is all there is
     renew     write, expecting our own revision
-    release   write a purge that itself lives 1 s, expecting our own revision
+    complete  write a purge that itself lives 1 s, expecting our own revision
+    fail      the same, with the outcome and the error in its headers
     lapse     the server replaces the key by a marker when its time to live is over
 
 An answer that was lost is settled by reading the key: the claim in it is ours if it names
@@ -16,9 +17,10 @@ makes a key immortal, and its create fails on a lapsed key until the marker is g
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import timedelta
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -30,17 +32,21 @@ from streams.jetstream.follow import OrderedReader
 from streams.jetstream.keys import PURGE, Bucket, KeyMessage, has_lapsed, is_gone
 from streams.jetstream.link import Link
 from streams.jetstream.publish import WrongSequence
-from streams.leases import Claim, ClaimChange, ClaimWatch, Lease
+from streams.jetstream.session import Headers
+from streams.json import UNDECODABLE
+from streams.leases import RECLAIM_MAX, Claim, ClaimChange, ClaimWatch, Lease, error_shown
 from streams.subjects import Stack
 
 ATTEMPTS_MAX: Final = 4
 """How often one call tries when the key changes under it, or an answer is lost."""
 
 TOMBSTONE: Final = {**PURGE, headers.TTL: "1s"}
-"""A release, visible for the shortest time that the server allows; it leaves no marker."""
+"""The end of a claim, visible for the shortest time that the server allows; it leaves no marker."""
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Claim] = msgspec.json.Decoder(Claim)
+_error_decoder: msgspec.json.Decoder[str] = msgspec.json.Decoder(str)
+_FAILED: Final = "failed"
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -59,12 +65,14 @@ class JetStreamLeases:
         """See `Leases.ttl_s`."""
         return self._link.settings.lease_ttl_s
 
-    async def acquire(self, key: str, *, holder: str) -> Lease | None:
+    async def acquire(self, key: str, *, holder: str, attempt: int = 1) -> Lease | None:
         """Return a new lease. See `Leases.acquire`."""
-        wanted = self._new_lease(key, holder)
+        wanted = self._new_lease(key, holder, attempt)
         found: KeyMessage | None = None
         lost_answer: UnknownOutcome | None = None
         for _ in range(ATTEMPTS_MAX):
+            stolen = found is not None and has_lapsed(found)
+            wanted = msgspec.structs.replace(wanted, stolen=stolen)
             try:
                 return await self._store(wanted, expected=found.seq if found else 0)
             except UnknownOutcome as error:
@@ -96,12 +104,42 @@ class JetStreamLeases:
                 return renewed
         raise Unavailable(lease.key, detail="the lease keeps changing")
 
-    async def release(self, lease: Lease) -> None:
-        """Give the key up. See `Leases.release`."""
+    async def complete(self, lease: Lease) -> None:
+        """Give the key up, the work done. See `Leases.complete`."""
+        await self._give_up(lease, TOMBSTONE)
+
+    async def fail(self, lease: Lease, *, error: str) -> None:
+        """Give the key up, the work failed. See `Leases.fail`."""
+        said = {headers.OUTCOME: _FAILED, headers.ERROR: json.dumps(error_shown(error))}
+        await self._give_up(lease, {**TOMBSTONE, **said})
+
+    async def owns(self, lease: Lease) -> bool:
+        """Return whether the leader says that the lease stands. See `Leases.owns`."""
+        found = await self._bucket.last(lease.key)
+        return found is not None and found.seq == lease.revision and not is_gone(found)
+
+    async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
+        """Return the markers that stand. See `Leases.reclaim_expired`."""
+        lapses: list[ClaimChange] = []
+        async with aclosing(self._bucket.every()) as messages:
+            async for message in messages:
+                if len(lapses) >= limit:
+                    break
+                if has_lapsed(message):
+                    at = datetime.fromisoformat(message.headers[headers.STORED_AT])
+                    lapses.append(_change(self._bucket.key_of(message), message, at=at))
+        return lapses
+
+    def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:
+        """Return the changes past `after`. See `Leases.watch`."""
+        return _watch(self._bucket, after=after)
+
+    async def _give_up(self, lease: Lease, tombstone: Headers) -> None:
+        """Put `tombstone` in the place of `lease`, if the key is still ours."""
         expected = lease.revision
         for _ in range(ATTEMPTS_MAX):
             try:
-                await self._bucket.write(lease.key, b"", more=TOMBSTONE, expected=expected)
+                await self._bucket.write(lease.key, b"", more=tombstone, expected=expected)
             except WrongSequence as error:
                 try:
                     expected = await self._our_revision(lease, error)
@@ -111,17 +149,19 @@ class JetStreamLeases:
                 return
         raise Unavailable(lease.key, detail="the lease keeps changing")
 
-    def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:
-        """Return the changes past `after`. See `Leases.watch`."""
-        return _watch(self._bucket, after=after)
-
-    def _new_lease(self, key: str, holder: str) -> Lease:
+    def _new_lease(self, key: str, holder: str, attempt: int) -> Lease:
         """Return a lease that is not stored yet, with a moment of acquiring all its own."""
         at = max(self._link.clock.now(), self._last_acquired_at + _MICROSECOND)
         self._last_acquired_at = at
         trusted_until_s = self._link.clock.monotonic_s() + self.ttl_s
         return Lease(
-            key=key, holder=holder, revision=0, trusted_until_s=trusted_until_s, acquired_at=at
+            key=key,
+            holder=holder,
+            attempt=attempt,
+            revision=0,
+            stolen=False,
+            trusted_until_s=trusted_until_s,
+            acquired_at=at,
         )
 
     async def _store(self, lease: Lease, *, expected: int) -> Lease:
@@ -133,6 +173,7 @@ class JetStreamLeases:
             claimed_at=lease.acquired_at,
             heartbeat_at=now,
             lease_until=now + timedelta(seconds=self.ttl_s),
+            attempt=lease.attempt,
         )
         life = {headers.TTL: f"{round(self.ttl_s * 1000)}ms"}
         revision = await self._bucket.write(
@@ -177,20 +218,43 @@ class JetStreamClaimWatch:
         return await self._reader.receive(self._change, most=most, wait_s=wait_s)
 
     def _change(self, arrived: Arrival) -> ClaimChange:
-        state = "expired" if has_lapsed(arrived) else "done" if is_gone(arrived) else "claimed"
-        return ClaimChange(
-            key=self._bucket.key_of(arrived),
-            revision=arrived.seq,
-            state=state,
-            at=arrived.at,
-            claim=_claim(arrived.data) if state == "claimed" else None,
-        )
+        return _change(self._bucket.key_of(arrived), arrived, at=arrived.at)
 
 
 @asynccontextmanager
 async def _watch(bucket: Bucket, *, after: int) -> AsyncIterator[JetStreamClaimWatch]:
     async with bucket.reader(after=after) as reader:
         yield JetStreamClaimWatch(bucket, reader)
+
+
+def _change(key: str, message: KeyMessage, *, at: datetime) -> ClaimChange:
+    """Return what `message`, stored `at`, says about `key`."""
+    state = _state(message)
+    return ClaimChange(
+        key=key,
+        revision=message.seq,
+        state=state,
+        at=at,
+        claim=_claim(message.data) if state == "claimed" else None,
+        error=_error(message.headers) if state == _FAILED else "",
+    )
+
+
+def _state(message: KeyMessage) -> str:
+    if has_lapsed(message):
+        return "expired"
+    if not is_gone(message):
+        return "claimed"
+    return _FAILED if message.headers.get(headers.OUTCOME) == _FAILED else "done"
+
+
+def _error(given: Headers) -> str:
+    """Return why a claim failed; what no engine wrote, as it stands."""
+    told = given.get(headers.ERROR, "")
+    try:
+        return _error_decoder.decode(told)
+    except UNDECODABLE:
+        return told
 
 
 def _is_claim_of(found: KeyMessage, lease: Lease) -> bool:

@@ -7,7 +7,7 @@ from any replica, which may lag an acknowledged write for moments (three replica
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 import msgspec
@@ -58,6 +58,15 @@ async def last(link: Link, stream: str, subject: str) -> Stored | None:
     return await _from_leader(link, stream, {"last_by_subj": subject})
 
 
+async def at(link: Link, stream: str, seq: int) -> Stored | None:
+    """Return the message at `seq`, as the leader knows it.
+
+    Raises:
+        Unavailable: no answer.
+    """
+    return await _from_leader(link, stream, {"seq": seq})
+
+
 async def first_after(link: Link, stream: str, subject: str, *, seq: int) -> Stored | None:
     """Return the first message on `subject` past `seq`, as the leader knows it.
 
@@ -67,7 +76,9 @@ async def first_after(link: Link, stream: str, subject: str, *, seq: int) -> Sto
     return await _from_leader(link, stream, {"seq": seq + 1, "next_by_subj": subject})
 
 
-async def every_after(link: Link, stream: str, subject: str, *, seq: int) -> AsyncIterator[Stored]:
+async def every_after(
+    link: Link, stream: str, subject: str, *, seq: int
+) -> AsyncGenerator[Stored, None]:
     """Yield the messages on `subject` past `seq`, directly.
 
     Raises:

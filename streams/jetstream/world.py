@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from streams.delivery import Source, Unreadable
+from streams.jetstream import stored
 from streams.jetstream.arrival import Arrival
 from streams.jetstream.consumer import DurableConsumer
 from streams.jetstream.link import Link
 from streams.jetstream.publish import store_surely
 from streams.jetstream.source import JetStreamSource, SilentSource
 from streams.json import JsonObject
-from streams.parsing import event_body, event_headers, parse_event
+from streams.parsing import copy_headers, event_body, event_headers, parse_event
 from streams.subjects import Stack, Stream
 from streams.world import DomainEvent
 
@@ -38,6 +39,20 @@ class JetStreamWorld:
         subject = self._stack.event(name)
         more = event_headers(id=id, hops=hops, trace=trace)
         ack = await store_surely(self._link, subject, event_body(name, payload), more)
+        return ack.seq
+
+    async def republish(
+        self,
+        seq: int,
+        *,
+        id: str,  # noqa: A002 - the port's name
+    ) -> int | None:
+        """Publish again what is at `seq`. See `World.republish`."""
+        first = await stored.at(self._link, self._stream, seq)
+        if first is None:
+            return None
+        more = copy_headers(first.headers, id=id, stream=self._stream, seq=seq)
+        ack = await store_surely(self._link, first.subject, first.data, more)
         return ack.seq
 
     async def open(self, actor: str, names: Collection[str]) -> Source[DomainEvent | Unreadable]:

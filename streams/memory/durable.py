@@ -52,6 +52,10 @@ class Durable:
         """Return when the next unanswered message comes again, on the monotonic clock."""
         return min((each.due_s for each in self._unanswered.values()), default=math.inf)
 
+    def is_waiting(self, seq: int) -> bool:
+        """Return whether the message at `seq`, which must be ours, is still to be settled."""
+        return seq > self._position or seq in self._unanswered
+
     def settle(self, seq: int) -> None:
         """Never deliver the message at `seq` again."""
         self._unanswered.pop(seq, None)

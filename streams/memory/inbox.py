@@ -27,6 +27,12 @@ class MemoryInbox:
         data = codec.encode_command(command)
         self._stream.publish(subject, data, message_headers(id=id, trace=trace))
 
+    async def is_waiting(self, actor: str, episode_id: str) -> bool:
+        """See `Inbox.is_waiting`."""
+        sent = self._stream.of(self._stack.episode_inbox(actor, episode_id))
+        queue = self._durables.get(self._stack.inbox_durable(actor))
+        return any(queue is None or queue.is_waiting(message.seq) for message in sent)
+
     def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
         """Put any bytes on an inbox's `subject`, as only a foreign client would.
 

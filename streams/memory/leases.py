@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from streams.clock import Clock
 from streams.errors import LeaseLost
-from streams.leases import Claim, ClaimChange, Lease
+from streams.leases import RECLAIM_MAX, Claim, ClaimChange, Lease, error_shown
 from streams.memory.watch import MemoryWatch, Watchers
 
 MARKER_KEPT_S: Final = 24 * 3600.0
@@ -42,68 +44,95 @@ class MemoryLeases:
         """See `Leases.ttl_s`."""
         return self._ttl_s
 
-    async def acquire(self, key: str, *, holder: str) -> Lease | None:
+    async def acquire(self, key: str, *, holder: str, attempt: int = 1) -> Lease | None:
         """See `Leases.acquire`."""
         self._settle()
         stored = self._bucket.get(key)
         if stored is not None and stored.change.state == "claimed":
             return None
-        return self._hold(key, holder=holder, acquired_at=self._clock.now())
+        lease = Lease(
+            key=key,
+            holder=holder,
+            attempt=attempt,
+            revision=0,
+            stolen=stored is not None,
+            trusted_until_s=0.0,
+            acquired_at=self._clock.now(),
+        )
+        return self._hold(lease)
 
     async def renew(self, lease: Lease) -> Lease:
         """See `Leases.renew`."""
-        self._settle()
-        if not self._is_held(lease):
+        if not await self.owns(lease):
             raise LeaseLost(lease.key, revision=lease.revision)
-        return self._hold(lease.key, holder=lease.holder, acquired_at=lease.acquired_at)
+        return self._hold(lease)
 
-    async def release(self, lease: Lease) -> None:
-        """See `Leases.release`."""
+    async def complete(self, lease: Lease) -> None:
+        """See `Leases.complete`."""
+        if await self.owns(lease):
+            self._end(lease.key, state="done")
+
+    async def fail(self, lease: Lease, *, error: str) -> None:
+        """See `Leases.fail`."""
+        if await self.owns(lease):
+            self._end(lease.key, state="failed", error=error_shown(error))
+
+    async def owns(self, lease: Lease) -> bool:
+        """See `Leases.owns`."""
         self._settle()
-        if self._is_held(lease):
-            del self._bucket[lease.key]
-            self._watchers.tell(self._change(lease.key, state="done", at=self._clock.now()))
+        stored = self._bucket.get(lease.key)
+        if stored is None or stored.change.claim is None:
+            return False
+        return stored.change.revision == lease.revision
+
+    async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
+        """See `Leases.reclaim_expired`."""
+        self._settle()
+        standing = self._standing(after=0)
+        return [change for change in standing if change.state == "expired"][:limit]
 
     @asynccontextmanager
     async def watch(self, *, after: int = 0) -> AsyncIterator[MemoryWatch[ClaimChange]]:
         """See `Leases.watch`."""
         self._settle()
-        changes = (stored.change for stored in self._bucket.values())
-        standing = sorted((c for c in changes if c.revision > after), key=lambda c: c.revision)
+        standing = self._standing(after=after)
         with self._watchers.watching(
             standing, settle=self._settle, next_due_s=self._next_end_s
         ) as watch:
             yield watch
 
-    def _hold(self, key: str, *, holder: str, acquired_at: datetime) -> Lease:
-        now, now_s = self._clock.now(), self._clock.monotonic_s()
-        ends_s = now_s + self._ttl_s
+    def _standing(self, *, after: int) -> Sequence[ClaimChange]:
+        """Return each key's newest change, if it is past `after`, oldest first."""
+        changes = (stored.change for stored in self._bucket.values())
+        return sorted((c for c in changes if c.revision > after), key=lambda c: c.revision)
+
+    def _hold(self, lease: Lease) -> Lease:
+        """Return `lease` with a full life, once the bucket has it."""
+        now, ends_s = self._clock.now(), self._clock.monotonic_s() + self._ttl_s
         claim = Claim(
-            owner_node=holder,
-            claimed_at=acquired_at,
+            owner_node=lease.holder,
+            claimed_at=lease.acquired_at,
             heartbeat_at=now,
             lease_until=now + timedelta(seconds=self._ttl_s),
+            attempt=lease.attempt,
         )
-        change = self._change(key, state="claimed", at=now, claim=claim)
-        self._bucket[key] = _Stored(change=change, ends_s=ends_s)
+        change = self._change(lease.key, state="claimed", at=now, claim=claim)
+        self._bucket[lease.key] = _Stored(change=change, ends_s=ends_s)
         self._watchers.tell(change)
-        return Lease(
-            key=key,
-            holder=holder,
-            revision=change.revision,
-            trusted_until_s=ends_s,
-            acquired_at=acquired_at,
-        )
+        return msgspec.structs.replace(lease, revision=change.revision, trusted_until_s=ends_s)
 
-    def _is_held(self, lease: Lease) -> bool:
-        stored = self._bucket.get(lease.key)
-        return stored is not None and stored.change.revision == lease.revision
+    def _end(self, key: str, *, state: str, error: str = "") -> None:
+        """Free `key` and tell those who watch now, and nobody later."""
+        del self._bucket[key]
+        self._watchers.tell(self._change(key, state=state, at=self._clock.now(), error=error))
 
     def _change(
-        self, key: str, *, state: str, at: datetime, claim: Claim | None = None
+        self, key: str, *, state: str, at: datetime, claim: Claim | None = None, error: str = ""
     ) -> ClaimChange:
         self._revision += 1
-        return ClaimChange(key=key, revision=self._revision, state=state, at=at, claim=claim)
+        return ClaimChange(
+            key=key, revision=self._revision, state=state, at=at, claim=claim, error=error
+        )
 
     def _next_end_s(self) -> float:
         return min((stored.ends_s for stored in self._bucket.values()), default=math.inf)

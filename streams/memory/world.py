@@ -8,7 +8,7 @@ from streams.delivery import Unreadable
 from streams.json import JsonObject
 from streams.memory.durable import Durable, MemorySource
 from streams.memory.stream import MemoryStream, Message
-from streams.parsing import event_body, event_headers, parse_event
+from streams.parsing import copy_headers, event_body, event_headers, parse_event
 from streams.subjects import Stack
 from streams.world import DomainEvent
 
@@ -45,6 +45,14 @@ class MemoryWorld:
             TooLarge: over the server's limit for any message.
         """
         return self._stream.publish(self._stack.event(name), data, headers)
+
+    async def republish(self, seq: int, *, id: str) -> int | None:  # noqa: A002
+        """See `World.republish`."""
+        if not 0 < seq <= self._stream.last_seq:
+            return None
+        first = self._stream.at(seq)
+        headers = copy_headers(first.headers, id=id, stream=self._stream.name, seq=seq)
+        return self._stream.publish(first.subject, first.data, headers)
 
     async def open(
         self, actor: str, names: Collection[str]

@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, Final, Self
 
 import asyncpg
 import nats as nats_client
 
 from projections.embedded import EmbeddedPostgres
-from streams.embedded import EmbeddedNats
+from streams.embedded import EmbeddedNats, die_with
+from tests.acceptance.agreement import Lives, differences
 
 ROOT: Final = Path(__file__).parents[2]
 APP: Final = "tests.acceptance.app:app"
@@ -29,62 +30,91 @@ STOP_MAX_S: Final = 40.0
 class NodeProcess:
     """One `vigil node` in a process of its own."""
 
-    def __init__(self, name: str, *, url: str, dsn: str, directory: Path, **env: str) -> None:
-        self.name = name
-        self.log = directory / f"{name}.log"
-        with self.log.open("wb") as log:
-            self._process = self._launch(url, dsn, log, env)
+    def __init__(self, name: str, *, app: str, log: Path, env: Mapping[str, str]) -> None:
+        """Start it.
 
-    def _launch(
-        self, url: str, dsn: str, log: BinaryIO, env: Mapping[str, str]
-    ) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "console", "node", "--app", APP],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "VIGIL_NATS_URL": url,
-                "VIGIL_POSTGRES_DSN": dsn,
-                "VIGIL_NODE": self.name,
-                "VIGIL_LOG": "json",
-                **env,
-            },
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-        )
+        Args:
+            name: the node's.
+            app: what it runs, as `module:attribute`.
+            log: where its log lines go.
+            env: its settings, and whatever else its app wants to know.
+        """
+        self.name = name
+        self.log = log
+        with log.open("wb") as lines:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "console", "node", "--app", app],
+                cwd=ROOT,
+                env={**os.environ, "VIGIL_NODE": name, "VIGIL_LOG": "json", **env},
+                stdout=subprocess.DEVNULL,
+                stderr=lines,
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
+            )
 
     def logged(self) -> str:
         return self.log.read_text()
 
+    def events(self) -> list[dict[str, Any]]:
+        """Return its log lines so far; the last may still be on its way."""
+        lines = self.logged().rpartition("\n")[0].splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def says(self, event: str) -> bool:
+        return any(line["event"] == event for line in self.events())
+
     def is_up(self) -> bool:
         assert self._process.poll() is None, f"{self.name} ended:\n{self.logged()[-3000:]}"
-        return '"node up"' in self.logged()
+        return self.says("node up")
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
 
-    def stop(self) -> int:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+    def freeze(self) -> None:
+        """Stop it where it stands; its connections stay open."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Return its exit code, once it has ended by itself."""
         try:
             return self._process.wait(STOP_MAX_S)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
 
+    def stop(self) -> int:
+        if self._process.poll() is None:
+            self.signal(signal.SIGTERM)
+        return self.wait()
+
 
 class Cluster:
-    """A NATS server that syncs every message, a Postgres, and nodes."""
+    """A NATS server that syncs every message, a Postgres, and nodes.
 
-    def __init__(self, directory: Path) -> None:
+    With the URL of others' NATS servers it uses those, and leaves its own alone.
+    """
+
+    def __init__(self, directory: Path, *, nats_url: str = "") -> None:
         self.directory = directory
         self.nats = EmbeddedNats(directory / "nats")
         self.postgres = EmbeddedPostgres(directory / "postgres")
         self.nodes: list[NodeProcess] = []
+        self._others_url = nats_url
+
+    @property
+    def nats_url(self) -> str:
+        """Where clients connect."""
+        return self._others_url or self.nats.url
 
     async def __aenter__(self) -> Self:
-        self.nats.__enter__()
+        if not self._others_url:
+            self.nats.__enter__()
         self.postgres.__enter__()
         return self
 
@@ -94,12 +124,25 @@ class Cluster:
         self.postgres.__exit__(None, None, None)
         self.nats.__exit__(None, None, None)
 
-    async def start(self, name: str, **env: str) -> NodeProcess:
-        node = NodeProcess(
-            name, url=self.nats.url, dsn=self.postgres.dsn, directory=self.directory, **env
-        )
-        self.nodes.append(node)
+    async def start(
+        self, name: str, *, app: str = APP, url: str | None = None, **env: str
+    ) -> NodeProcess:
+        """Start a node, which reaches the server at `url` if not directly, and wait for it."""
+        node = self.launch(name, app=app, url=url, **env)
         await wait_until(node.is_up, f"{name} is up", most_s=READY_MAX_S)
+        return node
+
+    def launch(
+        self, name: str, *, app: str = APP, url: str | None = None, **env: str
+    ) -> NodeProcess:
+        """Start a node and do not wait for it."""
+        servers = {
+            "VIGIL_NATS_URL": url or self.nats_url,
+            "VIGIL_POSTGRES_DSN": self.postgres.dsn,
+        }
+        log = self.directory / f"{name}.{len(self.nodes)}.log"
+        node = NodeProcess(name, app=app, log=log, env={**servers, **env})
+        self.nodes.append(node)
         return node
 
     async def publish(
@@ -110,7 +153,7 @@ class Cluster:
         id_header: str = "Nats-Msg-Id",
     ) -> None:
         """Publish id → payload with plain nats-py, many at a time. Bytes go out as they are."""
-        client = await nats_client.connect(self.nats.url)
+        client = await nats_client.connect(self.nats_url.split(","))
         try:
             room = asyncio.Semaphore(200)
 
@@ -133,13 +176,22 @@ class Cluster:
         finally:
             await connection.close()
 
+    async def differences(self, lives: Lives) -> list[str]:
+        """Return every place where a table and the journal do not agree, in words."""
+        connection = await asyncpg.connect(self.postgres.dsn)
+        try:
+            return await differences(connection, lives)
+        finally:
+            await connection.close()
+
     async def wait_rows(self, sql: str, count: int, *, most_s: float) -> None:
         """Wait until `select count(*)` over `sql` is `count`, while Postgres may come and go."""
         seen: Any = None
         deadline_s = time.monotonic() + most_s
         while time.monotonic() < deadline_s:
             try:
-                seen = (await self.query(f"select count(*) from ({sql}) counted"))[0][0]
+                counting = f"select count(*) from ({sql}) counted"  # noqa: S608 - our own words
+                seen = (await self.query(counting))[0][0]
             except (OSError, asyncpg.PostgresError) as error:
                 seen = error
             if seen == count:

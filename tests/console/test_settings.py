@@ -57,6 +57,7 @@ def test_a_process_has_a_name_of_its_own_unless_it_is_given_one(tmp_path):
     [
         ("VIGIL_LEASE_S", "soon"),
         ("VIGIL_LEASE_S", "0"),
+        ("VIGIL_GRACE_S", "-1"),
         ("VIGIL_REPLICAS", "2"),
         ("VIGIL_LOG", "xml"),
         ("VIGIL_LOG_LEVEL", "loud"),
@@ -67,6 +68,13 @@ def test_a_wrong_setting_is_named_as_it_was_set(tmp_path, monkeypatch, variable,
 
     with pytest.raises(Mistake, match=f"{variable} = '{value}': "):
         settings.read({}, folder=tmp_path)
+
+
+@pytest.mark.parametrize("flags", [{"replicas": "3"}, {"grace_s": "0.5"}, {"lease_s": "2"}])
+def test_a_number_may_be_said_in_text(tmp_path, flags):
+    ((setting, said),) = flags.items()
+
+    assert getattr(settings.read(flags, folder=tmp_path).settings, setting) == float(said)
 
 
 def test_a_wrong_flag_is_named_as_it_was_typed(tmp_path):

@@ -195,3 +195,21 @@ async def test_a_closed_source_leaves_what_it_never_returned_to_others(inbox):
     await send_all(inbox, "e1", "e2")
     async with opened(inbox.open("monitor")) as other:
         assert episodes(await deliveries_of(other, 2)) == ["e1", "e2"]
+
+
+async def test_a_command_waits_until_it_is_answered_for(inbox):
+    assert not await inbox.is_waiting("monitor", "e1")
+    await inbox.send(start("e1"), id="1")
+    assert await inbox.is_waiting("monitor", "e1")
+    async with opened(inbox.open("monitor")) as source:
+        (delivery,) = await deliveries_of(source, 1)
+        assert await inbox.is_waiting("monitor", "e1")
+        await delivery.ack()
+        assert list(await source.receive(room=1, wait_s=SILENCE_S)) == []
+        assert not await inbox.is_waiting("monitor", "e1")
+
+
+async def test_a_command_to_one_episode_does_not_wait_for_another(inbox):
+    await inbox.send(start("e1"), id="1")
+    assert not await inbox.is_waiting("monitor", "e2")
+    assert not await inbox.is_waiting("monitor-2", "e1")

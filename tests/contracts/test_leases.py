@@ -1,14 +1,16 @@
-"""What every `Leases` promises."""
+"""What every `Leases` promises: in memory, on a server, and the ones that users test with."""
 
 from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
+from engine.testing import FakeLeases
 from streams.clock import SystemClock
 from streams.errors import LeaseLost
-from streams.leases import ClaimChange, Lease
+from streams.leases import ERROR_CHARS_MAX, ClaimChange, Lease
 from tests.contracts.conftest import LEASE_TTL_S
 from tests.contracts.samples import SILENCE_S, WAIT_S, next_of
 
@@ -16,13 +18,23 @@ KEY = "episode.monitor.e1"
 OTHER_KEY = "episode.monitor.e2"
 
 
+@pytest.fixture(params=["memory", "fake", "jetstream"])
+def adapter(request):
+    return request.param
+
+
 @pytest.fixture
-def leases(ports):
-    return ports.leases
+def server(request, adapter):
+    return request.getfixturevalue("nats") if adapter == "jetstream" else None
 
 
-async def acquired(leases, key=KEY, *, holder="n1") -> Lease:
-    lease = await leases.acquire(key, holder=holder)
+@pytest.fixture
+def leases(adapter, ports):
+    return FakeLeases(ttl_s=LEASE_TTL_S) if adapter == "fake" else ports.leases
+
+
+async def acquired(leases, key=KEY, *, holder="n1", attempt=1) -> Lease:
+    lease = await leases.acquire(key, holder=holder, attempt=attempt)
     assert lease is not None, f"{key} is busy"
     return lease
 
@@ -137,40 +149,217 @@ async def test_a_lease_that_was_taken_over_cannot_be_renewed(leases):
         await leases.renew(lease)
 
 
-async def test_a_released_key_can_be_acquired_at_once(leases):
+async def test_a_completed_key_can_be_acquired_at_once(leases):
     lease = await acquired(leases)
-    await leases.release(lease)
+    await leases.complete(lease)
     again = await acquired(leases, holder="n2")
     assert again.revision > lease.revision
 
 
-async def test_a_released_lease_cannot_be_renewed(leases):
+async def test_a_completed_lease_cannot_be_renewed(leases):
     lease = await acquired(leases)
-    await leases.release(lease)
+    await leases.complete(lease)
     with pytest.raises(LeaseLost):
         await leases.renew(lease)
 
 
-async def test_releasing_twice_does_nothing(leases):
+async def test_completing_twice_does_nothing(leases):
     lease = await acquired(leases)
-    await leases.release(lease)
-    await leases.release(lease)
+    await leases.complete(lease)
+    await leases.complete(lease)
     await acquired(leases, holder="n2")
 
 
-async def test_releasing_a_lost_lease_leaves_the_new_holder_alone(leases):
+async def test_completing_a_lost_lease_leaves_the_new_holder_alone(leases):
     lost = await acquired(leases)
     await lapsed(leases, lost)
     held = await acquired(leases, holder="n2")
-    await leases.release(lost)
+    await leases.complete(lost)
     assert await leases.acquire(KEY, holder="n3") is None
     await leases.renew(held)
 
 
-async def test_releasing_an_older_revision_leaves_the_renewed_lease_alone(leases):
+async def test_completing_a_lapsed_lease_leaves_its_marker(leases):
+    lost = await acquired(leases)
+    marker = await lapsed(leases, lost)
+    await leases.complete(lost)
+    assert list(await leases.reclaim_expired()) == [marker]
+
+
+async def test_failing_a_lost_lease_leaves_the_marker_and_the_new_holder_alone(leases):
+    lost = await acquired(leases)
+    marker = await lapsed(leases, lost)
+    await leases.fail(lost, error="too late")
+    assert list(await leases.reclaim_expired()) == [marker]
+    held = await acquired(leases, holder="n2")
+    await leases.fail(lost, error="too late")
+    assert await leases.acquire(KEY, holder="n3") is None
+    await leases.renew(held)
+
+
+async def test_failing_an_older_revision_leaves_the_renewed_lease_alone(leases):
     lease = await acquired(leases)
     renewed = await leases.renew(lease)
-    await leases.release(lease)
+    await leases.fail(lease, error="too late")
+    await leases.renew(renewed)
+
+
+async def test_failing_what_was_completed_does_nothing(leases):
+    lease = await acquired(leases)
+    async with leases.watch(after=lease.revision) as watch:
+        await leases.complete(lease)
+        await leases.fail(lease, error="too late")
+        again = await acquired(leases, holder="n2")
+        changes = await next_of(watch, 1)
+        while changes[-1].revision < again.revision:
+            changes += await next_of(watch, 1)
+    assert "failed" not in {change.state for change in changes}
+
+
+async def test_a_failed_key_can_be_acquired_at_once(leases):
+    lease = await acquired(leases)
+    await leases.fail(lease, error="broken")
+    again = await acquired(leases, holder="n2")
+    assert again.revision > lease.revision
+    with pytest.raises(LeaseLost):
+        await leases.renew(lease)
+
+
+async def test_watchers_see_that_work_failed_and_why(leases):
+    lease = await acquired(leases)
+    async with leases.watch(after=lease.revision) as watch:
+        await leases.fail(lease, error="broken")
+        (change,) = await next_of(watch, 1)
+    assert (change.key, change.state, change.error) == (KEY, "failed", "broken")
+    assert change.claim is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["", " spaces at the ends ", "two\r\nlines", "Vigil-Outcome: done", '"quoted"', "é 😀 \0"],
+    ids=repr,
+)
+async def test_any_error_text_arrives_as_it_was(leases, error):
+    lease = await acquired(leases)
+    async with leases.watch(after=lease.revision) as watch:
+        await leases.fail(lease, error=error)
+        (change,) = await next_of(watch, 1)
+    assert (change.state, change.error) == ("failed", error)
+
+
+async def test_an_error_text_is_cut_and_made_valid(leases):
+    lease = await acquired(leases)
+    async with leases.watch(after=lease.revision) as watch:
+        await leases.fail(lease, error="\ud800" + "😀" * 2 * ERROR_CHARS_MAX)
+        (change,) = await next_of(watch, 1)
+    assert change.error == "?" + "😀" * (ERROR_CHARS_MAX - 1)
+
+
+async def test_what_ended_otherwise_shows_no_error(leases):
+    async with leases.watch() as watch:
+        await acquired(leases)
+        await leases.complete(await acquired(leases, OTHER_KEY))
+        changes = await next_of(watch, 3)
+    assert {change.error for change in changes} == {""}
+    assert [change.state for change in changes if change.key == KEY] == ["claimed", "expired"]
+
+
+async def test_a_lease_says_which_attempt_it_is_for(leases):
+    lease = await acquired(leases, attempt=3)
+    assert lease.attempt == 3
+    assert (await leases.renew(lease)).attempt == 3
+
+
+async def test_the_first_attempt_is_the_usual_one(leases):
+    lease = await leases.acquire(KEY, holder="n1")
+    assert lease.attempt == 1
+
+
+async def test_a_lease_that_was_taken_over_from_a_lapse_is_stolen(leases):
+    first = await acquired(leases)
+    assert not first.stolen
+    await lapsed(leases, first)
+    taken = await acquired(leases, holder="n2", attempt=2)
+    assert taken.stolen
+    assert (await leases.renew(taken)).stolen
+
+
+@pytest.mark.parametrize("ending", ["complete", "fail"])
+async def test_a_lease_of_a_key_that_was_given_up_is_not_stolen(leases, ending):
+    lease = await acquired(leases)
+    await (leases.complete(lease) if ending == "complete" else leases.fail(lease, error="broken"))
+    again = await acquired(leases, holder="n2")
+    assert not again.stolen
+
+
+async def test_the_fencing_token_grows_from_owner_to_owner(leases):
+    first = await acquired(leases, attempt=1)
+    renewed = await leases.renew(first)
+    await lapsed(leases, renewed)
+    second = await acquired(leases, holder="n2", attempt=2)
+    tokens = [(lease.attempt, lease.revision) for lease in (first, renewed, second)]
+    assert tokens == sorted(set(tokens))
+
+
+async def test_the_holder_owns_its_lease(leases):
+    assert await leases.owns(await acquired(leases))
+
+
+async def test_a_renewed_lease_is_owned_at_its_newest_revision_only(leases):
+    lease = await acquired(leases)
+    renewed = await leases.renew(lease)
+    assert await leases.owns(renewed)
+    assert not await leases.owns(lease)
+
+
+async def test_a_lapsed_lease_is_not_owned(leases):
+    lease = await acquired(leases)
+    marker = await lapsed(leases, lease)
+    assert not await leases.owns(lease)
+    assert not await leases.owns(msgspec.structs.replace(lease, revision=marker.revision))
+
+
+async def test_a_lease_that_was_taken_over_is_the_new_holders_alone(leases):
+    lost = await acquired(leases)
+    await lapsed(leases, lost)
+    held = await acquired(leases, holder="n2")
+    assert not await leases.owns(lost)
+    assert await leases.owns(held)
+
+
+@pytest.mark.parametrize("ending", ["complete", "fail"])
+async def test_a_lease_that_was_given_up_is_not_owned(leases, ending):
+    lease = await acquired(leases)
+    async with leases.watch(after=lease.revision) as watch:
+        await (leases.complete(lease) if ending == "complete" else leases.fail(lease, error="oh"))
+        (change,) = await next_of(watch, 1)
+    assert not await leases.owns(lease)
+    assert not await leases.owns(msgspec.structs.replace(lease, revision=change.revision))
+
+
+async def test_of_nothing_nothing_is_to_be_reclaimed(leases):
+    assert list(await leases.reclaim_expired()) == []
+
+
+async def test_what_is_held_or_was_given_up_is_not_to_be_reclaimed(leases):
+    await leases.complete(await acquired(leases, "episode.monitor.done"))
+    await leases.fail(await acquired(leases, "episode.monitor.failed"), error="broken")
+    await acquired(leases)
+    assert list(await leases.reclaim_expired()) == []
+
+
+async def test_lapses_are_to_be_reclaimed_oldest_first_until_taken_over(leases):
+    markers = [await lapsed(leases, await acquired(leases, key)) for key in (OTHER_KEY, KEY)]
+    assert list(await leases.reclaim_expired()) == markers
+    assert list(await leases.reclaim_expired(limit=1)) == markers[:1]
+    await acquired(leases, OTHER_KEY, holder="n2")
+    assert list(await leases.reclaim_expired()) == markers[1:]
+
+
+async def test_completing_an_older_revision_leaves_the_renewed_lease_alone(leases):
+    lease = await acquired(leases)
+    renewed = await leases.renew(lease)
+    await leases.complete(lease)
     await leases.renew(renewed)
 
 
@@ -183,30 +372,32 @@ async def test_a_watch_shows_what_stands_and_then_what_comes(leases):
             (KEY, first.revision),
             (OTHER_KEY, second.revision),
         ]
-        await leases.release(second)
+        await leases.complete(second)
         (change,) = await next_of(watch, 1)
         assert (change.key, change.state, change.claim) == (OTHER_KEY, "done", None)
 
 
 async def test_a_claim_says_whose_it_is(leases):
-    lease = await acquired(leases)
+    lease = await acquired(leases, attempt=3)
     async with leases.watch() as watch:
         (change,) = await next_of(watch, 1)
     assert change.claim is not None
     assert change.claim.owner_node == "n1"
+    assert change.claim.attempt == 3
     assert change.claim.claimed_at == lease.acquired_at
     life = change.claim.lease_until - change.claim.heartbeat_at
     assert life.total_seconds() == pytest.approx(LEASE_TTL_S)
 
 
 async def test_a_renewal_is_seen_as_the_same_claim(leases):
-    lease = await acquired(leases)
+    lease = await acquired(leases, attempt=3)
     renewed = await leases.renew(lease)
     async with leases.watch() as watch:
         (change,) = await next_of(watch, 1)
     assert (change.state, change.revision) == ("claimed", renewed.revision)
     assert change.claim.claimed_at == lease.acquired_at
     assert change.claim.heartbeat_at >= change.claim.claimed_at
+    assert change.claim.attempt == 3
 
 
 async def test_a_watch_after_a_revision_leaves_out_what_was_before(leases):

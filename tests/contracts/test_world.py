@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from streams.delivery import Unreadable
@@ -221,3 +222,59 @@ async def test_what_is_no_event_holds_up_no_other(world, stack, publish_raw):
         unreadable, readable = await deliveries_of(source, 2)
     assert isinstance(unreadable.content, Unreadable)
     assert readable.content.id == "ev-1"
+
+
+async def test_an_event_published_again_is_the_same_event(world, stack, publish_raw):
+    headers = {"ce-id": "c-1", "Vigil-Hops": "2", "traceparent": "00-aa-bb-01"}
+    async with opened(world.open("monitor", [NAME])) as source:
+        await publish_raw(stack.event(NAME), b'{"a": 1}', headers)
+        seq = await world.republish(1, id="again")
+        first, second = await deliveries_of(source, 2)
+    assert second.content == msgspec.structs.replace(first.content, seq=seq, at=second.content.at)
+    assert (second.content.id, second.trace) == ("c-1", "00-aa-bb-01")
+
+
+async def test_an_event_published_again_and_again_is_still_the_same_event(world):
+    async with opened(world.open("monitor", [NAME])) as source:
+        first = await world.publish(NAME, {}, id="ev-1")
+        second = await world.republish(first, id="again")
+        third = await world.republish(second, id="and again")
+        deliveries = await deliveries_of(source, 3)
+    assert event_ids(deliveries) == ["ev-1", "ev-1", "ev-1"]
+    assert first < second < third
+
+
+async def test_an_event_is_published_again_once_per_id(world):
+    await world.publish(NAME, {}, id="ev-1")
+    assert await world.republish(1, id="again") == await world.republish(1, id="again") == 2
+
+
+async def test_a_foreign_event_without_an_id_keeps_its_first_place_as_its_name(
+    world, stack, publish_raw
+):
+    async with opened(world.open("monitor", [NAME])) as source:
+        await publish_raw(stack.event(NAME), b"{}", {})
+        await world.republish(1, id="again")
+        first, second = await deliveries_of(source, 2)
+    assert second.content.id == first.content.id
+
+
+async def test_what_is_no_event_is_published_again_as_it_came(world, stack, publish_raw):
+    async with opened(world.open("monitor", [NAME])) as source:
+        await publish_raw(stack.event(NAME), b"what?", {"ce-id": "c-1", "other": "kept"})
+        await world.republish(1, id="again")
+        _, again = await deliveries_of(source, 2)
+    assert again.content.data == b"what?"
+    assert again.content.headers["other"] == "kept"
+
+
+async def test_an_id_that_was_too_long_is_not_taken_over(world, stack, publish_raw):
+    async with opened(world.open("monitor", [NAME])) as source:
+        await publish_raw(stack.event(NAME), b"{}", {"ce-id": "x" * 513})
+        await world.republish(1, id="again")
+        _, again = await deliveries_of(source, 2)
+    assert again.content.id == "again"
+
+
+async def test_what_the_stream_does_not_hold_cannot_be_published_again(world):
+    assert await world.republish(7, id="again") is None

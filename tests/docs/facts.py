@@ -10,7 +10,9 @@ import ast
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import pairwise
 from typing import Any, Final, get_args
 
 import typer
@@ -20,8 +22,15 @@ from console.flags import SETTINGS
 from console.settings import PREFIX, Settings
 from engine import publicity
 from projections.postgres.queries import migrations
-from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeOpened
-from streams.events import FindingCleared, FindingRaised, FindingUpdated
+from streams.events import (
+    EndStatus,
+    EpisodeConverged,
+    EpisodeFinished,
+    EpisodeOpened,
+    FindingCleared,
+    FindingRaised,
+    FindingUpdated,
+)
 from tests.docs.life import diagram
 from tests.docs.pages import ROOT, pages, text_of
 from tests.streams.samples import ACTIVE, CAUSE, CLEARED, EVENTS
@@ -54,7 +63,6 @@ LIMITS: Final = (
     "engine.runtime.applier.CONFLICTS_MAX",
     "engine.runtime.herald.EVENTS_IN_FLIGHT_MAX",
     "engine.runtime.keeper.BEATS_PER_TTL",
-    "engine.runtime.runner.BUSY_MAX_S",
     "engine.runtime.node.GRACE_S",
     "projections.postgres.pool.CONNECTIONS_MAX",
     "projections.postgres.projector.STANDBY_S",
@@ -101,8 +109,10 @@ def _command(name: str, command: Any) -> str:
     options = [p for p in command.params if p not in arguments and p.name != "help"]
     parts = [f"### `{spelled}`", words]
     said = [(f"`{_argument(p)}`", p.help or "", _default(p)) for p in arguments if p.help]
-    said += [(_flags(p), p.help or "", _default(p)) for p in options]
-    return "\n\n".join([*parts, table(("option", "means", "default"), iter(said))] if said else parts)
+    said += [(_flags(p), f"{p.help or ''}{_choices(p)}", _default(p)) for p in options]
+    return "\n\n".join(
+        [*parts, table(("option", "means", "default"), iter(said))] if said else parts
+    )
 
 
 def _argument(parameter: Any) -> str:
@@ -111,6 +121,15 @@ def _argument(parameter: Any) -> str:
 
 def _flags(option: Any) -> str:
     return ", ".join(f"`{flag}`" for flag in [*option.opts, *option.secondary_opts])
+
+
+def _choices(option: Any) -> str:
+    """Return the values that an option takes, if those are few."""
+    annotation = option.type_descriptor.annotation
+    for each in (annotation, *get_args(annotation)):
+        if isinstance(each, type) and issubclass(each, Enum):
+            return f" One of {', '.join(member.value for member in each)}."
+    return ""
 
 
 def _default(parameter: Any) -> str:
@@ -139,18 +158,19 @@ def settings() -> str:
         for key, field in Settings.model_fields.items():
             default = f"`{field.default}`" if field.default != "" else ""
             flag = flags[key]
-            yield f"`{PREFIX}{key.upper()}`", f"`{flag}`", default, helps[flag] + _allowed(field)
+            words = helps[flag].replace("<", r"\<")
+            yield f"`{PREFIX}{key.upper()}`", f"`{flag}`", default, words + _allowed(field, words)
 
     return table(("variable", "flag", "default", "means"), rows())
 
 
-def _allowed(field: Any) -> str:
+def _allowed(field: Any, words: str) -> str:
     bounds = [getattr(each, bound) for each in field.metadata for bound in ("ge", "le")
               if hasattr(each, bound)]  # fmt: skip
     if bounds:
         return f" {bounds[0]:g} to {bounds[1]:g}."
-    choices = get_args(field.annotation)
-    return f" One of {', '.join(f'`{one}`' for one in choices)}." if choices else ""
+    choices = [str(one) for one in get_args(field.annotation)]
+    return "" if all(one in words for one in choices) else f" One of {', '.join(choices)}."
 
 
 _COMMENT: Final = re.compile(
@@ -195,7 +215,11 @@ def _published() -> Iterator[tuple[str, Mapping[str, object]]]:
     for status in EndStatus:
         end = EpisodeFinished(status=status)
         events.append(publicity.ended(opened, converged, end, seq=1))
-    for kind, finding in ((FindingRaised, ACTIVE), (FindingUpdated, ACTIVE), (FindingCleared, CLEARED)):
+    for kind, finding in (
+        (FindingRaised, ACTIVE),
+        (FindingUpdated, ACTIVE),
+        (FindingCleared, CLEARED),
+    ):
         change = kind(finding=finding, cause=CAUSE)
         events.append(publicity.finding_changed(opened, change, index=0, seq=1))
     yield from {event.name: event.payload for event in events}.items()
@@ -217,7 +241,7 @@ def _limit(path: str) -> tuple[str, ...]:
 def _words_under(source: str, name: str) -> str:
     """Return the docstring that stands under the constant `name`."""
     body = ast.parse(source).body
-    for node, after in zip(body, body[1:], strict=False):
+    for node, after in pairwise(body):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if name in {getattr(target, "id", None) for target in targets}:
             words = getattr(getattr(after, "value", None), "value", None)
@@ -232,32 +256,34 @@ def metrics() -> str:
 
 
 def _instruments() -> Iterator[tuple[str, ...]]:
-    for call in calls(lambda name: name.startswith("create_")):
+    for _, call in calls(lambda name: name.startswith("create_")):
         name = _constant(call.args[0]) if call.args else ""
         if name.startswith("vigil."):
             words = {word.arg: _constant(word.value) for word in call.keywords}
-            assert isinstance(call.func, ast.Attribute)
-            kind = call.func.attr.removeprefix("create_").replace("_", " ")
+            kind = name_of(call).removeprefix("create_").replace("_", " ")
             yield name, kind, words["unit"].strip("{}"), words["description"].rstrip(".")
 
 
 def spans() -> set[str]:
     """Return the name of every span, as far as it stands in the code."""
     found = calls(lambda name: name == "start_as_current_span")
-    return {_constant(call.args[0]).strip() for call in found}
+    return {_constant(call.args[0]).strip() for _, call in found}
 
 
-def calls(is_wanted: Callable[[str], bool]) -> Iterator[ast.Call]:
-    """Yield every call in the product of a function whose name is wanted."""
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Call) and is_wanted(_name(node.func)):
-                    yield node
+def calls(
+    is_wanted: Callable[[str], bool], *, packages: Sequence[str] = PACKAGES
+) -> Iterator[tuple[str, ast.Call]]:
+    """Yield every call of a function whose name is wanted, with the module that it stands in."""
+    for path in sorted(path for package in packages for path in (ROOT / package).rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and is_wanted(name_of(node)):
+                yield module, node
 
 
-def _name(function: ast.expr) -> str:
-    return getattr(function, "attr", None) or getattr(function, "id", "")
+def name_of(call: ast.Call) -> str:
+    """Return the last word of what is called."""
+    return getattr(call.func, "attr", None) or getattr(call.func, "id", "")
 
 
 def _constant(node: ast.expr) -> str:
@@ -277,17 +303,17 @@ FACTS: Final[Mapping[str, Callable[[], str]]] = {
     "metrics": metrics,
 }
 
-_MARKED: Final = re.compile(r"(?s)(<!-- begin ([\w ]+) -->\n)(.*?)(\n<!-- end \2 -->)")
+_MARKED: Final = re.compile(r"(?s)(<!-- begin ([\w ]+) -->\n)(.*?)(<!-- end \2 -->)")
 
 
 def marked(page: str) -> list[tuple[str, str]]:
     """Return what `page` leaves to us: the name of each part, and what stands there now."""
-    return [(name, text) for _, name, text, _ in _MARKED.findall(text_of(page))]
+    return [(name, text.rstrip("\n")) for _, name, text, _ in _MARKED.findall(text_of(page))]
 
 
 def rewritten(page: str) -> str:
     """Return `page` with every part as the code says it."""
-    return _MARKED.sub(lambda part: part[1] + FACTS[part[2]]() + part[4], text_of(page))
+    return _MARKED.sub(lambda part: f"{part[1]}{FACTS[part[2]]()}\n{part[4]}", text_of(page))
 
 
 if __name__ == "__main__":

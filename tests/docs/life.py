@@ -1,4 +1,4 @@
-"""Draws an episode's life from its table. To print it: python -m tests.docs.life."""
+"""Draws an episode's life from its table."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ def diagram() -> str:
     for status, events in TRANSITIONS.items():
         for event, then in events.items():
             ends = [Status(end.value) for end in EndStatus]
-            lines += [f"    {status} --> {to}: {event.__name__}" for to in ([then] if then else ends)]
+            lines += [
+                f"    {status} --> {to}: {event.__name__}" for to in ([then] if then else ends)
+            ]
     lines += [f"    {status} --> [*]" for status in TRANSITIONS if status in ENDED]
     return "\n".join([*lines, "```"])
-
-
-if __name__ == "__main__":
-    print(diagram())

@@ -60,8 +60,8 @@ def _blocks(page: str) -> Iterator[Block]:
 
 def section(page: str, heading: str) -> str:
     """Return what stands under `heading`, up to the next one of its level or above."""
-    level = heading.split()[0]
-    start = rf"(?ms)^{re.escape(heading)}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)"
+    level = len(heading) - len(heading.lstrip("#"))
+    start = rf"(?ms)^{re.escape(heading)}\n(.*?)(?=^#{{1,{level}}} |\Z)"
     found = re.search(start, text_of(page))
     assert found, f"{page} has no heading {heading!r}"
     return found[1]
@@ -73,4 +73,6 @@ def rows(text: str) -> list[list[str]]:
     table = [line[1:-1] for line in lines if line.startswith("|") and line.endswith("|")]
     cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in table]
     rulers = [index for index, row in enumerate(cells) if set("".join(row)) <= set(" -:")]
-    return [row for index, row in enumerate(cells) if index not in {*rulers, *(r - 1 for r in rulers)}]
+    return [
+        row for index, row in enumerate(cells) if index not in {*rulers, *(r - 1 for r in rulers)}
+    ]

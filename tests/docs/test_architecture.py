@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
 def test_the_diagram_is_drawn_from_the_table_of_transitions():
     drawn = PAGE.partition("<!-- begin life -->\n")[2].partition("\n<!-- end life -->")[0]
 
-    assert drawn == diagram(), "paste the output of: python -m tests.docs.life"
+    assert drawn == diagram(), "write it anew: python -m tests.docs.facts"
 
 
 def test_every_file_it_names_is_there():

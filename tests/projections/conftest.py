@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,11 +20,25 @@ from streams.subjects import Stack
 _numbers = count(1)
 
 
+@contextmanager
+def open_directory() -> Iterator[Path]:
+    """Make a directory that may be opened to others; pytest closes its own at every run."""
+    with TemporaryDirectory(prefix="vigil-test-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+def postgres() -> Iterator[EmbeddedPostgres]:
     """A running Postgres that every test shares."""
-    with EmbeddedPostgres(tmp_path_factory.mktemp("postgres")) as server:
+    with open_directory() as directory, EmbeddedPostgres(directory) as server:
         yield server
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """Where a test keeps a Postgres of its own."""
+    with open_directory() as directory:
+        yield directory
 
 
 @pytest.fixture

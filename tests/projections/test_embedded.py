@@ -41,55 +41,55 @@ async def test_it_is_postgres_18_on_loopback_and_synced(postgres):
     assert await ask(postgres.dsn, "SHOW listen_addresses") == "127.0.0.1"
 
 
-async def test_a_restart_keeps_the_rows_and_the_port(tmp_path):
-    with EmbeddedPostgres(tmp_path) as server:
+async def test_a_restart_keeps_the_rows_and_the_port(directory):
+    with EmbeddedPostgres(directory) as server:
         dsn = server.dsn
         await ask(dsn, "CREATE TABLE kept AS SELECT 7 AS n")
         server.restart()
         assert server.dsn == dsn
         assert await ask(dsn, "SELECT n FROM kept") == 7
-    with EmbeddedPostgres(tmp_path) as server:
+    with EmbeddedPostgres(directory) as server:
         assert await ask(server.dsn, "SELECT n FROM kept") == 7
 
 
-async def test_a_crash_keeps_what_was_committed(tmp_path):
-    with EmbeddedPostgres(tmp_path) as server:
+async def test_a_crash_keeps_what_was_committed(directory):
+    with EmbeddedPostgres(directory) as server:
         await ask(server.dsn, "CREATE TABLE kept AS SELECT 7 AS n")
         server.kill()
         server.restart()
         assert await ask(server.dsn, "SELECT n FROM kept") == 7
 
 
-def test_leaving_ends_the_server(tmp_path):
-    with EmbeddedPostgres(tmp_path) as server:
+def test_leaving_ends_the_server(directory):
+    with EmbeddedPostgres(directory) as server:
         pid = server.pid
     assert not psutil.pid_exists(pid)
     server.stop()
 
 
-def test_a_port_that_is_taken_is_an_error_with_the_reason(tmp_path, postgres):
+def test_a_port_that_is_taken_is_an_error_with_the_reason(directory, postgres):
     port = int(postgres.dsn.rpartition(":")[2].partition("/")[0])
     with (
         pytest.raises(PostgresUnavailable, match="Address already in use"),
-        EmbeddedPostgres(tmp_path, port=port),
+        EmbeddedPostgres(directory, port=port),
     ):
         pass
 
 
-def test_a_directory_has_one_server_at_a_time(tmp_path, monkeypatch):
+def test_a_directory_has_one_server_at_a_time(directory, monkeypatch):
     monkeypatch.setattr("projections.embedded.STOP_S_MAX", 0.1)
     with (
-        EmbeddedPostgres(tmp_path),
+        EmbeddedPostgres(directory),
         pytest.raises(PostgresUnavailable, match="in use by another server"),
-        EmbeddedPostgres(tmp_path),
+        EmbeddedPostgres(directory),
     ):
         pass
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends it with its parent")
-async def test_it_ends_with_its_parent_and_the_directory_serves_again(tmp_path):
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, tmp_path],
+async def test_it_ends_with_its_parent_and_the_directory_serves_again(directory):
+    parent = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs in this loop
+        [sys.executable, "-c", PARENT, directory],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[2],
@@ -100,7 +100,7 @@ async def test_it_ends_with_its_parent_and_the_directory_serves_again(tmp_path):
         pid = int(parent.stdout.readline().split()[0])
         parent.send_signal(signal.SIGKILL)
         parent.wait(timeout=10)
-    with EmbeddedPostgres(tmp_path) as server:
+    with EmbeddedPostgres(directory) as server:
         assert server.pid != pid
         assert await ask(server.dsn, "SELECT 1") == 1
     assert pid not in {each.pid for each in psutil.process_iter() if each.status() != "zombie"}

@@ -114,7 +114,7 @@ async def test_claims_become_rows_as_they_come_and_go(ports, pool):
             return await claim_state(ports, pool, key) == "done"
 
         await wait_until(is_claimed)
-        await ports.leases.release(lease)
+        await ports.leases.complete(lease)
         await wait_until(is_done)
 
 
@@ -130,7 +130,7 @@ async def test_a_claim_given_up_while_nobody_projected_shows_as_done(ports, pool
 
     async with projecting(ports, pool):
         await wait_until(is_claimed)
-    await ports.leases.release(lease)
+    await ports.leases.complete(lease)
     async with projecting(ports, pool):
         await wait_until(is_done)
 
@@ -178,8 +178,8 @@ async def test_another_node_goes_on_when_the_projecting_one_stops(ports, pool):
     assert len(await rows_of(pool, "episodes", stack=ports.stack)) == 2
 
 
-async def test_postgres_may_go_away_and_come_back(ports, tmp_path):
-    with EmbeddedPostgres(tmp_path / "postgres") as server:
+async def test_postgres_may_go_away_and_come_back(ports, directory):
+    with EmbeddedPostgres(directory) as server:
         pool = await connect(server.dsn)
         with capture_logs() as logged:
             async with projecting(ports, pool):
@@ -213,8 +213,8 @@ async def wait_until_answers(pool):
     await wait_until(answers)
 
 
-async def test_a_crash_of_postgres_takes_rows_and_checkpoint_back_together(ports, tmp_path):
-    with EmbeddedPostgres(tmp_path / "postgres") as server:
+async def test_a_crash_of_postgres_takes_rows_and_checkpoint_back_together(ports, directory):
+    with EmbeddedPostgres(directory) as server:
         pool = await connect(server.dsn)
         async with projecting(ports, pool):
             await fill(ports)
@@ -299,8 +299,8 @@ async def test_waiting_for_rows_that_nobody_writes_ends(pool, stack):
         await caught_up(pool, stack, 7, timeout_s=0.05)
 
 
-async def test_waiting_while_postgres_is_away_says_so(stack, tmp_path):
-    with EmbeddedPostgres(tmp_path / "postgres") as server:
+async def test_waiting_while_postgres_is_away_says_so(stack, directory):
+    with EmbeddedPostgres(directory) as server:
         pool = await connect(server.dsn)
         await migrate(pool)
         server.stop()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
 from projections.errors import BadSchema, PostgresUnavailable, QueryRefused
 from projections.postgres import reader
+from projections.postgres.feeds import project
 from projections.postgres.pool import address, connect, open_pool
-from streams.events import EndStatus, Severity
+from streams.events import DeadDiscarded, EndStatus, Severity
+from streams.log import Commit, Recorded
 from tests.projections import lives
-from tests.projections.lives import write_events
+from tests.projections.lives import AT, write, write_events
 
 
 @pytest.fixture
@@ -82,6 +85,49 @@ async def test_a_finding_is_shown_with_its_history(filled, stack):
     assert row["status"] == "cleared"
     assert "finding_cleared" in {each["kind"] for each in row["history"]}
     assert await reader.show_finding(filled, stack, "nothing") is None
+
+
+@pytest.fixture
+async def letters(pool, stack):
+    """Two dead letters, of which the second was discarded."""
+    for number, later in enumerate([(), (DeadDiscarded(by="ann"),)], start=1):
+        events = (lives.lettered(seq=number), *later)
+        subject = stack.dead("events", str(number))
+        await write_events(pool, *events, stack=stack, subject=subject)
+    return pool
+
+
+async def test_dead_letters_can_be_narrowed(letters, stack):
+    every = await reader.list_dead_letters(letters, stack)
+    assert {row["letter_key"] for row in every} == {"events.1", "events.2"}
+    (waiting,) = await reader.list_dead_letters(letters, stack, status="waiting")
+    assert waiting["letter_key"] == "events.1"
+    assert len(await reader.list_dead_letters(letters, stack, limit=1)) == 1
+
+
+async def test_a_dead_letter_is_shown_in_full(letters, stack):
+    row = await reader.show_dead_letter(letters, stack, "events.2")
+    assert row is not None
+    assert (row["payload"], row["headers"]) == (b"\x00\xff", {"ce-id": "x"})
+    assert await reader.show_dead_letter(letters, stack, "events.9") is None
+
+
+async def test_silent_episodes_are_those_that_wait_or_run_and_show_nothing(filled, stack):
+    rows = await reader.list_silent_episodes(filled, stack, before=AT + timedelta(seconds=1))
+    assert {row["episode_id"] for row in rows} == {UUID(int=1), UUID(int=2)}
+    assert await reader.list_silent_episodes(filled, stack, before=AT) == []
+
+
+async def test_an_episode_that_takes_steps_is_not_silent(filled, stack):
+    later = AT + timedelta(minutes=5)
+    step = Recorded(
+        subject=stack.episode(lives.episode_id(2)),
+        seq=2,
+        commit=Commit(id="c", at=later, events=(lives.recorded(1),)),
+    )
+    await write(filled, list(project(step, stack=stack)), stack=stack)
+    rows = await reader.list_silent_episodes(filled, stack, before=later)
+    assert [row["episode_id"] for row in rows] == [UUID(int=1)]
 
 
 async def test_anyone_may_ask_anything(filled):

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from projections import claims
 from projections.postgres.feeds import project as changes_of
 from streams.errors import UnreadableEvent
-from streams.events import EndStatus, FindingStatus, ManualTrigger, Severity
+from streams.events import (
+    DeadDiscarded,
+    DeadRequeued,
+    EndStatus,
+    EpisodeLeft,
+    FindingStatus,
+    ManualTrigger,
+    Severity,
+)
 from streams.json import raw
 from streams.leases import Claim, ClaimChange
 from streams.log import Commit, Recorded
@@ -73,6 +81,23 @@ async def test_a_takeover_keeps_the_first_start(pool, stack):
     await write(pool, list(changes_of(second, stack=stack)), stack=stack)
     row = await only_row(pool, "episodes", stack=stack)
     assert (row["node"], row["attempts"], row["started_at"]) == ("n2", 2, AT)
+
+
+async def test_a_takeover_in_the_same_batch_keeps_the_first_start_too(pool, stack):
+    changes = []
+    for seq, event in enumerate((lives.opened(), lives.started(1), lives.started(2)), start=1):
+        made = Commit(id=f"c{seq}", at=AT + timedelta(seconds=seq), events=(event,))
+        subject = stack.episode(lives.episode_id(1))
+        changes += changes_of(Recorded(subject=subject, seq=seq, commit=made), stack=stack)
+    await write(pool, changes, stack=stack)
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["attempts"], row["started_at"]) == (2, AT + timedelta(seconds=2))
+
+
+async def test_an_episode_that_its_node_left_waits_in_the_queue_again(pool, stack):
+    await live(pool, stack, lives.opened(), lives.started(), EpisodeLeft(node="n1"))
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["status"], row["started_at"], row["attempts"]) == ("queued", AT, 1)
 
 
 async def test_a_finished_episode_shows_what_it_found_and_the_exact_counts(pool, stack):
@@ -172,6 +197,46 @@ async def test_a_dead_letter_keeps_the_message_as_it_came(pool, stack):
     row = await only_row(pool, "dead_letters", stack=stack)
     assert (row["reason"], row["source_seq"], row["payload"]) == ("unreadable", 7, b"\x00\xff")
     assert json.loads(row["headers"]) == {"ce-id": "x"}
+    assert (row["status"], row["episode_id"], row["settled_at"]) == ("waiting", None, None)
+
+
+async def test_a_dead_letter_names_the_episode_that_was_given_up(pool, stack):
+    lettered = lives.lettered(episode_id=lives.episode_id(1))
+    await write_events(pool, lettered, stack=stack, subject=stack.dead("episode", "1"))
+    row = await only_row(pool, "dead_letters", stack=stack)
+    assert row["episode_id"] == UUID(int=1)
+
+
+@pytest.mark.parametrize(
+    ("decision", "status", "note"),
+    [
+        (DeadRequeued(by="ann", event_seq=9), "requeued", "event 9"),
+        (DeadRequeued(by="ann", episode_id="e2"), "requeued", "episode e2"),
+        (DeadDiscarded(by="ann", reason="a typo"), "discarded", "a typo"),
+        (DeadDiscarded(by="ann"), "discarded", None),
+    ],
+)
+async def test_a_settled_letter_shows_who_decided_what(pool, stack, decision, status, note):
+    subject = stack.dead("events", "7")
+    await write_events(pool, lives.lettered(), stack=stack, subject=subject)
+    await write_events(pool, decision, stack=stack, subject=subject)
+    row = await only_row(pool, "dead_letters", stack=stack)
+    assert (row["status"], row["settled_by"], row["settled_note"]) == (status, "ann", note)
+    assert (row["settled_at"], row["reason"]) == (AT, "unreadable")
+
+
+async def test_a_letter_that_is_projected_again_waits_again_until_its_decision(pool, stack):
+    subject = stack.dead("events", "7")
+    for events in ((lives.lettered(),), (DeadDiscarded(by="ann"),), (lives.lettered(),)):
+        await write_events(pool, *events, stack=stack, subject=subject)
+    row = await only_row(pool, "dead_letters", stack=stack)
+    assert (row["status"], row["settled_by"]) == ("waiting", None)
+
+
+async def test_a_letter_and_its_decision_may_come_in_one_batch(pool, stack):
+    events = (lives.lettered(), DeadDiscarded(by="ann"))
+    await write_events(pool, *events, stack=stack, subject=stack.dead("events", "7"))
+    assert (await only_row(pool, "dead_letters", stack=stack))["status"] == "discarded"
 
 
 def claimed(revision: int, *, key: str = "episode.monitor.1", node: str = "n1") -> ClaimChange:
@@ -193,6 +258,13 @@ async def test_a_claim_shows_who_holds_it_and_how_it_ended(pool, stack):
     await write(pool, [claims.project(claimed(3, node="n2"))], stack=stack)
     row = await only_row(pool, "work_claims", stack=stack)
     assert (row["state"], row["owner_node"], row["finished_at"]) == ("claimed", "n2", None)
+
+
+async def test_a_claim_whose_work_failed_says_why(pool, stack):
+    failed = ClaimChange(key="episode.monitor.1", revision=2, state="failed", at=AT, error="oh")
+    await write(pool, [claims.project(claimed(1)), claims.project(failed)], stack=stack)
+    row = await only_row(pool, "work_claims", stack=stack)
+    assert (row["state"], row["error_detail"], row["attempt"]) == ("failed", "oh", 1)
 
 
 async def test_a_claim_given_up_while_nobody_watched_shows_as_done(pool, stack):
@@ -255,6 +327,7 @@ events_of_episodes = st.one_of(
     st.builds(lives.announced, st.integers(1, 3)),
     st.builds(lives.recorded, st.integers(1, 3), tokens=st.integers(0, 9)),
     st.builds(lives.saved, st.integers(1, 2)),
+    st.just(EpisodeLeft(node="n1")),
     st.just(lives.converged()),
     st.builds(lives.finished, st.sampled_from(EndStatus)),
 )
@@ -285,7 +358,10 @@ async def test_a_batch_leaves_the_same_rows_as_one_commit_after_the_other(pool, 
         for seq, (kind, number, event) in enumerate(happened, start=1):
             key = lives.episode_id(number) if kind == "episode" else f"k{number}"
             subject = stack.episode(key) if kind == "episode" else stack.finding(key)
-            made = Recorded(subject=subject, seq=seq, commit=lives.commit(event))
+            at = AT + timedelta(seconds=seq)
+            made = Recorded(
+                subject=subject, seq=seq, commit=Commit(id=f"c{seq}", at=at, events=(event,))
+            )
             changes += changes_of(made, stack=stack)
         steps = [changes] if stack == batched else [[change] for change in changes]
         for step in steps:

@@ -231,7 +231,7 @@ async def test_a_marker_is_kept_for_a_day(ports, clock):
 
 
 async def test_a_release_leaves_no_marker(ports):
-    await ports.leases.release(await ports.leases.acquire("k", holder="n1"))
+    await ports.leases.complete(await ports.leases.acquire("k", holder="n1"))
     async with ports.leases.watch() as watch:
         assert list(await watch.receive(most=1, wait_s=HOUR_S)) == []
 
@@ -241,7 +241,7 @@ async def test_a_slow_watcher_gets_the_newest_change_of_each_key_once(ports):
         a = await ports.leases.acquire("a", holder="n1")
         b = await ports.leases.acquire("b", holder="n1")
         await ports.leases.renew(a)
-        await ports.leases.release(b)
+        await ports.leases.complete(b)
         changes = await watch.receive(most=10, wait_s=1.0)
     assert [(change.key, change.state) for change in changes] == [("a", "claimed"), ("b", "done")]
 

@@ -24,6 +24,7 @@ SHELLS = {  # Who may wait, and why. A name that ends in a slash is a whole fold
     "streams/jetstream/": "speaks to the server",
     "streams/memory/": "answers the same ports",
     "engine/runtime/": "the doers",
+    "engine/histories.py": "reads journals and drives strategies over them, for users' tests",
     "engine/tools.py": "the shape of what users write, and functions wrapped into it",
     "projections/postgres/": "speaks to Postgres",
     "console/": "the programs themselves",

@@ -236,12 +236,14 @@ CREATE TABLE work_claims (
     journal_seq bigint NOT NULL,
     fence bigint NOT NULL,
     work_type text NOT NULL,
-    state text NOT NULL CHECK (state IN ('claimed', 'done', 'expired')),
+    state text NOT NULL CHECK (state IN ('claimed', 'done', 'failed', 'expired')),
     owner_node text,
+    attempt bigint,
     claimed_at timestamptz,
     last_heartbeat_at timestamptz,
     lease_until timestamptz,
     finished_at timestamptz,
+    error_detail text,
     PRIMARY KEY (stack, dedupe_key)
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE work_claims IS
@@ -251,12 +253,15 @@ COMMENT ON COLUMN work_claims.dedupe_key IS 'What is claimed: one owner at a tim
 COMMENT ON COLUMN work_claims.journal_seq IS 'Revision in the claims bucket that last changed the row.';
 COMMENT ON COLUMN work_claims.fence IS 'Revision of the claim: grows with every claim and heartbeat.';
 COMMENT ON COLUMN work_claims.work_type IS 'What sort of work: episode, projector, ….';
-COMMENT ON COLUMN work_claims.state IS 'claimed, done (given up) or expired (its owner stopped renewing it).';
+COMMENT ON COLUMN work_claims.state IS
+    'claimed, done, failed, or expired (its owner stopped renewing it).';
 COMMENT ON COLUMN work_claims.owner_node IS 'The node that holds it, or held it last.';
+COMMENT ON COLUMN work_claims.attempt IS 'Which go at the work this is, from 1.';
 COMMENT ON COLUMN work_claims.claimed_at IS 'When it was claimed, by the owner''s clock.';
 COMMENT ON COLUMN work_claims.last_heartbeat_at IS 'When it was last renewed, by the owner''s clock.';
 COMMENT ON COLUMN work_claims.lease_until IS 'When it ends unless renewed, by the owner''s clock; the server''s own timer decides.';
 COMMENT ON COLUMN work_claims.finished_at IS 'When it ended, or when a projector noticed that it had.';
+COMMENT ON COLUMN work_claims.error_detail IS 'Why the work failed, in words.';
 
 CREATE INDEX work_claims_by_owner ON work_claims (stack, owner_node) WHERE state = 'claimed';
 
@@ -271,10 +276,15 @@ CREATE TABLE dead_letters (
     source_seq bigint NOT NULL,
     source_subject text NOT NULL,
     actor_id text,
+    episode_id uuid,
     headers jsonb NOT NULL,
     payload bytea NOT NULL,
     payload_size_bytes bigint NOT NULL,
     lettered_at timestamptz NOT NULL,
+    status text NOT NULL CHECK (status IN ('waiting', 'requeued', 'discarded')),
+    settled_at timestamptz,
+    settled_by text,
+    settled_note text,
     PRIMARY KEY (stack, letter_key)
 );
 COMMENT ON TABLE dead_letters IS 'What could not be done, and why, until a person decides.';
@@ -287,10 +297,17 @@ COMMENT ON COLUMN dead_letters.source_stream IS 'The stream that holds the rejec
 COMMENT ON COLUMN dead_letters.source_seq IS 'Its sequence there.';
 COMMENT ON COLUMN dead_letters.source_subject IS 'Its subject.';
 COMMENT ON COLUMN dead_letters.actor_id IS 'The actor that was to handle it.';
+COMMENT ON COLUMN dead_letters.episode_id IS 'The episode that was given up on, where it is one.';
 COMMENT ON COLUMN dead_letters.headers IS 'Its headers.';
 COMMENT ON COLUMN dead_letters.payload IS 'The message as it came, cut when it is very long.';
 COMMENT ON COLUMN dead_letters.payload_size_bytes IS 'Its full size, in bytes.';
 COMMENT ON COLUMN dead_letters.lettered_at IS 'When it was rejected.';
+COMMENT ON COLUMN dead_letters.status IS
+    'waiting for a person, requeued (tried again) or discarded (of no use).';
+COMMENT ON COLUMN dead_letters.settled_at IS 'When a person decided.';
+COMMENT ON COLUMN dead_letters.settled_by IS 'Who decided.';
+COMMENT ON COLUMN dead_letters.settled_note IS
+    'What it is tried again as, an event''s sequence or an episode; or why it was discarded.';
 
 CREATE INDEX dead_letters_by_time ON dead_letters (stack, lettered_at DESC);
 

@@ -193,9 +193,7 @@ async def test_an_event_that_found_the_log_away_is_handed_back_and_comes_again(p
 async def test_a_gate_sees_only_the_events_that_its_actor_names(ports, app):
 
     stopping = asyncio.Event()
-    gate = Gate(
-        ports, app.actors["worker"], CLOCK, stopping, Undertaker(ports.log, ports.stack, CLOCK)
-    )
+    gate = Gate(ports, app.actors["worker"], CLOCK, stopping, Undertaker(ports, CLOCK))
     serving = asyncio.create_task(gate.serve())
     await ports.world.publish("unrelated.event", {}, id="x1")
     await ports.world.publish(HAPPENED, {}, id="x2")

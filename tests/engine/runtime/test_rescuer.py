@@ -100,7 +100,7 @@ async def test_a_release_calls_for_nothing(ports, rescuers):
     source = await ports.inbox.open("worker")
     rescuers.start()
     lease = await ports.leases.acquire("episode.worker.done", holder="n1")
-    await ports.leases.release(lease)
+    await ports.leases.complete(lease)
     await ports.leases.acquire(EPISODE, holder="dead")
     assert (await next_command(source)).episode_id == "e1"
 

@@ -62,7 +62,11 @@ class Wire:
         if self.is_blocked:
             writer.transport.abort()
             return
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+        except OSError:  # The server is down: so is the wire.
+            writer.transport.abort()
+            return
         self._writers += [writer, far_writer]
         self._pump(reader, far_writer, is_lost=lambda: self.loses_requests)
         self._pump(far_reader, writer, is_lost=lambda: self.loses_answers)

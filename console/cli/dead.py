@@ -1,0 +1,139 @@
+"""`vigil dead`: what could not be done, and what a person decides about it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+
+from console.cli import context
+from console.cli.output import ROWS_MAX, IsJson, Limit, show_record, show_rows
+
+if TYPE_CHECKING:
+    from console.letters import Settled
+    from console.settings import Reading
+
+app = typer.Typer(no_args_is_help=True, help="What could not be done, until a person decides.")
+
+COLUMNS: Final = (
+    "letter_key", "status", "reason", "actor_id", "source_subject", "lettered_at", "settled_by",
+    "settled_note", "detail",
+)  # fmt: skip
+WAITING: Final = "waiting"
+
+Keys: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="KEY...", help="Letters, as the list shows them.")
+]
+By: TypeAlias = Annotated[
+    str | None, typer.Option(help="Who decides; by default whoever runs this.")
+]
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    *,
+    is_all: Annotated[bool, typer.Option("--all", help="Also those that are settled.")] = False,
+    limit: Limit = 50,
+    is_json: IsJson = False,
+) -> None:
+    """List dead letters that wait for a decision: the latest first."""
+    from console.reading import ask
+    from projections.postgres.reader import list_dead_letters
+
+    reading, status = context.reading(ctx), None if is_all else WAITING
+    rows = ask(
+        reading,
+        lambda pool: list_dead_letters(pool, reading.stack, status=status, limit=limit),
+    )
+    show_rows(rows, COLUMNS, is_json=is_json)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    *,
+    key: Annotated[str, typer.Argument(help="The letter, as the list shows it.")],
+    is_json: IsJson = False,
+) -> None:
+    """Show one dead letter, and the message as it came."""
+    from console.errors import Trouble
+    from console.reading import ask
+    from projections.postgres.reader import show_dead_letter
+
+    reading = context.reading(ctx)
+    row = ask(reading, lambda pool: show_dead_letter(pool, reading.stack, key))
+    if row is None:
+        raise Trouble(f"no dead letter {key!r} in stack {reading.stack.name}")
+    payload = row["payload"]
+    assert isinstance(payload, bytes)
+    show_record(row | {"payload": payload.decode(errors="replace")}, is_json=is_json)
+
+
+@app.command()
+def requeue(
+    ctx: typer.Context,
+    *,
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY...]", help="Letters, as the list shows them."),
+    ] = None,
+    is_all_waiting: Annotated[
+        bool, typer.Option("--all-waiting", help="Every letter that waits.")
+    ] = False,
+    is_sure: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
+    by: By = None,
+) -> None:
+    """Try again: publish the event again as it came, or open another episode for its trigger."""
+    from console import letters
+    from console.errors import Mistake
+
+    if bool(keys) is is_all_waiting:
+        raise Mistake("name the letters, or say --all-waiting")
+    reading = context.reading(ctx)
+    chosen = keys or _waiting(reading)
+    if is_all_waiting and chosen and not is_sure:
+        typer.confirm(f"requeue {len(chosen):,} dead letters?", abort=True)
+    _say(letters.requeue(reading, chosen, by=by))
+
+
+@app.command()
+def discard(
+    ctx: typer.Context,
+    *,
+    keys: Keys,
+    reason: Annotated[str, typer.Option(help="Why they are of no use; kept with them.")],
+    by: By = None,
+) -> None:
+    """Note that letters are of no use. They stay, and wait no more."""
+    from console import letters
+
+    _say(letters.discard(context.reading(ctx), keys, by=by, reason=reason))
+
+
+def _waiting(reading: Reading) -> list[str]:
+    from console.reading import ask
+    from projections.postgres.reader import list_dead_letters
+
+    rows = ask(
+        reading,
+        lambda pool: list_dead_letters(pool, reading.stack, status=WAITING, limit=ROWS_MAX),
+    )
+    return [str(row["letter_key"]) for row in rows]
+
+
+def _say(settled: Sequence[Settled]) -> None:
+    """Print what was done, and on stderr what was not; exit code 1 if there is any of that."""
+    from console import letters
+    from console.errors import EXIT_TROUBLE
+
+    for each in settled:
+        if each.done:
+            print(f"{each.letter_key}: {each.done}")
+    refused = list(letters.refusals(settled))
+    for line in refused:
+        print(f"vigil: {line}", file=sys.stderr)
+    if refused:
+        raise typer.Exit(EXIT_TROUBLE)

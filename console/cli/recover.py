@@ -1,0 +1,42 @@
+"""`vigil recover`: find episodes that everyone has forgotten, and have some node go on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from console.cli import context
+from console.cli.output import IsJson, show_rows
+
+STALE_AFTER_S: Final = 120.0
+"""Silence that makes an episode worth a look, in seconds: the default wall time of a whole
+episode. Looking at one that is well costs three requests and changes nothing."""
+
+COLUMNS: Final = ("episode_id", "actor_id", "status", "latest_at", "verdict")
+
+
+def recover(
+    ctx: typer.Context,
+    *,
+    stale_after_s: Annotated[
+        float,
+        typer.Option("--stale-after", min=0.0, help="Seconds without a word from an episode."),
+    ] = STALE_AFTER_S,
+    is_dry: Annotated[bool, typer.Option("--dry-run", help="Call nobody; only look.")] = False,
+    is_json: IsJson = False,
+) -> None:
+    """Call a node to every episode that waits or runs in the tables and that nobody holds.
+
+    A node's crash is recovered without this; it finds what even that has missed.
+    """
+    from console import sweeping, tables
+
+    done = sweeping.sweep(context.reading(ctx), stale_after_s=stale_after_s, is_dry=is_dry)
+    if is_json:
+        print(tables.as_json({**done.counts, "dry_run": is_dry, "episodes": done.episodes}))
+        return
+    if done.episodes:
+        show_rows(done.episodes, COLUMNS, is_json=False)
+    counts = ", ".join(f"{name} {count:,}" for name, count in done.counts.items())
+    print(f"dry run: {counts}" if is_dry else counts)

@@ -1,0 +1,91 @@
+"""Settling dead letters from the command line: each by itself, and each says what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from console.settings import Reading
+from console.work import connected
+from engine.errors import Rejected
+from engine.runtime.undertaker import Undertaker
+from streams.clock import SystemClock
+from streams.errors import BadName
+
+BY_CHARS_MAX: Final = 200
+"""Most of somebody's name that is kept with a decision."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What came of the decision about one letter."""
+
+    letter_key: str
+    done: str
+    """What was done; empty if nothing was."""
+    refused: str
+    """Why nothing was done; empty if something was."""
+
+
+def requeue(reading: Reading, keys: Iterable[str], *, by: str | None) -> list[Settled]:
+    """Have letters tried again.
+
+    Args:
+        reading: the settings.
+        keys: the letters', as the rows show them.
+        by: who decides; None is whoever runs this program.
+
+    Raises:
+        Unavailable: the log is away. Those before are requeued; do it again for the others.
+    """
+
+    async def one(undertaker: Undertaker, key: str) -> str:
+        requeued = await undertaker.requeue(key, by=_name(reading, by))
+        if requeued.episode_id:
+            return f"requeued as episode {requeued.episode_id}"
+        return f"requeued as event {requeued.event_seq}"
+
+    return asyncio.run(_settle(reading, keys, one))
+
+
+def discard(reading: Reading, keys: Iterable[str], *, by: str | None, reason: str) -> list[Settled]:
+    """Note that letters are of no use. Arguments and errors are as for `requeue`."""
+
+    async def one(undertaker: Undertaker, key: str) -> str:
+        await undertaker.discard(key, by=_name(reading, by), reason=reason)
+        return "discarded"
+
+    return asyncio.run(_settle(reading, keys, one))
+
+
+def refusals(settled: Sequence[Settled]) -> Iterator[str]:
+    """Yield one line for each letter that nothing was done about."""
+    return (f"{each.letter_key}: {each.refused}" for each in settled if each.refused)
+
+
+async def _settle(
+    reading: Reading, keys: Iterable[str], decide: Callable[[Undertaker, str], Awaitable[str]]
+) -> list[Settled]:
+    async with connected(reading) as ports:
+        undertaker = Undertaker(ports, SystemClock())
+        return [await _settle_one(undertaker, key, decide) for key in dict.fromkeys(keys)]
+
+
+async def _settle_one(
+    undertaker: Undertaker, key: str, decide: Callable[[Undertaker, str], Awaitable[str]]
+) -> Settled:
+    try:
+        return Settled(key, done=await decide(undertaker, key), refused="")
+    except (Rejected, BadName) as error:
+        return Settled(key, done="", refused=str(error))
+
+
+def _name(reading: Reading, by: str | None) -> str:
+    """Return who decides: as given, else the user of this program, else this program."""
+    try:
+        return (by or getpass.getuser())[:BY_CHARS_MAX]
+    except (KeyError, OSError):  # A container may run as a number that has no name.
+        return reading.node

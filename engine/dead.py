@@ -1,0 +1,138 @@
+"""A dead letter's life: it waits until a person has it tried again or gives it up. Pure.
+
+    (nothing) ──DeadLettered──▶ waiting ──DeadRequeued──▶ requeued
+                                   └─────DeadDiscarded──▶ discarded
+
+What is done to try it again comes before the `DeadRequeued` that says so, and has ids that
+come from the letter. So a crash in between leaves a letter that waits, and whoever requeues
+it then only completes what was begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from engine import dedupe
+from engine.episode import ENDED, Episode
+from engine.errors import Rejected
+from streams.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued, EpisodeOpened
+from streams.log import Recorded
+from streams.subjects import Stack, Stream
+
+
+class Status(StrEnum):
+    """Where a dead letter is in its life."""
+
+    UNWRITTEN = "unwritten"
+    WAITING = "waiting"
+    REQUEUED = "requeued"
+    DISCARDED = "discarded"
+
+
+class Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dead letter's events add up to."""
+
+    status: Status = Status.UNWRITTEN
+    lettered: DeadLettered | None = None
+    settled: DeadRequeued | DeadDiscarded | None = None
+    settled_at: datetime | None = None
+
+
+class Republish(msgspec.Struct, frozen=True):
+    """Publish the domain event at this sequence again."""
+
+    seq: int
+
+
+class Reopen(msgspec.Struct, frozen=True):
+    """Open an episode for what woke this one."""
+
+    episode_id: str
+
+
+Remedy: TypeAlias = Republish | Reopen
+"""How a letter is tried again."""
+
+UNWRITTEN: Final = Letter()
+
+
+def decide(letter: Letter, command: DeadRequeued | DeadDiscarded) -> DeadEvent:
+    """Return what happens if a person settles `letter` so.
+
+    Raises:
+        Rejected: it is settled already, or there is no such letter.
+    """
+    _waiting(letter)
+    return command
+
+
+def evolve(letter: Letter, event: DeadEvent, *, at: datetime) -> Letter:
+    """Return `letter` after `event`, recorded at `at`. Never refuses: it has already happened."""
+    match event:
+        case DeadLettered():
+            return Letter(status=Status.WAITING, lettered=event)
+        case DeadRequeued():
+            return replace(letter, status=Status.REQUEUED, settled=event, settled_at=at)
+        case DeadDiscarded():
+            return replace(letter, status=Status.DISCARDED, settled=event, settled_at=at)
+
+
+def fold(records: Iterable[Recorded]) -> Letter:
+    """Return what all of a letter's `records` add up to, oldest first."""
+    letter = UNWRITTEN
+    for record in records:
+        for event in record.commit.events:
+            if isinstance(event, DeadEvent):
+                letter = evolve(letter, event, at=record.commit.at)
+    return letter
+
+
+def remedy(letter: Letter, *, stack: Stack) -> Remedy:
+    """Return how `letter` can be tried again.
+
+    Raises:
+        Rejected: it is settled already, there is none, or what it holds cannot be tried again.
+    """
+    lettered = _waiting(letter)
+    if lettered.episode_id:
+        return Reopen(lettered.episode_id)
+    if lettered.stream == stack.stream(Stream.EVENTS):
+        return Republish(lettered.seq)
+    raise Rejected("it was a command, and its queue keeps none that was given up; discard it")
+
+
+def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:
+    """Return the opening of an episode for the same trigger as `episode`: its next generation.
+
+    Raises:
+        Rejected: `episode` has not ended, or the journal does not hold it any more.
+    """
+    before = episode.opened
+    if before is None:
+        raise Rejected("the journal does not hold its episode any more; discard it")
+    if episode.status not in ENDED:
+        raise Rejected(f"its episode is still {episode.status}; once it has ended, try again")
+    generation = before.generation + 1
+    episode_id = dedupe.episode_id(
+        stack=stack.name,
+        actor=before.actor_id,
+        expectation=before.expectation_id,
+        dedupe_key=before.dedupe_key,
+        generation=generation,
+    )
+    return replace(before, episode_id=episode_id, generation=generation)
+
+
+def _waiting(letter: Letter) -> DeadLettered:
+    if letter.lettered is None:
+        raise Rejected("there is no such dead letter")
+    if letter.settled is not None:
+        when = f" at {letter.settled_at:%Y-%m-%d %H:%M:%S} UTC" if letter.settled_at else ""
+        raise Rejected(f"it was {letter.status} by {letter.settled.by}{when}")
+    return letter.lettered

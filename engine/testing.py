@@ -1,0 +1,62 @@
+"""What users test with: leases that do what a test says.
+
+`streams.memory` holds every port in dicts; this is its one part that a test wants to steer,
+because a claim that is busy or lapses is otherwise a matter of other nodes and of time.
+
+    leases = FakeLeases()
+    ports = dataclasses.replace(memory_ports(clock=SystemClock()), leases=leases)
+    leases.set_busy("episode.monitor.e1")    # now nobody can acquire it
+    leases.lapse("episode.monitor.e1")       # now whoever asks first takes it over
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+from streams.clock import Clock, SystemClock
+from streams.leases import Lease
+from streams.memory import LEASE_TTL_S
+from streams.memory.leases import MARKER_KEPT_S, MemoryLeases
+
+STRANGER: Final = "stranger"
+"""Who holds a key that was set busy."""
+
+
+class FakeLeases(MemoryLeases):
+    """`Leases` in memory that keep the whole contract, and two controls."""
+
+    def __init__(self, clock: Clock | None = None, *, ttl_s: float = LEASE_TTL_S) -> None:
+        """Keep leases that last `ttl_s` seconds on `clock`, by default the machine's."""
+        super().__init__(clock or SystemClock(), ttl_s=ttl_s)
+
+    def set_busy(self, key: str) -> None:
+        """Give `key` to a stranger who keeps it until it is made to lapse.
+
+        Whoever held it has lost it.
+        """
+        self._settle()
+        lease = Lease(
+            key=key,
+            holder=STRANGER,
+            attempt=1,
+            revision=0,
+            stolen=False,
+            trusted_until_s=math.inf,
+            acquired_at=self._clock.now(),
+        )
+        self._hold(lease)
+        self._bucket[key] = replace(self._bucket[key], ends_s=math.inf)
+
+    def lapse(self, key: str) -> None:
+        """End the claim of `key` now, as if nobody had renewed it.
+
+        Raises:
+            KeyError: nobody holds it.
+        """
+        self._settle()
+        stored = self._bucket.get(key)
+        if stored is None or stored.change.claim is None:
+            raise KeyError(key)
+        self._lapse(key, late_s=0.0, ends_s=self._clock.monotonic_s() + MARKER_KEPT_S)

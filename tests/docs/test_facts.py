@@ -1,0 +1,96 @@
+"""What the code can say for itself stands in the documentation as the code says it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from console.errors import EXIT_MISTAKE, EXIT_TROUBLE, EXIT_UNCLEAN
+from engine import errors
+from engine.tools import ERROR_CLASSES
+from tests.docs import facts
+from tests.docs.pages import REFERENCE, pages, rows, section, text_of
+
+RUNNING: Final = "docs/guides/running.md"
+PUBLISHING: Final = "docs/guides/publishing.md"
+
+PARTS: Final = [(page, name) for page in pages() for name, _ in facts.marked(page)]
+
+
+@pytest.mark.parametrize(("page", "name"), PARTS)
+def test_a_part_is_as_the_code_says(page: str, name: str):
+    written = dict(facts.marked(page))[name]
+
+    assert written == facts.FACTS[name](), "write it anew: python -m tests.docs.facts"
+
+
+@pytest.mark.parametrize("name", facts.FACTS)
+def test_every_part_stands_somewhere(name: str):
+    assert name in {part for _, part in PARTS}
+
+
+def test_every_table_and_column_of_the_reference_has_words():
+    empty = [row for row in rows(section(REFERENCE, "## Tables")) if not all(row)]
+
+    assert not empty
+
+
+def test_the_guide_to_sql_lists_every_table_and_view():
+    listed = {row[0].strip("`") for row in rows(section("docs/guides/sql.md", "## What there is"))}
+
+    assert listed == {name for kind, name, _ in facts.comments() if kind in {"TABLE", "VIEW"}}
+
+
+def test_the_guide_to_publishing_says_when_each_public_event_is_told():
+    told = rows(section(PUBLISHING, "## What the engine publishes"))
+    names = [row[0] for row in told]
+
+    assert sorted(names) == sorted([row[0] for row in rows(facts.public_events())] * 2)
+
+
+def test_every_span_is_in_the_guide_to_running():
+    said = {row[0].strip("`").removesuffix("…").strip() for row in rows(text_of(RUNNING))}
+
+    assert facts.spans() <= said
+
+
+def test_the_exit_codes_are_the_documented_ones():
+    codes = {row[0] for row in rows(section(RUNNING, "## Stopping"))}
+
+    assert codes == {"0", str(EXIT_TROUBLE), str(EXIT_MISTAKE), str(EXIT_UNCLEAN), "130, 143"}
+
+
+def test_every_error_class_is_in_the_reference_and_no_other():
+    listed = {row[0].strip("`") for row in rows(section(REFERENCE, "## Error classes"))}
+
+    assert listed == {*contract_errors(), *(name for _, name in ERROR_CLASSES), *raised_classes()}
+
+
+def contract_errors() -> set[str]:
+    """Return the classes of what user code may break."""
+    classes = [each for each in vars(errors).values() if isinstance(each, type)]
+    return {each.error_class for each in classes if issubclass(each, errors.StrategyError)}
+
+
+def raised_classes() -> Iterator[str]:
+    """Yield the error classes that the engine itself gives, wherever they stand."""
+    for module, call in facts.calls(lambda name: name in GIVES_CLASS, packages=("engine",)):
+        named = [word.value for word in call.keywords if word.arg == "error_class"]
+        given = [*call.args[GIVES_CLASS[facts.name_of(call)] :][:1], *named]
+        yield from filter(None, (value_in(module, node) for node in given))
+
+
+GIVES_CLASS: Final = {"EpisodeFailed": 0, "ToolFailed": 0, "_failed": 1, "Takeover": 1}
+"""What makes an error class known, and which argument is it."""
+
+
+def value_in(module: str, node: ast.expr) -> str:
+    """Return the text that `node` is in `module`: a literal or a constant's; empty for others."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    constant = isinstance(node, ast.Name) and node.id.isupper()
+    return str(getattr(importlib.import_module(module), node.id)) if constant else ""

@@ -1,0 +1,215 @@
+"""What a person may do about a dead letter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from engine.actions import observe
+from engine.errors import Rejected
+from engine.runtime.undertaker import Undertaker
+from streams.delivery import Unreadable
+from streams.errors import BadName, Unavailable
+from streams.events import DeadDiscarded, EndStatus, EpisodeFinished
+from streams.memory.inbox import MemoryInbox
+from streams.memory.log import MemoryLog
+from streams.subjects import Stream
+from tests.engine.runtime.stage import (
+    CLOCK,
+    HAPPENED,
+    STARTED,
+    Scripted,
+    app_of,
+    lived,
+    opening,
+    running,
+    write,
+)
+
+APP = app_of(Scripted(observe("seen")))
+FAILED = EpisodeFinished(status=EndStatus.FAILED, error_class="attempts_exhausted")
+
+
+@pytest.fixture
+def undertaker(ports):
+    return Undertaker(ports, CLOCK)
+
+
+async def bury_event(ports, *, seq=None):
+    """Publish what is no JSON, bury it, and return the letter's key."""
+    stream = ports.stack.stream(Stream.EVENTS)
+    message = Unreadable(
+        reason="unreadable",
+        detail="not JSON",
+        stream=stream,
+        seq=seq or ports.world.publish_raw(HAPPENED, b"{ no", {"ce-id": "c-1"}),
+        subject=ports.stack.event(HAPPENED),
+        headers={},
+        data=b"{ no",
+    )
+    await Undertaker(ports, CLOCK).bury(message, actor_id="worker")
+    return f"{stream}.{message.seq}"
+
+
+async def bury_episode(ports, opened=None):
+    """Leave an episode whose nodes crashed too often, bury it, and return the letter's key."""
+    if opened is None:
+        opened = opening(APP)
+        await write(ports, opened.episode_id, opened)
+    await write(ports, opened.episode_id, STARTED, FAILED)
+    undertaker = Undertaker(ports, CLOCK)
+    await undertaker.bury_episode(opened, reason="attempts_exhausted", detail="3 nodes crashed")
+    return f"episode.{opened.episode_id}"
+
+
+@pytest.fixture(params=[bury_event, bury_episode])
+async def key(request, ports):
+    """The key of a letter, of either sort."""
+    return await request.param(ports)
+
+
+async def life_of(ports, key):
+    records = await ports.log.read(ports.stack.dead_letter(key))
+    return [event for record in records for event in record.commit.events]
+
+
+def published(ports):
+    (stream,) = (s for s in ports.log._streams.values() if s.name.endswith("-events"))
+    return [message for message in stream.past(0) if message.subject.endswith(HAPPENED)]
+
+
+async def test_an_event_is_published_again_as_it_came(ports, undertaker):
+    key = await bury_event(ports)
+
+    requeued = await undertaker.requeue(key, by="ann")
+
+    first, again = published(ports)
+    assert (again.data, again.seq) == (first.data, requeued.event_seq)
+    assert (await life_of(ports, key))[1:] == [requeued]
+
+
+async def test_for_an_episode_another_one_runs_to_its_end(ports, undertaker):
+    key = await bury_episode(ports)
+
+    requeued = await undertaker.requeue(key, by="ann")
+
+    async with running(APP, ports):
+        again = await lived(ports, requeued.episode_id)
+    assert again.end.status is EndStatus.DONE
+    assert again.episode.opened.generation == 1
+    assert again.episode.opened.trigger == opening(APP).trigger
+    assert (await life_of(ports, key))[1:] == [requeued]
+
+
+async def test_a_generation_that_is_given_up_has_a_next_one(ports, undertaker):
+    first = await undertaker.requeue(await bury_episode(ports), by="ann")
+    (record,) = await ports.log.read(ports.stack.episode(first.episode_id))
+
+    second = await undertaker.requeue(await bury_episode(ports, *record.commit.events), by="ann")
+
+    (record,) = await ports.log.read(ports.stack.episode(second.episode_id))
+    assert record.commit.events[0].generation == 2
+
+
+async def test_a_letter_is_requeued_once(undertaker, key):
+    await undertaker.requeue(key, by="ann")
+    with pytest.raises(Rejected, match="requeued by ann"):
+        await undertaker.requeue(key, by="bob")
+    with pytest.raises(Rejected, match="requeued by ann"):
+        await undertaker.discard(key, by="bob", reason="")
+
+
+async def test_a_letter_that_was_discarded_stays_so(ports, undertaker, key):
+    await undertaker.discard(key, by="ann", reason="a typo")
+
+    assert (await life_of(ports, key))[1:] == [DeadDiscarded(by="ann", reason="a typo")]
+    before = len(published(ports))
+    with pytest.raises(Rejected, match="discarded by ann"):
+        await undertaker.requeue(key, by="bob")
+    assert len(published(ports)) == before
+
+
+@pytest.mark.parametrize("missing", ["vigil-events.7", "episode.nobody"])
+async def test_a_letter_that_is_not_there_cannot_be_settled(undertaker, missing):
+    with pytest.raises(Rejected, match="no such"):
+        await undertaker.requeue(missing, by="ann")
+    with pytest.raises(Rejected, match="no such"):
+        await undertaker.discard(missing, by="ann", reason="")
+
+
+@pytest.mark.parametrize("nonsense", ["", "7", "a.b.c", "a.*", "a b.c", "a."])
+async def test_what_is_no_key_is_refused(undertaker, nonsense):
+    with pytest.raises(BadName):
+        await undertaker.requeue(nonsense, by="ann")
+
+
+async def test_an_event_that_its_stream_does_not_hold_cannot_be_published_again(ports, undertaker):
+    key = await bury_event(ports, seq=99)
+    with pytest.raises(Rejected, match="does not hold the message at 99"):
+        await undertaker.requeue(key, by="ann")
+    assert len(await life_of(ports, key)) == 1
+
+
+class CutLog(MemoryLog):
+    """The program ends before it settles a letter."""
+
+    async def append(self, subject, commit, *, after):
+        if self._stack.stream_of(subject) == self._stack.stream(Stream.DEAD):
+            raise Unavailable("append", detail="cut")
+        return await super().append(subject, commit, after=after)
+
+
+class DeafInbox(MemoryInbox):
+    """The program ends before it calls for a start."""
+
+    async def send(self, command, *, id, trace=""):  # noqa: A002 - the port's name
+        raise Unavailable("send", detail="cut")
+
+
+async def test_what_was_cut_off_before_its_end_is_completed_and_done_once(ports, undertaker, key):
+    cut = replace(ports, log=CutLog(ports.log._streams, stack=ports.stack))
+    with pytest.raises(Unavailable):
+        await Undertaker(cut, CLOCK).requeue(key, by="ann")
+
+    requeued = await undertaker.requeue(key, by="ann")
+
+    assert (await life_of(ports, key))[1:] == [requeued]
+    if requeued.episode_id:
+        assert len(await ports.log.read(ports.stack.episode(requeued.episode_id))) == 1
+    else:
+        assert len(published(ports)) == 2
+
+
+async def test_an_episode_that_was_opened_and_not_called_for_is_started_the_second_time(
+    ports, undertaker
+):
+    key = await bury_episode(ports)
+    deaf = replace(ports, inbox=DeafInbox(ports.inbox._stream, stack=ports.stack))
+    with pytest.raises(Unavailable):
+        await Undertaker(deaf, CLOCK).requeue(key, by="ann")
+
+    requeued = await undertaker.requeue(key, by="ann")
+
+    async with running(APP, ports):
+        assert (await lived(ports, requeued.episode_id)).end.status is EndStatus.DONE
+
+
+class SlowLog(MemoryLog):
+    """Somebody else decides between our reading and our writing."""
+
+    async def append(self, subject, commit, *, after):
+        overtaking = (DeadDiscarded(by="bob"),)
+        theirs = msgspec.structs.replace(commit, id="theirs", events=overtaking)
+        await super().append(subject, theirs, after=after)
+        return await super().append(subject, commit, after=after)
+
+
+async def test_of_two_who_decide_at_once_one_is_told_who_was_first(ports, key):
+    slow = replace(ports, log=SlowLog(ports.log._streams, stack=ports.stack))
+
+    with pytest.raises(Rejected, match="discarded by bob"):
+        await Undertaker(slow, CLOCK).discard(key, by="ann", reason="")
+
+    assert (await life_of(ports, key))[1:] == [DeadDiscarded(by="bob")]

@@ -1,0 +1,119 @@
+"""The life of a dead letter, and how it can be tried again."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine import dead, dedupe, episode
+from engine.errors import Rejected
+from streams.events import (
+    Budget,
+    DeadDiscarded,
+    DeadLettered,
+    DeadRequeued,
+    EndStatus,
+    EpisodeFinished,
+    EpisodeOpened,
+    EpisodeStarted,
+    EventTrigger,
+)
+from streams.log import Commit, Recorded
+from streams.subjects import Stack, Stream
+from tests.spec import EPOCH, at
+
+STACK = Stack("orders")
+EVENT = DeadLettered(
+    reason="unreadable", detail="", stream="orders-events", seq=7, subject="orders.event.a"
+)
+COMMAND = DeadLettered(
+    reason="unreadable", detail="", stream="orders-work", seq=3, subject="orders.inbox.episode.a.e"
+)
+EPISODE = DeadLettered(
+    reason="attempts_exhausted",
+    detail="",
+    stream="orders-journal",
+    seq=0,
+    subject="orders.episode.e1",
+    episode_id="e1",
+)
+REQUEUED = DeadRequeued(by="ann", event_seq=9)
+DISCARDED = DeadDiscarded(by="ann", reason="a typo")
+OPENED = EpisodeOpened(
+    episode_id="e1",
+    actor_id="monitor",
+    expectation_id="limits",
+    trigger=EventTrigger(event_id="ev-1", event_type="disk.measured", payload={"host": "h1"}),
+    dedupe_key="event:ev-1",
+    budget=Budget(),
+)
+FINISHED = EpisodeFinished(status=EndStatus.FAILED, error_class="attempts_exhausted")
+
+
+def letter(*past):
+    commit = Commit(id="c", at=EPOCH, events=past)
+    return dead.fold([Recorded(subject="orders.dead.a.b", seq=1, commit=commit)])
+
+
+@pytest.mark.parametrize("decision", [REQUEUED, DISCARDED])
+def test_a_letter_waits_for_one_decision(decision):
+    assert letter(EVENT).status == "waiting"
+    assert dead.decide(letter(EVENT), decision) == decision
+
+
+@pytest.mark.parametrize("before", [REQUEUED, DISCARDED])
+@pytest.mark.parametrize("decision", [REQUEUED, DISCARDED])
+def test_nothing_is_decided_twice(before, decision):
+    with pytest.raises(Rejected, match="by ann at 2030-01-01 00:00:00 UTC"):
+        dead.decide(letter(EVENT, before), decision)
+    with pytest.raises(Rejected, match="by ann"):
+        dead.remedy(letter(EVENT, before), stack=STACK)
+
+
+def test_a_letter_that_was_never_written_cannot_be_settled():
+    with pytest.raises(Rejected, match="no such dead letter"):
+        dead.decide(dead.UNWRITTEN, DISCARDED)
+
+
+def test_an_event_is_published_again():
+    assert dead.remedy(letter(EVENT), stack=STACK) == dead.Republish(7)
+
+
+def test_for_an_episode_another_one_is_opened():
+    assert dead.remedy(letter(EPISODE), stack=STACK) == dead.Reopen("e1")
+
+
+def test_a_command_cannot_be_tried_again():
+    assert COMMAND.stream == STACK.stream(Stream.WORK)
+    with pytest.raises(Rejected, match="discard it"):
+        dead.remedy(letter(COMMAND), stack=STACK)
+
+
+def test_the_next_generation_is_of_the_same_trigger():
+    ended = episode.fold([at(0, OPENED), at(1, FINISHED)])
+
+    again = dead.reopened(ended, stack=STACK)
+
+    assert (again.generation, again.trigger, again.dedupe_key) == (1, OPENED.trigger, "event:ev-1")
+    assert again.episode_id == dedupe.episode_id(
+        stack="orders",
+        actor="monitor",
+        expectation="limits",
+        dedupe_key="event:ev-1",
+        generation=1,
+    )
+
+
+def test_the_same_episode_has_the_same_next_generation_whoever_asks():
+    ended = episode.fold([at(0, OPENED), at(1, FINISHED)])
+    assert dead.reopened(ended, stack=STACK) == dead.reopened(ended, stack=STACK)
+
+
+@pytest.mark.parametrize("later", [(), (EpisodeStarted(node="n", attempt=1, claim_revision=1),)])
+def test_an_episode_that_has_not_ended_has_no_next_generation(later):
+    with pytest.raises(Rejected, match="is still"):
+        dead.reopened(episode.fold([at(0, OPENED, *later)]), stack=STACK)
+
+
+def test_an_episode_that_the_journal_forgot_has_no_next_generation():
+    with pytest.raises(Rejected, match="not hold its episode any more"):
+        dead.reopened(episode.UNOPENED, stack=STACK)

@@ -1,0 +1,16 @@
+"""A whole cluster in one process: one seed, one clock, faults on purpose.
+
+| file | is |
+| --- | --- |
+| `time.py` | an event loop whose time jumps to the next deadline once every task is asleep |
+| `faults.py` | what may go wrong, how often, and a count of how often it did |
+| `life.py` | one process: it may freeze for longer than its leases, and it may die anywhere |
+| `wire.py` | every port of the log, as one process meets it through a network that misbehaves |
+| `actors.py` | what the nodes run, and a ledger of every call that left them |
+| `rows.py` | the read model in a dict, behind a fenced checkpoint |
+| `world.py` | three nodes, a publisher and a seed: what happened, as data |
+| `invariants.py` | what must hold of it, whatever happened |
+
+SIM_SEED=17 pytest tests/simulation     replays one world; a breach prints all that happened
+SIM_SEEDS=2000 pytest tests/simulation  looks at more of them
+"""

@@ -1,0 +1,472 @@
+"""What must hold of every world, whatever went wrong in it. Each finds its own breaches.
+
+They look only at what is left on the log, in the rows and in the ledger, and use none of
+the rules that put it there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from streams.events import (
+    DeadLettered,
+    EpisodeConverged,
+    EpisodeFinished,
+    EpisodeOpened,
+    EpisodeStarted,
+    EventTrigger,
+    FindingCleared,
+    FindingEvent,
+    FindingRaised,
+    FindingStatus,
+    LogEvent,
+    StepAnnounced,
+    StepKind,
+    StepRecorded,
+)
+from streams.json import unraw
+from streams.log import Recorded
+from streams.memory.stream import DEDUPE_WINDOW_S, Message
+from streams.parsing import CLOUD_EVENT_ID_HEADER, HOPS_HEADER, MESSAGE_ID_HEADER
+from streams.world import HOPS_MAX
+from tests.simulation.actors import ENDS, SECRET, Call
+from tests.simulation.rows import folded
+from tests.simulation.world import STACK, History
+
+Breaches = Iterator[str]
+
+ECHOED: Final = {"k1", "k2"}
+"""Findings whose raising wakes an actor of ours."""
+
+WOKEN: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
+    "sim.settle": (("watch", "settle"), ("duty", "quiet")),
+    "finding.raised": (("duty", "echo"),),
+    **{
+        f"sim.{name}": (("watch", name),)
+        for name in ("five", "strict", "act", "mail", "anew", "orphan", "frail")
+    },
+    **{
+        f"sim.{name}": (("duty", name),)
+        for name in ("flaky", "broken", "circling", "turns", "tokens", "wall")
+    },
+}
+"""Event → the expectations that it wakes."""
+
+
+E_co = TypeVar("E_co", bound=LogEvent, covariant=True)
+K = TypeVar("K", bound=LogEvent)
+
+
+@dataclass(frozen=True)
+class Placed(Generic[E_co]):
+    """An event and the commit that it came in."""
+
+    event: E_co
+    seq: int
+    commit_id: str
+
+
+class Life:
+    """One episode as its journal has it."""
+
+    def __init__(self, episode_id: str, records: Sequence[Recorded]) -> None:
+        self.id, self.records = episode_id, records
+        self.events = [
+            Placed(event, record.seq, record.commit.id)
+            for record in records
+            for event in record.commit.events
+        ]
+
+    def of(self, kind: type[K]) -> list[Placed[K]]:
+        return [
+            Placed(placed.event, placed.seq, placed.commit_id)
+            for placed in self.events
+            if isinstance(placed.event, kind)
+        ]
+
+    @property
+    def opened(self) -> EpisodeOpened:
+        event = self.events[0].event
+        assert isinstance(event, EpisodeOpened), f"{self.id} begins with {event}"
+        return event
+
+    @cached_property
+    def finished(self) -> EpisodeFinished | None:
+        ends = self.of(EpisodeFinished)
+        return ends[0].event if ends else None
+
+    @property
+    def was_given_up(self) -> bool:
+        return self.finished is not None and self.finished.error_class == "attempts_exhausted"
+
+    @cached_property
+    def converged(self) -> EpisodeConverged | None:
+        found = self.of(EpisodeConverged)
+        return found[0].event if found else None
+
+    @cached_property
+    def recorded_at(self) -> dict[int, Placed[StepRecorded]]:
+        return {placed.event.step_no: placed for placed in self.of(StepRecorded)}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A history, sorted for those who judge it."""
+
+    history: History
+
+    @cached_property
+    def lives(self) -> dict[str, Life]:
+        return {key: Life(key, records) for key, records in self._by_key("episode").items()}
+
+    @cached_property
+    def findings(self) -> dict[str, list[tuple[int, FindingEvent]]]:
+        return {
+            key: [
+                (record.seq, event)
+                for record in records
+                for event in record.commit.events
+                if isinstance(event, FindingEvent)
+            ]
+            for key, records in self._by_key("finding").items()
+        }
+
+    @cached_property
+    def by_cause(self) -> dict[tuple[str, int], list[tuple[int, FindingEvent]]]:
+        found = defaultdict(list)
+        for seq, event in (one for events in self.findings.values() for one in events):
+            found[event.cause.episode_id, event.cause.index].append((seq, event))
+        return found
+
+    def _by_key(self, kind: str) -> dict[str, list[Recorded]]:
+        found: dict[str, list[Recorded]] = defaultdict(list)
+        for record in self.history.journal:
+            prefix = f"{STACK.name}.{kind}."
+            if record.subject.startswith(prefix):
+                found[record.subject.removeprefix(prefix)].append(record)
+        return found
+
+
+def identity(message: Message) -> str:
+    """Return what makes two messages the same event."""
+    given = message.headers.get(MESSAGE_ID_HEADER) or message.headers.get(CLOUD_EVENT_ID_HEADER)
+    return given or f"{STACK.name}-events:{message.seq}"
+
+
+def payload_of(message: Message) -> dict[str, object] | None:
+    try:
+        return msgspec.json.decode(message.data, type=dict)
+    except msgspec.DecodeError:
+        return None
+
+
+def i1_an_event_opens_exactly_one_episode_per_expectation(evidence: Evidence) -> Breaches:
+    opened: Counter[tuple[str, str, str]] = Counter()
+    for life in evidence.lives.values():
+        trigger = life.opened.trigger
+        assert isinstance(trigger, EventTrigger)
+        opened[life.opened.actor_id, life.opened.expectation_id, trigger.event_id] += 1
+    wanted = set()
+    for message in evidence.history.events:
+        name = STACK.event_name_of(message.subject)
+        payload = payload_of(message)
+        hops = int(message.headers.get(HOPS_HEADER, 0))
+        echo_of_others = (
+            name == "finding.raised" and payload and payload["finding_key"] not in ECHOED
+        )
+        if payload is not None and not echo_of_others and hops <= HOPS_MAX:
+            wanted |= {(*who, identity(message)) for who in WOKEN.get(name, ())}
+    for what in wanted - set(opened):
+        yield f"{what} opened nothing"
+    for what in set(opened) - wanted:
+        yield f"{what} opened an episode, and should not have"
+    for what, times in opened.items():
+        if times > 1:
+            yield f"{what} opened {times} episodes"
+
+
+def i2_only_the_latest_claim_adds_to_an_episode(evidence: Evidence) -> Breaches:
+    for life in evidence.lives.values():
+        pen, number, attempts = "", 0, 0
+        newest = 0
+        for record in life.records[1:]:
+            first = record.commit.events[0]
+            if isinstance(first, EpisodeStarted):
+                attempts += 1
+                pen, number = f"r{first.claim_revision}", 0
+                if first.claim_revision <= newest:
+                    yield f"{life.id}@{record.seq}: claim {first.claim_revision} after {newest}"
+                if first.attempt != attempts:
+                    yield f"{life.id}@{record.seq}: attempt {first.attempt} is the {attempts}th"
+                newest = first.claim_revision
+            number += 1
+            if record.commit.id != f"{pen}-{number}":
+                yield f"{life.id}@{record.seq}: {record.commit.id} where {pen}-{number} was due"
+
+
+def i3_steps_are_gapless_and_never_recorded_twice(evidence: Evidence) -> Breaches:
+    for life in evidence.lives.values():
+        steps = [placed.event.step_no for placed in life.of(StepRecorded)]
+        if steps != list(range(1, len(steps) + 1)):
+            yield f"{life.id}: steps {steps}"
+
+
+def i3_a_recorded_step_is_never_executed_again(evidence: Evidence) -> Breaches:
+    """A call may come after its record only from one who began before it, and did not write it."""
+    for call in evidence.history.ledger.calls:
+        life = evidence.lives[call.episode_id]
+        record = life.recorded_at.get(call.step_no)
+        if record is None or record.seq > call.head:
+            continue
+        began = [
+            placed
+            for placed in life.of(EpisodeStarted)
+            if placed.event.node == call.node and placed.seq <= call.head
+        ]
+        pen = record.commit_id.partition("-")[0]
+        if not began or began[-1].seq > record.seq or began[-1].commit_id.startswith(f"{pen}-"):
+            yield f"{call} though recorded at {record.seq}"
+
+
+def i3_a_side_effect_is_announced_before_it_happens(evidence: Evidence) -> Breaches:
+    for call in effects(evidence, "pay", "mail"):
+        life = evidence.lives[call.episode_id]
+        announced = [
+            placed
+            for placed in life.of(StepAnnounced)
+            if placed.event.step_no == call.step_no and placed.seq <= call.head
+        ]
+        if not announced:
+            yield f"{call}: not announced"
+        elif announced[-1].event.idempotency_key != call.key:
+            yield f"{call}: announced with another key"
+
+
+def i3_a_side_effect_that_must_not_be_repeated_is_not(evidence: Evidence) -> Breaches:
+    calls = Counter((call.episode_id, call.step_no) for call in effects(evidence, "mail"))
+    yield from (f"{step} called {times} times" for step, times in calls.items() if times > 1)
+
+
+def i3_repeats_of_a_side_effect_share_one_key(evidence: Evidence) -> Breaches:
+    """Also where the strategy began anew, and so took other steps to come to the same effect."""
+    paid: dict[str, set[str]] = defaultdict(set)
+    for call in effects(evidence, "pay"):
+        paid[call.episode_id].add(call.key)
+    yield from (f"{id_} paid with {used}" for id_, used in paid.items() if len(used) > 1)
+
+
+def i3_no_two_steps_share_a_key(evidence: Evidence) -> Breaches:
+    """But those that take the place of others in an episode that was begun anew."""
+    steps: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for call in evidence.history.ledger.calls:
+        if evidence.lives[call.episode_id].opened.expectation_id != "anew":
+            steps[call.key].add((call.episode_id, call.step_no))
+    yield from (f"{key} used for {used}" for key, used in steps.items() if len(used) > 1)
+
+
+def i3_what_must_be_durable_before_a_call_is(evidence: Evidence) -> Breaches:
+    for call in evidence.history.ledger.calls:
+        life = evidence.lives[call.episode_id]
+        strict = life.opened.expectation_id == "strict"
+        if not strict and call.tool not in {"pay", "mail"}:
+            continue
+        for step_no in range(1, call.step_no):
+            record = life.recorded_at.get(step_no)
+            if record is None or record.seq > call.head:
+                yield f"{call}: step {step_no} was not durable yet"
+
+
+def i3_results_are_folded_once_and_as_recorded(evidence: Evidence) -> Breaches:
+    for life in evidence.lives.values():
+        converged = life.converged
+        if converged is None or life.opened.expectation_id in {"settle", "echo"}:
+            continue
+        anew = [placed.seq for placed in life.of(EpisodeStarted) if placed.event.fresh]
+        results = [
+            unraw(placed.event.result)
+            for placed in life.of(StepRecorded)
+            if not anew or placed.seq > anew[-1]
+        ]
+        total = sum(result["value"] for result in results if isinstance(result, dict))
+        said = unraw(converged.classification)["total"]
+        if said != total:
+            yield f"{life.id} converged on {said}, its steps say {total}"
+
+
+def i4_every_episode_ends_once_and_as_it_should(evidence: Evidence) -> Breaches:
+    for life in evidence.lives.values():
+        ends = life.of(EpisodeFinished)
+        if len(ends) != 1:
+            yield f"{life.id} ({life.opened.expectation_id}) ended {len(ends)} times"
+            continue
+        end = life.finished
+        assert end is not None
+        if life.events[-1].event != end:
+            yield f"{life.id} went on after its end"
+        if (end.status.value, end.error_class) not in ENDS[life.opened.expectation_id]:
+            yield f"{life.id} ({life.opened.expectation_id}) ended as {end}"
+
+
+def i4_in_the_end_nothing_is_held_and_nothing_waits(evidence: Evidence) -> Breaches:
+    history = evidence.history
+    if history.held:
+        yield f"still held: {history.held}"
+    if history.unanswered:
+        yield f"{history.unanswered} deliveries still wait"
+
+
+def i5_nothing_that_was_acknowledged_is_lost(evidence: Evidence) -> Breaches:
+    history = evidence.history
+    stored = {message.seq for message in history.events}
+    yield from (f"event {seq} is gone" for seq in history.published if seq not in stored)
+    buried = Counter(
+        event.episode_id or event.seq
+        for record in history.dead
+        for event in record.commit.events
+        if isinstance(event, DeadLettered)
+    )
+    unreadable = {message.seq for message in history.events if payload_of(message) is None}
+    given_up = {life.id for life in evidence.lives.values() if life.was_given_up}
+    if buried != Counter(unreadable | given_up):
+        yield f"dead letters for {buried}, due for {unreadable} and {given_up}"
+
+
+def budgets_and_loops_end_an_episode_in_time(evidence: Evidence) -> Breaches:
+    most = {"turns": 3, "tokens": 2, "circling": 3, "wall": 40}
+    for life in evidence.lives.values():
+        steps = len(life.of(StepRecorded))
+        if steps > most.get(life.opened.expectation_id, steps):
+            yield f"{life.id} ({life.opened.expectation_id}) took {steps} steps"
+        end = life.finished
+        if end and end.tokens_used != sum(p.event.cost_tokens for p in life.of(StepRecorded)):
+            yield f"{life.id} says it used {end.tokens_used} tokens"
+
+
+def a_finding_has_one_active_life_at_a_time(evidence: Evidence) -> Breaches:
+    for key, events in evidence.findings.items():
+        raise_no, active = 0, False
+        for seq, event in events:
+            if isinstance(event, FindingRaised) == active:
+                yield f"{key}@{seq}: {type(event).__name__} while active is {active}"
+            raise_no += isinstance(event, FindingRaised)
+            active = not isinstance(event, FindingCleared)
+            if event.finding.raise_no != raise_no:
+                yield f"{key}@{seq}: raise {event.finding.raise_no} is the {raise_no}th"
+            if (event.finding.status is FindingStatus.ACTIVE) != active:
+                yield f"{key}@{seq}: {event.finding.status} after {type(event).__name__}"
+
+
+def an_intent_is_carried_out_once_and_recorded_as_it_was(evidence: Evidence) -> Breaches:
+    for cause, found in evidence.by_cause.items():
+        if len(found) > 1:
+            yield f"{cause} carried out {len(found)} times: {[seq for seq, _ in found]}"
+    for life in evidence.lives.values():
+        end, intents = life.finished, life.converged.findings if life.converged else ()
+        if end is None or len(end.findings) != len(intents):
+            yield f"{life.id}: {len(intents)} intents, recorded {end and len(end.findings)}"
+            continue
+        for index, (intent, outcome) in enumerate(zip(intents, end.findings, strict=True)):
+            found = evidence.by_cause.get((life.id, index), [])
+            happened = (
+                type(found[0][1]).__name__.removeprefix("Finding").lower() if found else "unchanged"
+            )
+            raise_no = found[0][1].finding.raise_no if found else 0
+            said = (outcome.finding_key, outcome.outcome, outcome.raise_no)
+            if said != (intent.finding_key, happened, raise_no):
+                yield f"{life.id}[{index}]: {outcome}, the log says {happened} {raise_no}"
+            if found and not _between(life, found[0][0]):
+                yield f"{life.id}[{index}]: carried out at {found[0][0]}, out of its time"
+
+
+def _between(life: Life, seq: int) -> bool:
+    return life.of(EpisodeConverged)[0].seq < seq < life.of(EpisodeFinished)[0].seq
+
+
+def the_world_is_told_once(evidence: Evidence) -> Breaches:
+    told: dict[str, list[Message]] = defaultdict(list)
+    for message in evidence.history.events:
+        if MESSAGE_ID_HEADER in message.headers:
+            told[identity(message)].append(message)
+    for id_, messages in told.items():
+        times = [message.at.timestamp() for message in messages]
+        for before, after in pairwise(times):
+            if after - before < DEDUPE_WINDOW_S:
+                yield f"{id_} told twice within {after - before:.0f} s"
+    for life in evidence.lives.values():
+        if f"{life.id}.ended" not in told:
+            yield f"{life.id}: nobody was told of its end"
+    for (episode_id, index), found in evidence.by_cause.items():
+        messages = told.get(f"{episode_id}.finding.{index}", [])
+        seqs = {(payload_of(message) or {})["journal_seq"] for message in messages}
+        if seqs != {found[0][0]}:
+            yield f"finding {episode_id}[{index}] is at {found[0][0]}, told of {seqs}"
+
+
+def i6_the_rows_are_the_fold_of_the_journal(evidence: Evidence) -> Breaches:
+    history = evidence.history
+    wanted = folded(history.journal, stack=STACK)
+    for place in wanted.keys() | history.rows.tables.keys():
+        is_, should = history.rows.tables.get(place), wanted.get(place)
+        if is_ != should:
+            yield f"{place}: {is_} instead of {should}"
+
+
+def no_secret_is_kept(evidence: Evidence) -> Breaches:
+    """What is transient is nowhere; what a tool redacts is in no row."""
+    for life in evidence.lives.values():
+        for placed in life.of(StepRecorded):
+            step = placed.event
+            assert isinstance(step, StepRecorded)
+            shown = step.kind is StepKind.TOOL_CALL and not step.error_class
+            if SECRET.encode() in bytes(step.args) + bytes(step.result_shown):
+                yield f"{life.id}@{placed.seq}: shows a secret"
+            if shown and bytes(step.result_shown) != b'"***"':
+                yield f"{life.id}@{placed.seq}: shows {bytes(step.result_shown)!r}"
+    for place, row in evidence.history.rows.tables.items():
+        if SECRET in str(row):
+            yield f"{place}: {row}"
+
+
+def nodes_are_not_surprised(evidence: Evidence) -> Breaches:
+    yield from evidence.history.surprises
+
+
+def effects(evidence: Evidence, *tools: str) -> Iterator[Call]:
+    return (call for call in evidence.history.ledger.calls if call.tool in tools)
+
+
+INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
+    i1_an_event_opens_exactly_one_episode_per_expectation,
+    i2_only_the_latest_claim_adds_to_an_episode,
+    i3_steps_are_gapless_and_never_recorded_twice,
+    i3_a_recorded_step_is_never_executed_again,
+    i3_a_side_effect_is_announced_before_it_happens,
+    i3_a_side_effect_that_must_not_be_repeated_is_not,
+    i3_repeats_of_a_side_effect_share_one_key,
+    i3_no_two_steps_share_a_key,
+    i3_what_must_be_durable_before_a_call_is,
+    i3_results_are_folded_once_and_as_recorded,
+    i4_every_episode_ends_once_and_as_it_should,
+    i4_in_the_end_nothing_is_held_and_nothing_waits,
+    i5_nothing_that_was_acknowledged_is_lost,
+    i6_the_rows_are_the_fold_of_the_journal,
+    budgets_and_loops_end_an_episode_in_time,
+    a_finding_has_one_active_life_at_a_time,
+    an_intent_is_carried_out_once_and_recorded_as_it_was,
+    the_world_is_told_once,
+    no_secret_is_kept,
+    nodes_are_not_surprised,
+)
+
+
+def breaches(history: History) -> list[str]:
+    """Return every breach of every invariant in `history`."""
+    evidence = Evidence(history)
+    return [f"{holds.__name__}: {what}" for holds in INVARIANTS for what in holds(evidence)]

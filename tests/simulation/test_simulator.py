@@ -1,0 +1,98 @@
+"""A simulator is code, too: it must really do what it claims to, or its green means nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import combinations
+from typing import Final
+
+import pytest
+
+from streams.events import EpisodeFinished, EpisodeStarted
+from tests.simulation.faults import Fault
+from tests.simulation.invariants import Evidence
+from tests.simulation.time import Stuck, simulate
+from tests.simulation.world import History, happened
+
+SEEDS: Final = range(100)
+
+
+@pytest.fixture(scope="module")
+def histories() -> list[History]:
+    return [happened(seed) for seed in SEEDS]
+
+
+def test_the_same_seed_gives_the_same_world(histories):
+    again = happened(SEEDS[7])
+    assert again.journal == histories[7].journal
+    assert again.events == histories[7].events
+    assert again.trace == histories[7].trace
+
+
+def test_another_seed_gives_another_world(histories):
+    assert len({str(history.journal) for history in histories}) == len(histories)
+
+
+def test_time_costs_nothing():
+    async def a_day():
+        before_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(86_400)
+        return asyncio.get_running_loop().time() - before_s
+
+    assert simulate(a_day()) == pytest.approx(86_400)
+
+
+def test_a_world_in_which_nobody_can_ever_wake_is_noticed():
+    async def forever():
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(Stuck):
+        simulate(forever())
+
+
+def test_every_kind_of_fault_occurs_often(histories):
+    met = sum((Counter(history.met) for history in histories), Counter())
+    assert {kind: met[kind] for kind in Fault if met[kind] < len(histories) / 4} == {}
+
+
+def test_zombies_wake_and_try_to_write(histories):
+    assert sum(history.zombie_writes for history in histories) >= 5
+
+
+def test_two_projectors_meet(histories):
+    assert sum(history.rows.fenced for history in histories) > len(histories)
+
+
+def test_nodes_work_at_the_same_time(histories):
+    assert sum(map(overlaps, histories)) > len(histories)
+
+
+def test_episodes_are_taken_over(histories):
+    taken_over = [life for life in all_lives(histories) if len(life.of(EpisodeStarted)) > 1]
+    assert len(taken_over) > len(histories) / 2
+
+
+def test_every_way_to_end_is_taken(histories):
+    ends = {(e.status, e.error_class) for life in all_lives(histories) if (e := life.finished)}
+    assert {error_class for _, error_class in ends} == {
+        "", "crash", "loop_detected", "budget_exceeded", "outcome_unknown", "orphaned",
+        "attempts_exhausted",
+    }  # fmt: skip
+
+
+def test_worlds_end_soon_after_the_storm(histories):
+    assert max(history.took_s for history in histories) < 200
+
+
+def all_lives(histories):
+    return [life for history in histories for life in Evidence(history).lives.values()]
+
+
+def overlaps(history):
+    """Return how many pairs of episodes ran on two nodes at the same time."""
+    spans = []
+    for life in Evidence(history).lives.values():
+        started, ended = life.of(EpisodeStarted)[0], life.of(EpisodeFinished)[0]
+        spans.append((started.event.node, started.seq, ended.seq))
+    return sum(a[0] != b[0] and a[1] < b[2] and b[1] < a[2] for a, b in combinations(spans, 2))

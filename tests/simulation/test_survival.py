@@ -1,0 +1,32 @@
+"""The invariants hold, whatever goes wrong.
+
+SIM_SEED=17 replays one world, SIM_SEEDS=2000 tries more."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import pytest
+
+from tests.simulation.invariants import breaches
+from tests.simulation.world import happened
+
+SEEDS: Final = int(os.environ.get("SIM_SEEDS", "500"))
+SEEDS_PER_TEST: Final = 25
+
+ALL: Final = (
+    [range(int(os.environ["SIM_SEED"]), int(os.environ["SIM_SEED"]) + 1)]
+    if "SIM_SEED" in os.environ
+    else [range(at, min(at + SEEDS_PER_TEST, SEEDS)) for at in range(0, SEEDS, SEEDS_PER_TEST)]
+)
+
+
+@pytest.mark.parametrize("seeds", ALL, ids=lambda seeds: f"{seeds.start}..{seeds.stop - 1}")
+def test_every_invariant_survives_every_fault(seeds):
+    for seed in seeds:
+        history = happened(seed)
+        found = breaches(history)
+        if found:
+            told = [f"SIM_SEED={seed}", *found, "what happened:", *history.trace]
+            pytest.fail("\n".join(told), pytrace=False)

@@ -1,0 +1,67 @@
+"""Time that costs nothing: it jumps to the next deadline once every task is asleep.
+
+It is the loop's own time, so whatever waits in it (sleeps, timeouts, waits with a limit)
+waits in simulated time, and the same program runs the same way every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
+"""When every world begins."""
+
+
+class Stuck(Exception):
+    """Every task waits for something that no other task will ever do."""
+
+
+class _Jump(selectors.SelectSelector):
+    """Waits for nothing: what it is asked to wait, it adds to the time."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            raise Stuck
+        self.now_s += max(0.0, timeout)
+        return []
+
+
+class SimLoop(asyncio.SelectorEventLoop):
+    """An event loop in simulated time, which begins at 0."""
+
+    def __init__(self) -> None:
+        self._jump = _Jump()
+        super().__init__(self._jump)
+
+    def time(self) -> float:
+        return self._jump.now_s
+
+
+def simulate(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns, at once, however long it waits."""
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        return runner.run(work)
+
+
+class SimClock:
+    """The clock of the servers."""
+
+    def now(self) -> datetime:
+        return EPOCH + timedelta(seconds=self.monotonic_s())
+
+    def monotonic_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def timeout(self, seconds: float | None) -> asyncio.Timeout:
+        return asyncio.timeout(seconds)

@@ -1,0 +1,517 @@
+"""Every port of the log, as one process meets it through a network that misbehaves.
+
+A request that was sent lands on its own, whatever becomes of the one who sent it. The
+wrappers promise what the adapters to a real server promise, by the same means: a commit
+without an answer is sent again and told from a rival's by its id; a message with an id is
+sent until it is stored; an acknowledgement may get lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from streams.commands import Command
+from streams.delivery import Unreadable
+from streams.errors import StreamError, Unavailable, UnknownOutcome, VersionConflict
+from streams.events import EpisodeFinished, EpisodeOpened
+from streams.json import JsonObject
+from streams.leases import RECLAIM_MAX, ClaimChange, ClaimWatch, Lease
+from streams.log import START, Commit, Follower, Recorded
+from streams.memory import MemoryPorts
+from streams.memory.durable import MemoryDelivery, MemorySource
+from streams.ports import Ports
+from streams.subjects import Stream
+from streams.world import DomainEvent
+from tests.simulation.faults import Fault, Weather
+from tests.simulation.life import Life
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT_S: Final = 2.0
+PATIENCE_S: Final = 7.0
+"""How long a write keeps trying. Short, so that writes are given up while the lease holds, too."""
+
+PAUSE_S: Final = 0.3
+LATENCY_S: Final = 0.02
+SLOW_S: Final = 1.5
+STALE_S: Final = 1.0
+"""How long a read may lag."""
+
+
+def done(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` on a memory port returns: all of it happens when it is called."""
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    raise AssertionError("a memory port waited")
+
+
+@dataclass
+class Servers:
+    """What all processes share, and what the simulator alone knows about it."""
+
+    ports: MemoryPorts
+    weather: Weather
+    stored_at_s: dict[int, float] = field(default_factory=dict)
+    """When each commit of the journal was stored, by its sequence."""
+    unfinished: set[str] = field(default_factory=set)
+    """Episodes that were opened and have not ended."""
+    zombie_writes: int = 0
+    """Appends under a claim that someone else had taken over."""
+    trace: list[tuple[float, str, str, str]] = field(default_factory=list)
+    """When, who, what, and what came of it."""
+
+    def newest(self) -> int:
+        """Return the journal's newest sequence."""
+        return done(self.ports.log.head())
+
+    def note(self, who: str, what: str, outcome: object) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self.trace.append((now_s, who, what, str(outcome)))
+
+
+@dataclass
+class Wire:
+    """One process's connection."""
+
+    life: Life
+    servers: Servers
+
+    async def request(self, what: str, effect: Callable[[], T]) -> T:
+        """Have `effect` happen at the servers, and return what it returns.
+
+        Raises:
+            UnknownOutcome: no answer; it may have happened, or happen yet.
+            Unavailable: it did not happen and will not.
+            StreamError: what `effect` raised.
+        """
+        weather = self.servers.weather
+        await self.life.passage()
+        await self.strike(what, Fault.FROZEN, Fault.DEAD)
+        fault = weather.draw(
+            Fault.REFUSED, Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.LATE, Fault.SLOW
+        )
+        if fault is Fault.REFUSED:
+            await self._unanswered(what, LATENCY_S)
+            raise Unavailable(what, detail="refused")
+        if fault is Fault.LOST_REQUEST:
+            await self._unanswered(what, REQUEST_TIMEOUT_S)
+            raise UnknownOutcome(what, detail="lost request")
+        answer = self._send(what, effect, fault)
+        if fault in {Fault.LOST_ANSWER, Fault.LATE}:
+            await self._unanswered(what, REQUEST_TIMEOUT_S)
+            raise UnknownOutcome(what, detail=str(fault))
+        await self.strike(what, Fault.DEAD_AFTER)
+        result = await answer
+        await self.strike(what, Fault.FROZEN_AFTER)
+        await self.life.passage()
+        if isinstance(result, StreamError):
+            raise result
+        return result
+
+    async def strike(self, what: str, *kinds: Fault) -> None:
+        """Let one of `kinds` happen to the process itself, if it does."""
+        fault = self.servers.weather.draw(*kinds) if self.life.is_mortal else None
+        if fault is None:
+            return
+        self.servers.note(self.life.name, what, fault)
+        if fault in {Fault.FROZEN, Fault.FROZEN_AFTER}:
+            ttl_s = self.servers.ports.leases.ttl_s
+            self.life.freeze(self.servers.weather.between(0.8 * ttl_s, 2.5 * ttl_s))
+        else:
+            self.life.die()
+        await self.life.passage()
+
+    async def _unanswered(self, what: str, wait_s: float) -> None:
+        await asyncio.sleep(wait_s)
+        await self.life.passage()
+        self.servers.note(self.life.name, what, "no answer")
+
+    def _send(
+        self, what: str, effect: Callable[[], T], fault: Fault | None
+    ) -> asyncio.Future[T | StreamError]:
+        """Let `effect` happen after a while, and its result arrive after another."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T | StreamError] = loop.create_future()
+        weather, sender = self.servers.weather, self.life.name
+        ttl_s = self.servers.ports.leases.ttl_s
+        slow_s = SLOW_S if fault is Fault.SLOW else LATENCY_S
+        back_s = weather.between(0, slow_s)
+
+        def arrive(result: T | StreamError) -> None:
+            if not answer.done():
+                answer.set_result(result)
+
+        def land() -> None:
+            result: T | StreamError
+            try:
+                result = effect()
+            except StreamError as error:
+                result = error
+            self.servers.note(sender, what, _shown(result))
+            loop.call_later(back_s, arrive, result)
+
+        late = fault is Fault.LATE
+        there_s = (
+            weather.between(REQUEST_TIMEOUT_S, 3 * ttl_s) if late else weather.between(0, slow_s)
+        )
+        loop.call_later(there_s, land)
+        return answer
+
+    async def surely(self, what: str, effect: Callable[[], T]) -> T:
+        """Have an `effect` that may be repeated happen, trying again for `PATIENCE_S`.
+
+        Raises:
+            UnknownOutcome, Unavailable: patience is over.
+        """
+        patience = Patience(self)
+        while True:
+            try:
+                return await self.request(what, effect)
+            except Unavailable as error:
+                await patience.after(error)
+
+
+class Patience:
+    """How long one write keeps trying, and whether an earlier attempt may have worked."""
+
+    def __init__(self, wire: Wire, *, patience_s: float = PATIENCE_S) -> None:
+        self._wire = wire
+        self._deadline_s = wire.life.clock.monotonic_s() + patience_s
+        self.unsure = False
+
+    async def after(self, error: Unavailable) -> None:
+        """Wait before the next attempt, or raise what is known once patience is over."""
+        self.unsure = self.unsure or isinstance(error, UnknownOutcome)
+        if self._wire.life.clock.monotonic_s() + PAUSE_S > self._deadline_s:
+            raised = UnknownOutcome if self.unsure else Unavailable
+            raise raised(error.operation, detail=error.detail) from error
+        await self._wire.life.clock.sleep(PAUSE_S)
+
+
+def _shown(result: object) -> str:
+    match result:
+        case StreamError():
+            return f"{type(result).__name__}: {result}"
+        case int():
+            return str(result)
+        case _:
+            return "nothing" if result is None else "ok"
+
+
+@dataclass
+class WiredLog:
+    """See `streams.log.EventLog`."""
+
+    wire: Wire
+
+    async def append(self, subject: str, commit: Commit, *, after: int) -> int:
+        impatient = self.wire.servers.weather.draw(Fault.IMPATIENT)
+        patience = Patience(self.wire, patience_s=0.0 if impatient else PATIENCE_S)
+        what = f"append {subject.split('.', 1)[1]} {commit.id} after {after}"
+        while True:
+            try:
+                return await self.wire.request(what, lambda: self._store(subject, commit, after))
+            except VersionConflict:
+                if patience.unsure and (seq := await self._ours(subject, commit, patience, after)):
+                    return seq
+                self.wire.servers.zombie_writes += _is_of_a_tenure(commit)
+                raise
+            except Unavailable as error:
+                await patience.after(error)
+
+    def _store(self, subject: str, commit: Commit, after: int) -> int:
+        seq = done(self.wire.servers.ports.log.append(subject, commit, after=after))
+        self.wire.servers.stored_at_s[seq] = asyncio.get_running_loop().time()
+        if any(isinstance(event, EpisodeOpened) for event in commit.events):
+            self.wire.servers.unfinished.add(subject)
+        if any(isinstance(event, EpisodeFinished) for event in commit.events):
+            self.wire.servers.unfinished.discard(subject)
+        return seq
+
+    async def _ours(self, subject: str, commit: Commit, patience: Patience, after: int) -> int:
+        """Return where the commit after `after` is, if it is `commit`; else 0."""
+        log = self.wire.servers.ports.log
+        while True:
+            try:
+                found = await self.wire.request(
+                    f"settle {commit.id}", lambda: done(log.read(subject, after=after))
+                )
+            except Unavailable as error:
+                await patience.after(error)
+            else:
+                return found[0].seq if found[0].commit.id == commit.id else 0
+
+    async def read(self, subject: str, *, after: int = START) -> Sequence[Recorded]:
+        stale = self.wire.servers.weather.draw(Fault.STALE)
+        what = f"read {subject.split('.', 1)[1]}"
+        return await self.wire.request(
+            what, lambda: self._fresh(subject, after, lag_s=STALE_S if stale else 0.0)
+        )
+
+    def _fresh(self, subject: str, after: int, *, lag_s: float) -> Sequence[Recorded]:
+        """Return the commits, without the newest if it is younger than `lag_s`."""
+        records = done(self.wire.servers.ports.log.read(subject, after=after))
+        seen_s = asyncio.get_running_loop().time() - lag_s
+        if records and self.wire.servers.stored_at_s[records[-1].seq] > seen_s:
+            return records[:-1]
+        return records
+
+    async def last(self, subject: str) -> Recorded | None:
+        log = self.wire.servers.ports.log
+        return await self.wire.request("last", lambda: done(log.last(subject)))
+
+    async def head(self, stream: Stream = Stream.JOURNAL) -> int:
+        return await self.wire.request(
+            "head", lambda: done(self.wire.servers.ports.log.head(stream))
+        )
+
+    @asynccontextmanager
+    async def follow(
+        self, stream: Stream = Stream.JOURNAL, *, after: int = START
+    ) -> AsyncIterator[Follower]:
+        async with self.wire.servers.ports.log.follow(stream, after=after) as follower:
+            yield WiredFollower(self.wire, follower)
+
+
+def _is_of_a_tenure(commit: Commit) -> bool:
+    """Return whether `commit` follows the fence of some claim: `r<revision>-<n>`, n over 1."""
+    return commit.id.startswith("r") and not commit.id.endswith("-1")
+
+
+@dataclass
+class WiredFollower:
+    """See `streams.log.Follower`."""
+
+    wire: Wire
+    follower: Follower
+
+    @property
+    def pending(self) -> int:
+        return self.follower.pending
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Recorded]:
+        records = await self.follower.receive(most=most, wait_s=wait_s)
+        await self.wire.life.passage()
+        return records
+
+
+@dataclass
+class WiredInbox:
+    """See `streams.inbox.Inbox`."""
+
+    wire: Wire
+
+    async def send(self, command: Command, *, id: str, trace: str = "") -> None:  # noqa: A002
+        inbox = self.wire.servers.ports.inbox
+        await self.wire.surely(f"send {id}", lambda: done(inbox.send(command, id=id, trace=trace)))
+
+    async def open(self, actor: str) -> WiredSource[Command | Unreadable]:
+        inbox = self.wire.servers.ports.inbox
+        source = await self.wire.request("open", lambda: done(inbox.open(actor)))
+        return WiredSource(self.wire, source)
+
+    async def is_waiting(self, actor: str, episode_id: str) -> bool:
+        inbox = self.wire.servers.ports.inbox
+        return await self.wire.request(
+            "is waiting", lambda: done(inbox.is_waiting(actor, episode_id))
+        )
+
+
+@dataclass
+class WiredWorld:
+    """See `streams.world.World`."""
+
+    wire: Wire
+
+    async def publish(
+        self,
+        name: str,
+        payload: JsonObject,
+        *,
+        id: str,  # noqa: A002
+        hops: int = 0,
+        trace: str = "",
+    ) -> int:
+        world = self.wire.servers.ports.world
+        return await self.wire.surely(
+            f"publish {name} {id}",
+            lambda: done(world.publish(name, payload, id=id, hops=hops, trace=trace)),
+        )
+
+    async def open(
+        self, actor: str, names: Collection[str]
+    ) -> WiredSource[DomainEvent | Unreadable]:
+        world = self.wire.servers.ports.world
+        source = await self.wire.request("open", lambda: done(world.open(actor, names)))
+        return WiredSource(self.wire, source)
+
+    async def republish(self, seq: int, *, id: str) -> int | None:  # noqa: A002
+        world = self.wire.servers.ports.world
+        return await self.wire.surely(f"republish {seq}", lambda: done(world.republish(seq, id=id)))
+
+
+@dataclass
+class WiredSource(Generic[T]):
+    """See `streams.delivery.Source`."""
+
+    wire: Wire
+    source: MemorySource[T]
+
+    @property
+    def pending(self) -> int:
+        return self.source.pending
+
+    async def receive(self, *, room: int, wait_s: float) -> Sequence[WiredDelivery[T]]:
+        deliveries = await self.source.receive(room=room, wait_s=wait_s)
+        await self.wire.life.passage()
+        for delivery in deliveries:
+            if self.wire.servers.weather.draw(Fault.REDELIVERED):
+                delay_s = self.wire.servers.weather.between(0.0, SLOW_S)
+                delivery.durable.hand_back(delivery.seq, delay_s=delay_s)
+        return [WiredDelivery(self.wire, delivery) for delivery in deliveries]
+
+    async def close(self) -> None:
+        await self.source.close()
+
+
+@dataclass
+class WiredDelivery(Generic[T]):
+    """See `streams.delivery.Delivery`."""
+
+    wire: Wire
+    delivery: MemoryDelivery[T]
+
+    @property
+    def content(self) -> T:
+        return self.delivery.content
+
+    @property
+    def seq(self) -> int:
+        return self.delivery.seq
+
+    @property
+    def deliveries(self) -> int:
+        return self.delivery.deliveries
+
+    @property
+    def trace(self) -> str:
+        return self.delivery.trace
+
+    async def ack(self) -> None:
+        await self._answer("ack", lambda: done(self.delivery.ack()))
+
+    async def nak(self, *, delay_s: float = 0.0) -> None:
+        await self._answer("nak", lambda: done(self.delivery.nak(delay_s=delay_s)))
+
+    async def term(self, reason: str) -> None:
+        await self._answer("term", lambda: done(self.delivery.term(reason)))
+
+    async def _answer(self, what: str, effect: Callable[[], None]) -> None:
+        """Tell the server, without waiting for it to hear."""
+        await self.wire.life.passage()
+        await self.wire.strike(what, Fault.FROZEN, Fault.DEAD)
+        if self.wire.servers.weather.draw(Fault.LOST_ACK):
+            return
+        delay_s = self.wire.servers.weather.between(0, LATENCY_S)
+        asyncio.get_running_loop().call_later(delay_s, effect)
+        await self.wire.strike(what, Fault.DEAD_AFTER)
+
+
+@dataclass
+class WiredLeases:
+    """See `streams.leases.Leases`."""
+
+    wire: Wire
+    _renewed: dict[tuple[str, int], Lease] = field(default_factory=dict)
+    """What a renewal made of a lease, should its answer get lost."""
+
+    @property
+    def ttl_s(self) -> float:
+        return self.wire.servers.ports.leases.ttl_s
+
+    async def acquire(self, key: str, *, holder: str, attempt: int = 1) -> Lease | None:
+        leases, until_s = self.wire.servers.ports.leases, self._trusted_until_s()
+        lease = await self.wire.request(
+            f"acquire {key}", lambda: done(leases.acquire(key, holder=holder, attempt=attempt))
+        )
+        return lease and msgspec.structs.replace(lease, trusted_until_s=until_s)
+
+    async def renew(self, lease: Lease) -> Lease:
+        until_s = self._trusted_until_s()
+        renewed = await self.wire.request(f"renew {lease.key}", lambda: self._renew(lease))
+        return msgspec.structs.replace(renewed, trusted_until_s=until_s)
+
+    async def complete(self, lease: Lease) -> None:
+        leases = self.wire.servers.ports.leases
+        await self.wire.request(
+            f"complete {lease.key}", lambda: done(leases.complete(self._newest(lease)))
+        )
+
+    async def fail(self, lease: Lease, *, error: str) -> None:
+        leases = self.wire.servers.ports.leases
+        await self.wire.request(
+            f"fail {lease.key}", lambda: done(leases.fail(self._newest(lease), error=error))
+        )
+
+    async def owns(self, lease: Lease) -> bool:
+        leases = self.wire.servers.ports.leases
+        return await self.wire.request(f"owns {lease.key}", lambda: done(leases.owns(lease)))
+
+    async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
+        leases = self.wire.servers.ports.leases
+        return await self.wire.request(
+            "reclaim expired", lambda: done(leases.reclaim_expired(limit=limit))
+        )
+
+    @asynccontextmanager
+    async def watch(self, *, after: int = 0) -> AsyncIterator[ClaimWatch]:
+        async with self.wire.servers.ports.leases.watch(after=after) as watch:
+            yield WiredWatch(self.wire, watch)
+
+    def _trusted_until_s(self) -> float:
+        return self.wire.life.clock.monotonic_s() + self.ttl_s
+
+    def _renew(self, lease: Lease) -> Lease:
+        newest = self._newest(lease)
+        renewed = done(self.wire.servers.ports.leases.renew(newest))
+        self._renewed[lease.key, newest.revision] = renewed
+        return renewed
+
+    def _newest(self, lease: Lease) -> Lease:
+        while (lease.key, lease.revision) in self._renewed:
+            lease = self._renewed[lease.key, lease.revision]
+        return lease
+
+
+@dataclass
+class WiredWatch:
+    """See `streams.leases.ClaimWatch`."""
+
+    wire: Wire
+    watch: ClaimWatch
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[ClaimChange]:
+        changes = await self.watch.receive(most=most, wait_s=wait_s)
+        await self.wire.life.passage()
+        return changes
+
+
+def wired(life: Life, servers: Servers) -> Ports:
+    """Return the ports as `life` meets them."""
+    wire = Wire(life, servers)
+    return Ports(
+        stack=servers.ports.stack,
+        log=WiredLog(wire),
+        inbox=WiredInbox(wire),
+        leases=WiredLeases(wire),
+        world=WiredWorld(wire),
+        registry=servers.ports.registry,
+    )

@@ -1,0 +1,290 @@
+"""One world: three nodes, a publisher and a seed. What happened in it is data."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from engine.runtime.node import Node
+from streams import codec
+from streams.errors import Unavailable
+from streams.json import JsonObject
+from streams.log import Recorded
+from streams.memory import MemoryPorts, memory_ports
+from streams.memory.stream import MemoryStream, Message
+from streams.parsing import CLOUD_EVENT_ID_HEADER, COMMIT_HEADER, MESSAGE_ID_HEADER
+from streams.subjects import Stack, Stream
+from tests.simulation.actors import Ledger, Outside, simulated_app
+from tests.simulation.faults import Fault, Weather
+from tests.simulation.life import Life
+from tests.simulation.rows import Rows, keep_up
+from tests.simulation.time import SimClock, simulate
+from tests.simulation.wire import Servers, Wire, done, wired
+
+STACK: Final = Stack("sim")
+NODES: Final = ("n1", "n2", "n3")
+LEASE_TTL_S: Final = 10.0
+
+STORM_S: Final = 60.0
+"""How long things go wrong."""
+
+CALM_S_MAX: Final = 400.0
+"""How long everything may take to end after that: a freeze of 25 s, a lease, two waits for an
+answer of 30 s, and the same for the episodes that these wake."""
+
+LOOK_S: Final = 2.0
+QUIET_LOOKS: Final = 2
+"""Looks in a row that find nothing to do. A lease that has just lapsed is work on its way."""
+
+DOWN_S_MAX: Final = 6.0
+"""Longest time until a dead process is replaced."""
+
+SKEW_S_MAX: Final = 2.0
+"""How far a node's wall clock may be off."""
+
+EVENTS_MIN: Final = 4
+EVENTS_MAX: Final = 9
+
+KINDS: Final = (
+    "settle", "settle", "settle", "five", "strict", "act", "act", "mail", "mail", "flaky",
+    "broken", "circling", "turns", "tokens", "wall", "anew", "orphan", "frail",
+)  # fmt: skip
+KEYS: Final = ("k1", "k2")
+VERBS: Final = ("raise", "raise", "update", "clear")
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """What happened in a world, and what is left of it."""
+
+    seed: int
+    journal: Sequence[Recorded]
+    dead: Sequence[Recorded]
+    events: Sequence[Message]
+    published: Sequence[int]
+    """Sequences of the events whose publishing was acknowledged."""
+    ledger: Ledger
+    rows: Rows
+    held: Sequence[str]
+    """Claims that are held at the end."""
+    unanswered: int
+    """Deliveries that wait for someone at the end."""
+    met: Mapping[Fault, int]
+    zombie_writes: int
+    surprises: Sequence[str]
+    """What nodes logged as errors: nothing of what happens here should surprise them."""
+    trace: Sequence[str]
+    took_s: float
+
+
+@dataclass
+class World:
+    """Run it once."""
+
+    seed: int
+    weather: Weather = field(init=False)
+    servers: Servers = field(init=False)
+    ledger: Ledger = field(default_factory=Ledger)
+    rows: Rows = field(default_factory=Rows)
+    published: list[int] = field(default_factory=list)
+    _lives: dict[str, Life] = field(default_factory=dict)
+    _numbers: int = 0
+
+    def __post_init__(self) -> None:
+        self.weather = Weather(self.seed)
+        ports = memory_ports(stack=STACK, clock=SimClock(), lease_ttl_s=LEASE_TTL_S)
+        self.servers = Servers(ports, self.weather)
+        self._workload = Random(f"workload {self.seed}")
+
+    async def run(self) -> History:
+        """Let it happen, and return what did."""
+        with _told() as surprises:
+            self._open_queues()
+            slots = [asyncio.create_task(self._slot(name)) for name in NODES]
+            await asyncio.gather(self._publish_all(), asyncio.sleep(STORM_S))
+            self.weather.clear_up()
+            await self._wait_settled()
+            for slot in slots:
+                slot.cancel()
+            await asyncio.gather(*slots, return_exceptions=True)
+        return self._history(surprises)
+
+    # Nodes.
+
+    async def _slot(self, name: str) -> None:
+        """Keep one node up: whenever its process ends, start another."""
+        while True:
+            self._numbers += 1
+            skew_s = self.weather.between(-SKEW_S_MAX, SKEW_S_MAX)
+            life = Life(name, number=self._numbers, skew_s=skew_s)
+            self.servers.note(name, "start", life.number)
+            await self._live(life)
+            self.servers.note(name, "end", life.number)
+            await asyncio.sleep(self.weather.between(0.1, DOWN_S_MAX))
+
+    async def _live(self, life: Life) -> None:
+        ports = wired(life, self.servers)
+        app = simulated_app(Outside(Wire(life, self.servers), self.ledger))
+        node = Node(app, ports, name=life.name, clock=life.clock)
+        running = asyncio.create_task(node.run())
+        projecting = asyncio.create_task(keep_up(self.rows, ports, life, self.weather))
+        stopping = asyncio.create_task(self._stop(node))
+        life.on_death = running.cancel
+        try:
+            await asyncio.wait({running})
+        finally:
+            life.die()
+            for task in (running, projecting, stopping):
+                task.cancel()
+            await asyncio.gather(running, projecting, stopping, return_exceptions=True)
+
+    async def _stop(self, node: Node) -> None:
+        if self.weather.draw(Fault.STOPPED):
+            await asyncio.sleep(self.weather.between(1.0, STORM_S / 2))
+            self.servers.note(node.name, "stop", "")
+            node.stop()
+
+    # The world outside.
+
+    def _open_queues(self) -> None:
+        """An actor that nobody ever ran hears nothing; these have been run before."""
+        app = simulated_app(Outside(Wire(Life("setup"), self.servers), self.ledger))
+        for actor in app.actors.values():
+            done(self.servers.ports.world.open(actor.id, actor.event_names()))
+            done(self.servers.ports.inbox.open(actor.id))
+
+    async def _publish_all(self) -> None:
+        rng = self._workload
+        wire = Wire(Life("publisher", is_mortal=False), self.servers)
+        events = [self._event(n) for n in range(rng.randint(EVENTS_MIN, EVENTS_MAX))]
+        again = [event for event in events if rng.random() < 0.3]
+        due = sorted(
+            (rng.uniform(0.0, STORM_S * 0.7), number) for number in range(len(events + again))
+        )
+        waits = [at - before for (at, _), (before, _) in zip(due, [(0.0, 0), *due], strict=False)]
+        for wait_s, (_, number) in zip(waits, due, strict=True):
+            await asyncio.sleep(wait_s)
+            await self._publish(wire, *(events + again)[number])
+
+    def _event(self, number: int) -> tuple[str, bytes, dict[str, str]]:
+        rng = self._workload
+        kind = rng.choice(KINDS)
+        intents = [(rng.choice(VERBS), rng.choice(KEYS)) for _ in range(rng.randint(1, 3))]
+        payload: JsonObject = {"key": rng.choice(KEYS), "intents": intents}
+        data = b"{not json" if rng.random() < 0.08 else msgspec.json.encode(payload)
+        header = CLOUD_EVENT_ID_HEADER if rng.random() < 0.4 else MESSAGE_ID_HEADER
+        return f"sim.{kind}", data, {header: f"e{number}"}
+
+    async def _publish(self, wire: Wire, name: str, data: bytes, headers: dict[str, str]) -> None:
+        world = self.servers.ports.world
+        what = f"event {name} {headers}"
+        with _unless_away():
+            seq = await wire.surely(what, lambda: world.publish_raw(name, data, headers))
+            self.published.append(seq)
+
+    # The end.
+
+    async def _wait_settled(self) -> None:
+        """Wait until nothing is left to do, but not for ever."""
+        quiet_looks = 0
+        for _ in range(int(CALM_S_MAX / LOOK_S)):
+            await asyncio.sleep(LOOK_S)
+            quiet_looks = quiet_looks + 1 if self._is_quiet() else 0
+            if quiet_looks == QUIET_LOOKS:
+                return
+
+    def _is_quiet(self) -> bool:
+        caught_up = self.rows.checkpoint == self.servers.newest()
+        waits = self.servers.unfinished or self._held() or self._unanswered()
+        return caught_up and not waits
+
+    def _held(self) -> list[str]:
+        bucket = self.servers.ports.leases._bucket
+        return [key for key, stored in bucket.items() if stored.change.state == "claimed"]
+
+    def _unanswered(self) -> int:
+        ports = self.servers.ports
+        durables = [*ports.world._durables.values(), *ports.inbox._durables.values()]
+        return sum(durable.pending + len(durable._unanswered) for durable in durables)
+
+    def _history(self, surprises: Sequence[str]) -> History:
+        ports = self.servers.ports
+        return History(
+            seed=self.seed,
+            journal=_everything(ports, Stream.JOURNAL),
+            dead=_everything(ports, Stream.DEAD),
+            events=_stream(ports, Stream.EVENTS).past(0),
+            published=self.published,
+            ledger=self.ledger,
+            rows=self.rows,
+            held=self._held(),
+            unanswered=self._unanswered(),
+            met=Counter(self.weather.met),
+            zombie_writes=self.servers.zombie_writes,
+            surprises=surprises,
+            trace=[
+                f"{at:8.3f} {who:9} {what}: {came}" for at, who, what, came in self.servers.trace
+            ],
+            took_s=asyncio.get_running_loop().time(),
+        )
+
+
+def happened(seed: int) -> History:
+    """Return what happens in the world of `seed`: always the same."""
+    return simulate(World(seed).run())
+
+
+def _stream(ports: MemoryPorts, stream: Stream) -> MemoryStream:
+    return ports.log._streams[stream] if stream is not Stream.EVENTS else ports.world._stream
+
+
+def _everything(ports: MemoryPorts, stream: Stream) -> list[Recorded]:
+    messages = _stream(ports, stream).past(0)
+    return [
+        codec.decode_commit(
+            m.data, subject=m.subject, seq=m.seq, commit_id=m.headers[COMMIT_HEADER]
+        )
+        for m in messages
+    ]
+
+
+@contextmanager
+def _unless_away() -> Iterator[None]:
+    """Let a publisher give up: what was not acknowledged is not promised."""
+    try:
+        yield
+    except Unavailable:
+        return
+
+
+@contextmanager
+def _told() -> Iterator[list[str]]:
+    """Collect what nodes log as errors, and what asyncio complains about."""
+    surprises: list[str] = []
+
+    def keep(_: object, __: str, entry: Any) -> Any:
+        shown = traceback.format_exc() if entry.get("exc_info") else ""
+        surprises.append(f"{entry['event']} {shown}")
+        raise structlog.DropEvent
+
+    def complain(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        surprises.append(f"{context['message']} {context.get('exception')!r}")
+
+    asyncio.get_running_loop().set_exception_handler(complain)
+    before = structlog.get_config()
+    errors_only = structlog.make_filtering_bound_logger(logging.ERROR)
+    structlog.configure(processors=[keep], wrapper_class=errors_only)
+    try:
+        yield surprises
+    finally:
+        structlog.configure(**before)
