@@ -153,6 +153,13 @@ TABLE: Final[Sequence[Mutant]] = (
         SIMULATION,
     ),
     Mutant(
+        "a claim that ended before a side effect",
+        "engine/runtime/driver.py",
+        "        self.check_claim()\n",
+        "",
+        "tests/engine/runtime/test_driver.py",
+    ),
+    Mutant(
         "an unknown outcome is not repeated",
         "engine/runtime/driver.py",
         "if tool is None or not tool.idempotent:",

@@ -4,5 +4,6 @@
 `runner` takes episodes from the inbox and drives them with the help of `scribe` (writes
 the journal), `performer` (calls user code), `applier` (carries out findings) and `herald`
 (tells the world); `keeper` keeps the node's leases alive and `rescuer` calls for the
-recovery of those that lapsed.
+recovery of those that lapsed. `undertaker` keeps what cannot be done, and people settle it
+through the same doer; `sweeper` is sent out by people alone.
 """

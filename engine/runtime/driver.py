@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,6 +40,8 @@ class Driver:
     performer: Performer
     clock: Clock
     leaving: asyncio.Event
+    check_claim: Callable[[], None]
+    """Raises `LeaseLost` once the claim cannot be trusted any more."""
 
     async def drive(self, records: Sequence[Recorded]) -> None:
         """Run the strategy to its end and record how it ended. Findings are not applied here.
@@ -49,6 +51,7 @@ class Driver:
 
         Raises:
             Leaving: the node is going down; everything recorded is durable.
+            LeaseLost: the claim ended before a side effect; the call was not made.
             VersionConflict, Unavailable: as `Scribe.barrier`; nothing more was written.
         """
         try:
@@ -140,6 +143,11 @@ class Driver:
             key = self._call_context().idempotency_key
             self.scribe.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key))
             await self.scribe.barrier()
+        else:
+            return
+        # No version can take a side effect back. A node that was frozen while it announced one
+        # must not make the call now: the next owner may have made it, or said that nobody knows.
+        self.check_claim()
 
     async def _repeat(self, announced: StepAnnounced, action: Step, tool: Tool | None) -> None:
         """Allow a side effect that was announced by a node that died, if it may be repeated."""

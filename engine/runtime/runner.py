@@ -149,7 +149,7 @@ class Runner:
         held: Held,
     ) -> Episode | None:
         """Do what is left of an episode, and return how; None if its claim is to lapse."""
-        tenure = Tenure(self.crew, records, subject=subject, revision=held.lease.revision)
+        tenure = Tenure(self.crew, records, subject=subject, claim=lambda: held.lease)
         if obstacle := tenure.obstacle():
             log.warning("handed back", why=obstacle)
             await _hand_back(delivery)
@@ -193,6 +193,9 @@ class Runner:
             return await self._hand_over(tenure)
         except VersionConflict as error:
             self.keeper.note_lost(held, why=f"another node has taken over: {error}")
+            return False
+        except LeaseLost as error:
+            self.keeper.note_lost(held, why=str(error))
             return False
         except Unavailable as error:
             log.warning("stopped: the log is away; the lease will lapse", error=str(error))

@@ -7,7 +7,7 @@ anywhere, in a crash or in a lost claim, leaves the next one exactly what is lef
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine import publicity, recovery, telemetry
@@ -27,6 +27,7 @@ from engine.runtime.undertaker import Undertaker
 from engine.runtime.usercode import call
 from streams.clock import Clock
 from streams.events import EpisodeOpened
+from streams.leases import Lease
 from streams.log import START, Recorded
 from streams.ports import Ports
 
@@ -47,7 +48,7 @@ class Tenure:
     """From the fence to the release of one claim."""
 
     def __init__(
-        self, crew: Crew, records: Sequence[Recorded], *, subject: str, revision: int
+        self, crew: Crew, records: Sequence[Recorded], *, subject: str, claim: Callable[[], Lease]
     ) -> None:
         """Take over where `records` end.
 
@@ -55,9 +56,10 @@ class Tenure:
             crew: the actor's.
             records: the episode's journal.
             subject: the episode's.
-            revision: the claim's fencing token.
+            claim: returns the episode's lease, as it was last renewed.
         """
-        self._crew, self._records, self._revision = crew, records, revision
+        self._crew, self._records, self._claim = crew, records, claim
+        self._revision = claim().revision
         self._takeover = Takeover()
         self._scribe = Scribe(
             crew.ports.log,
@@ -65,7 +67,7 @@ class Tenure:
             subject=subject,
             episode=fold(records),
             version=records[-1].seq if records else START,
-            pen=f"r{revision}",
+            pen=f"r{self._revision}",
         )
         self._applier = Applier(crew.ports.log, crew.ports.stack, crew.clock)
         self._herald = Herald(crew.ports.world)
@@ -120,7 +122,7 @@ class Tenure:
 
         Raises:
             Leaving: the node is going down; the episode is for another node.
-            VersionConflict: another node has taken over.
+            LeaseLost, VersionConflict: another node may have taken over, or has.
             Unavailable: the log is away. What is left is for the next owner.
         """
         labels = {"actor": self._crew.actor.id}
@@ -229,7 +231,11 @@ class Tenure:
             performer=Performer(crew.app, crew.actor, expectation, crew.clock),
             clock=crew.clock,
             leaving=crew.stopping,
+            check_claim=self._check_claim,
         )
+
+    def _check_claim(self) -> None:
+        self._claim().check(monotonic_s=self._crew.clock.monotonic_s())
 
     def _started(self) -> PublicEvent:
         return publicity.started(

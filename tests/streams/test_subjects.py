@@ -18,6 +18,7 @@ from streams.subjects import (
     encode_token,
     event_name,
     name,
+    stack_of,
 )
 
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
@@ -139,6 +140,26 @@ def test_an_episode_is_known_by_its_subject():
 
 def test_a_dead_letter_is_known_by_its_origin_and_cause():
     assert STACK.aggregate_of(STACK.dead("s-events", "7")) == (Kind.DEAD, "s-events.7")
+
+
+@given(UNICODE, UNICODE)
+def test_a_dead_letter_is_found_by_its_key(origin, cause):
+    subject = STACK.dead(origin, cause)
+    _, key = STACK.aggregate_of(subject)
+    assert STACK.dead_letter(key) == subject
+
+
+@pytest.mark.parametrize("key", ["", ".", "7", "a.", ".a", "a.b.c", "a.*", "a.>", "a b.c", "a.=zz"])
+def test_what_is_no_key_of_a_dead_letter_is_refused(key):
+    with pytest.raises(BadName):
+        STACK.dead_letter(key)
+
+
+def test_every_subject_says_which_stack_it_belongs_to():
+    for subject in (STACK.episode("e1"), STACK.finding("k"), STACK.dead("o", "c")):
+        assert stack_of(subject) == STACK
+    with pytest.raises(BadName):
+        stack_of("")
 
 
 @pytest.mark.parametrize("subject", ["s.event.a", "s.episode.", "s.nothing.x", "s", "t.episode.x"])

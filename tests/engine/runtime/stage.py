@@ -24,7 +24,7 @@ from engine.runtime.node import Node
 from engine.strategy import Strategy
 from engine.tools import Failure, Tool
 from engine.trigger import event
-from streams.clock import SystemClock
+from streams.clock import Clock, SystemClock
 from streams.commands import Recover, Start
 from streams.events import (
     CheckpointSaved,
@@ -143,14 +143,23 @@ def app_of(strategy, *, tools=None, synthesizer=None, most=5, **expectation) -> 
     return App(actors=[actor])
 
 
-def node_of(app: App, ports: MemoryPorts, name: str = "n1", *, grace_s: float = 5.0) -> Node:
-    return Node(app, ports, name=name, clock=CLOCK, grace_s=grace_s)
+def node_of(
+    app: App,
+    ports: MemoryPorts,
+    name: str = "n1",
+    *,
+    clock: Clock = CLOCK,
+    grace_s: float = 5.0,
+) -> Node:
+    return Node(app, ports, name=name, clock=clock, grace_s=grace_s)
 
 
 @asynccontextmanager
-async def running(app: App, ports: MemoryPorts, name: str = "n1") -> AsyncIterator[Node]:
+async def running(
+    app: App, ports: MemoryPorts, name: str = "n1", *, clock: Clock = CLOCK
+) -> AsyncIterator[Node]:
     """A node that runs while the context lasts, and then stops in order."""
-    node = node_of(app, ports, name)
+    node = node_of(app, ports, name, clock=clock)
     task = asyncio.create_task(node.run())
     try:
         yield node

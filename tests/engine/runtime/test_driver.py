@@ -13,6 +13,7 @@ from engine.convergence import ConvergeResult
 from engine.finding import raise_finding
 from engine.strategy import abort, retry
 from engine.tools import Synthesis, ToolFailed
+from streams.clock import SystemClock
 from streams.events import (
     CheckpointSaved,
     EndStatus,
@@ -24,6 +25,7 @@ from streams.events import (
     StepRecorded,
 )
 from tests.engine.runtime.stage import (
+    LEASE_TTL_S,
     Counter,
     Scripted,
     announced,
@@ -540,6 +542,31 @@ async def test_a_side_effect_waits_until_its_announcement_is_durable(ports):
         assert mail.calls == []
         slow.gate.set()
         assert (await lived(ports, id_)).seen == [{"call": 1}]
+
+
+class Frozen(SystemClock):
+    """A clock that went on while its node stood still."""
+
+    stood_still_s = 0.0
+
+    def monotonic_s(self):
+        return super().monotonic_s() + self.stood_still_s
+
+
+async def test_a_side_effect_is_not_made_by_a_node_that_froze_past_its_lease_before_the_call(ports):
+    mail, clock = Counter(side_effect=True), Frozen()
+    app = app_of(Scripted(SEND), tools={"mail": mail})
+    slow = SlowToAnnounce(ports.log)
+    async with running(app, replace(ports, log=slow), clock=clock):
+        id_ = await open_episode(ports, app)
+        await slow.asked.wait()
+        clock.stood_still_s = LEASE_TTL_S
+        slow.gate.set()
+        async with running(app, ports, "heir"):
+            life_ = await lived(ports, id_)
+
+    assert life_.end.error_class == "outcome_unknown"
+    assert mail.calls == []
 
 
 async def test_a_harmless_tool_is_not_announced():

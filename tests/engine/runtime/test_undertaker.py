@@ -21,6 +21,7 @@ from tests.engine.runtime.stage import (
     HAPPENED,
     STARTED,
     Scripted,
+    all_answered,
     app_of,
     lived,
     opening,
@@ -88,6 +89,21 @@ async def test_an_event_is_published_again_as_it_came(ports, undertaker):
     first, again = published(ports)
     assert (again.data, again.seq) == (first.data, requeued.event_seq)
     assert (await life_of(ports, key))[1:] == [requeued]
+
+
+async def test_an_event_that_opened_an_episode_opens_no_other_when_it_is_requeued(
+    ports, undertaker
+):
+    """I1, for an event that was too large for one actor and not for another."""
+    async with running(APP, ports):
+        await (await ports.world.open("worker", [HAPPENED])).close()
+        seq = await ports.world.publish(HAPPENED, {}, id="ev-1")
+        first = await lived(ports, opening(APP, id_="ev-1").episode_id)
+        await undertaker.requeue(await bury_event(ports, seq=seq), by="ann")
+        await all_answered(ports.world)
+        await all_answered(ports.inbox)
+    assert len(published(ports)) == 2
+    assert await ports.log.head() == first.records[-1].seq
 
 
 async def test_for_an_episode_another_one_runs_to_its_end(ports, undertaker):
