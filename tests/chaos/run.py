@@ -1,0 +1,189 @@
+"""One run: publish, break things meanwhile, let everything end, and judge."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from projections.errors import NotCaughtUp
+from projections.postgres.pool import open_pool
+from projections.postgres.progress import caught_up
+from streams.events import EpisodeFinished
+from streams.jetstream import connect
+from streams.ports import Ports
+from streams.subjects import Stack
+from tests.acceptance.agreement import journal
+from tests.acceptance.cluster import Cluster, NodeProcess, wait_until
+from tests.chaos import app as chaos_app
+from tests.chaos import ledger
+from tests.chaos.faults import Fault, Planned, plan
+from tests.chaos.verdict import Verdict, exercised, judge
+from tests.streams.jetstream.wire import Wire
+
+APP: Final = "tests.chaos.app:app"
+ANSWER_S: Final = 0.4
+"""How long the outside takes to answer: so long that a node rarely dies without a call under way.
+With 0.05 s, a node that repeated what must not be repeated went unnoticed."""
+
+NOTICES: Final = 3
+"""Every so many-th episode is one whose effect cannot be repeated."""
+
+READY_S_MAX: Final = 60.0
+ENDS_S_MAX: Final = 90.0
+"""Longest from the last fault until every episode has ended."""
+
+CAUGHT_UP_S_MAX: Final = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How large a run is."""
+
+    episodes: int
+    nodes: int
+    lease_s: float
+    during_s: float
+    """How long events are published and things go wrong."""
+
+
+@dataclass
+class Member:
+    """One node of the run: the wire it hangs on, and the process it is for now."""
+
+    name: str
+    wire: Wire
+    process: NodeProcess
+
+
+@dataclass
+class Run:
+    """Servers, nodes and what has gone wrong so far."""
+
+    cluster: Cluster
+    size: Size
+    settings: Mapping[str, str]
+    members: list[Member] = field(default_factory=list)
+    happened: Counter[Fault] = field(default_factory=Counter)
+
+    def launch(self, name: str, wire: Wire) -> NodeProcess:
+        return self.cluster.launch(name, app=APP, url=wire.url, **self.settings)
+
+    async def suffer(self, planned: Sequence[Planned]) -> None:
+        """Let everything that is planned go wrong, each at its time, and pass."""
+        begun_s = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for fault in planned:
+                await asyncio.sleep(max(0.0, begun_s + fault.at_s - time.monotonic()))
+                whom = "server" if fault.fault is Fault.RESTART else self.members[fault.node].name
+                say(f"  {fault.at_s:4.0f} s  {fault.fault} {whom}")
+                group.create_task(self._happen(fault))
+                self.happened[fault.fault] += 1
+
+    async def _happen(self, planned: Planned) -> None:
+        member = self.members[planned.node]
+        match planned.fault:
+            case Fault.KILL:
+                member.process.kill()
+                await asyncio.sleep(planned.for_s)
+                member.process = self.launch(member.name, member.wire)
+            case Fault.FREEZE:
+                member.process.freeze()
+                await asyncio.sleep(planned.for_s)
+                member.process.thaw()
+            case Fault.CUT:
+                member.wire.loses_answers = True
+                await asyncio.sleep(planned.for_s / 2)
+                member.wire.is_blocked = True
+                member.wire.cut()
+                await asyncio.sleep(planned.for_s / 2)
+                member.wire.is_blocked = False
+            case Fault.RESTART:
+                self.cluster.nats.kill()
+                self.cluster.nats.restart()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one run."""
+
+    verdict: Verdict
+    happened: Counter[Fault]
+    exercised: Counter[str]
+    """How often which guard was needed."""
+
+
+async def run(directory: Path, size: Size, *, seed: int) -> Outcome:
+    """Run once, with what goes wrong planned from `seed`."""
+    entries = directory / "ledger"
+    async with AsyncExitStack() as stack:
+        port = stack.enter_context(ledger.running(entries, answer_s=ANSWER_S))
+        cluster = await stack.enter_async_context(Cluster(directory))
+        settings = {"VIGIL_LEASE_S": str(size.lease_s), chaos_app.LEDGER: str(port)}
+        this = Run(cluster, size, settings)
+        for number in range(1, size.nodes + 1):
+            wire = await stack.enter_async_context(Wire(cluster.nats.url))
+            this.members.append(Member(f"n{number}", wire, this.launch(f"n{number}", wire)))
+        await wait_until(
+            lambda: all(member.process.is_up() for member in this.members),
+            "all nodes are up",
+            most_s=READY_S_MAX,
+        )
+        ports = await stack.enter_async_context(connect(cluster.nats.url, stack=Stack()))
+        planned = plan(seed, nodes=size.nodes, lease_s=size.lease_s, during_s=size.during_s)
+        published, _ = await asyncio.gather(publish(ports, size), this.suffer(planned))
+        await wait_ended(ports, len(published))
+        await _wait_projected(cluster, ports)
+        lives, noted = await journal(cluster.nats_url), ledger.Entries.read(entries)
+        diffs = await cluster.differences(lives)
+        verdict = judge(published, lives, noted, diffs)
+        return Outcome(verdict, this.happened, exercised(lives, noted))
+
+
+async def publish(ports: Ports, size: Size) -> list[str]:
+    """Publish every event, evenly over the time in which things go wrong; return their ids."""
+    begun_s = time.monotonic()
+    published = []
+
+    async def one(number: int) -> None:
+        name = "order.notify" if number % NOTICES == 0 else "order.settle"
+        id_ = f"e{number}"
+        await ports.world.publish(name, {"order": f"o{number}"}, id=id_)
+        published.append(id_)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(size.episodes):
+            due_s = begun_s + size.during_s * number / size.episodes
+            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            group.create_task(one(number))
+    return published
+
+
+async def wait_ended(ports: Ports, count: int) -> None:
+    """Wait until so many episodes have ended, or until no more can be expected to."""
+    ended: set[str] = set()
+    deadline_s = time.monotonic() + ENDS_S_MAX
+    async with ports.log.follow() as follower:
+        while len(ended) < count and time.monotonic() < deadline_s:
+            for record in await follower.receive(most=500, wait_s=1.0):
+                if any(isinstance(event, EpisodeFinished) for event in record.commit.events):
+                    ended.add(record.subject)
+    say(f"  {len(ended)} of {count} ended; took {ENDS_S_MAX - deadline_s + time.monotonic():.1f} s")
+
+
+async def _wait_projected(cluster: Cluster, ports: Ports) -> None:
+    """Wait until the tables know all of the journal; if they never do, they will differ."""
+    head = await ports.log.head()
+    async with open_pool(cluster.postgres.dsn) as pool:
+        with suppress(NotCaughtUp):
+            await caught_up(pool, ports.stack, head, timeout_s=CAUGHT_UP_S_MAX)
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
