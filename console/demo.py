@@ -16,9 +16,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from console import apps, runfile, tables, telemetry, view
+from console import apps, questions, runfile, tables, telemetry, view
 from console.errors import Mistake, Trouble
-from console.questions import question
 from console.running import run, stopping, unwind_on_sigterm
 from console.servers import Servers, embedded
 from console.serving import run_settings
@@ -28,7 +27,6 @@ from engine import App
 from projections.errors import NotCaughtUp
 from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up
-from projections.postgres.reader import run_sql
 from streams.clock import SystemClock
 from streams.embedded import die_with
 from streams.ports import Ports
@@ -51,7 +49,8 @@ def show(given: Mapping[str, object], *, seconds: float | None) -> None:
     """Run the demo until Ctrl-C, or for `seconds`.
 
     Raises:
-        Trouble: the example is not there, or servers run here already.
+        Trouble: the example is not there, servers run here already, or the tables are another
+            version's.
         Incompatible, Unavailable, PostgresUnavailable: a server did not start.
     """
     unwind_on_sigterm()
@@ -133,9 +132,8 @@ async def _sum_up(ports: Ports, pool: Pool) -> None:
     except NotCaughtUp as error:
         console.print(f"the rows are not complete yet: {error}")
     for name in QUESTIONS:
-        text = question(name)
-        console.print(f"\n{text}", style="dim", markup=False)
-        found = await run_sql(pool, text)
+        console.print(f"\n{questions.shown(name, ports.stack)}", style="dim", markup=False)
+        found = await questions.answer(pool, ports.stack, name)
         console.print(tables.table(found.as_rows(), found.columns))
     console.print(_HOW_ON, markup=False)
 

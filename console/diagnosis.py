@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -12,16 +13,34 @@ import msgspec
 from console.reading import applied_migrations
 from console.settings import Reading, shown
 from console.work import connected, pooled
-from projections.errors import ProjectionError
+from projections.errors import NotCaughtUp, ProjectionError
+from projections.postgres.pool import Pool
+from projections.postgres.progress import caught_up
 from projections.postgres.queries import migrations
-from projections.postgres.reader import list_checkpoints, run_sql
+from projections.postgres.reader import Row, list_checkpoints, run_sql
 from streams import jetstream
+from streams.clock import SystemClock
 from streams.errors import StreamError
 from streams.jetstream import Inspection, LinkSettings, StreamReport
-from streams.subjects import Stream
+from streams.subjects import Stack, Stream
 
 LAG_MAX: Final = 10_000
 """Messages that the rows may be behind before that is a problem: half a second of projecting."""
+
+STILL_S_MAX: Final = 60.0
+"""Longest that a checkpoint with messages beyond it may stand still, in seconds: a dead
+projector's lease lapses and another takes over in less."""
+
+PATIENCE_S: Final = 2.0
+"""How long to watch such a checkpoint, in seconds: after a quiet hour, what is beyond it may
+be as new as our look."""
+
+_OF_NOBODY: Final = "See that a projector runs: `vigil project`, or a node without --no-project."
+_OF_ANOTHER: Final = (
+    "Stop every projector, drop the schema vigil with CASCADE, and start one: "
+    "it makes the rows again."
+)
+_OF_TROUBLE: Final = "Do what it says, or see the projector's log; it tries again by itself."
 
 _DISTRIBUTION: Final = "vigil-engine"
 
@@ -97,13 +116,25 @@ async def _look_at_rows(reading: Reading, heads: Mapping[str, int]) -> list[Chec
             if applied is None:
                 says = "no tables yet; the first projector makes them"
                 return [server, Check(what="migrations", status="note", says=says)]
-            rows = await list_checkpoints(pool, reading.stack)
+            lags = await look_at_lags(pool, reading.stack, heads)
     except ProjectionError as error:
         remedy = "Start a server, or correct postgres_dsn; `vigil up` brings its own."
         return [Check(what=what, status="problem", says=str(error), remedy=remedy)]
-    reached = {str(row["projection"]): int(str(row["journal_seq"])) for row in rows}
-    lags = [_of_lag(each, head=heads[each], reached=reached.get(each, 0)) for each in heads]
     return [server, _of_migrations(applied), *lags]
+
+
+async def look_at_lags(pool: Pool, stack: Stack, heads: Mapping[str, int]) -> list[Check]:
+    """Return how each projection stands to the head of what it follows, by name.
+
+    Raises:
+        ProjectionError: the rows cannot be asked.
+    """
+    rows = await list_checkpoints(pool, stack)
+    places = {str(row["projection"]): _place(row) for row in rows}
+    return [
+        await _of_lag(pool, stack, Stream(each), head=head, place=places.get(each, _NOWHERE))
+        for each, head in heads.items()
+    ]
 
 
 def _of_server(inspection: Inspection, what: str) -> Check:
@@ -142,10 +173,51 @@ def _of_migrations(applied: Mapping[str, str]) -> Check:
     return Check(what="migrations", status="problem", says=says, remedy=remedy)
 
 
-def _of_lag(projection: str, *, head: int, reached: int) -> Check:
-    what, behind = f"projection {projection}", max(0, head - reached)
-    if behind <= LAG_MAX:
-        return Check(what=what, status="ok", says=f"at {reached:,} of {head:,}")
-    remedy = "See that a projector runs: `vigil project`, or a node without --no-project."
-    says = f"{behind:,} messages behind, at {reached:,} of {head:,}"
+class _Place(msgspec.Struct, frozen=True):
+    """Where a projection has come to."""
+
+    reached: int = 0
+    trouble: str | None = None
+    moved_at: datetime | None = None
+
+
+_NOWHERE: Final = _Place()
+
+
+def _place(row: Row) -> _Place:
+    return msgspec.convert(
+        {"reached": row["journal_seq"], "trouble": row["trouble"], "moved_at": row["updated_at"]},
+        _Place,
+    )
+
+
+async def _of_lag(pool: Pool, stack: Stack, stream: Stream, *, head: int, place: _Place) -> Check:
+    what, behind = f"projection {stream.value}", head - place.reached
+    says, remedy = f"at {place.reached:,} of {head:,}", _OF_NOBODY
+    if place.trouble is not None:
+        says, remedy = f"stands still {says}: {place.trouble}", _OF_TROUBLE
+    elif behind < 0:
+        says, remedy = f"{says}: the stream is not the one that the rows show", _OF_ANOTHER
+    elif behind > LAG_MAX:
+        says = f"{behind:,} messages behind, {says}"
+    elif behind and await _stands_still(pool, stack, stream, place):
+        says = f"stands still {says}"
+    else:
+        return Check(what=what, status="ok", says=says)
     return Check(what=what, status="problem", says=says, remedy=remedy)
+
+
+async def _stands_still(pool: Pool, stack: Stack, stream: Stream, place: _Place) -> bool:
+    """Return whether the checkpoint has not moved for `STILL_S_MAX`, and does not while we look."""
+    still_s = _seconds_since(place.moved_at)
+    if still_s is not None and still_s <= STILL_S_MAX:
+        return False
+    try:
+        await caught_up(pool, stack, place.reached + 1, timeout_s=PATIENCE_S, stream=stream)
+    except NotCaughtUp:
+        return True
+    return False
+
+
+def _seconds_since(moment: datetime | None) -> float | None:
+    return (SystemClock().now() - moment).total_seconds() if moment else None

@@ -1,8 +1,10 @@
 """`.vigil/run.toml`: how other terminals find the servers that run in this folder.
 
 `vigil up` and `vigil demo` write it once their servers listen and remove it when they stop;
-settings fall back to it. What a killed process leaves behind is ignored, because it names
-the process; the lock beside it is the kernel's, so it ends with the process as well.
+settings fall back to it. It is always here, in the current folder, wherever `--dir` has the
+servers keep what they store: here is where the other terminals look. What a killed process
+leaves behind is ignored, because it names the process; the lock beside it is the kernel's, so
+it ends with the process as well.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -27,12 +29,21 @@ _HEAD: Final = "# Written by vigil for other terminals, removed when it stops.\n
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Be the only one who runs servers in `folder`, made when missing.
+def locked(*folders: Path) -> Iterator[None]:
+    """Be the only one who runs servers in `folders`, made when missing.
 
     Raises:
         Trouble: someone else does.
     """
+    different = {folder.resolve(): folder for folder in folders}
+    with ExitStack() as stack:
+        for folder in different.values():
+            stack.enter_context(_locked(folder))
+        yield
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("w") as lock:
         try:

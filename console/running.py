@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -77,10 +77,8 @@ def unwind_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
-async def wait_set(event: asyncio.Event, *, timeout_s: float | None) -> bool:
-    """Wait until `event` is set, for at most `timeout_s`; return whether it is."""
-    try:
+async def wait_stop(stop: asyncio.Event, *, timeout_s: float) -> None:
+    """Wait until `stop` is set, for at most `timeout_s`: the pause of a loop that looks again."""
+    with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
-            return await event.wait()
-    except TimeoutError:
-        return False
+            await stop.wait()

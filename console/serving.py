@@ -74,17 +74,17 @@ def up(app: App, folder: Path, read: Callable[[Servers], Reading]) -> int:
 
     Args:
         app: what to run.
-        folder: keeps what the servers store; holds the run file.
+        folder: keeps what the servers store. The run file is in the current folder's `.vigil`.
         read: makes the settings, once the servers' addresses are known.
 
     Raises:
-        Trouble: servers run there already.
+        Trouble: servers run there or here already, or the tables are another version's.
         Incompatible, Unavailable, PostgresUnavailable: something did not start.
     """
     unwind_on_sigterm()
-    with runfile.locked(folder), embedded(folder) as servers:
+    with runfile.locked(runfile.FOLDER, folder), embedded(folder) as servers:
         reading = read(servers)
-        with runfile.announced(folder, run_settings(reading)):
+        with runfile.announced(runfile.FOLDER, run_settings(reading)):
             print(f"NATS      {servers.nats.url}")
             print(f"Postgres  {servers.postgres.dsn}")
             return serve(reading, app=app, is_projecting=True, abandon=servers.kill)

@@ -19,7 +19,7 @@ from os import getpid
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -31,6 +31,7 @@ from pydantic_settings import (
 from console import flags, runfile
 from console.errors import Mistake
 from streams.errors import BadName
+from streams.jetstream.servers import parse_servers
 from streams.subjects import Stack
 from streams.subjects import name as checked_name
 
@@ -51,6 +52,12 @@ def _number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
+def _servers(url: str) -> str:
+    """Return `url` if every server in it has an address."""
+    parse_servers(url)
+    return url
+
+
 class Settings(BaseSettings):
     """What an operator may choose."""
 
@@ -58,7 +65,7 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
     )
 
-    nats_url: str = "nats://127.0.0.1:4222"
+    nats_url: Annotated[str, AfterValidator(_servers)] = "nats://127.0.0.1:4222"
     """One server, or several of a cluster, separated by commas."""
     postgres_dsn: str = "postgresql://127.0.0.1:5432/vigil"
     stack: str = "vigil"
@@ -171,7 +178,8 @@ def _complaint(error: ErrorDetails, origins: Mapping[str, str]) -> str:
         known = f"did you mean {near[0]}?" if near else f"known: {', '.join(Settings.model_fields)}"
         return f"{place}: there is no setting {key!r}; {known}"
     said = "" if key in SECRET else f" = '{error['input']}'"
-    return f"{_name_in(place, key)}{said}: {error['msg']}"
+    why = error["ctx"]["error"] if error["type"] == "value_error" else error["msg"]
+    return f"{_name_in(place, key)}{said}: {why}"
 
 
 def _name_in(place: str, key: str) -> str:

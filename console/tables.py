@@ -12,28 +12,30 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streams.events import EndStatus, FindingStatus, Severity
+
 PLAIN_WIDTH: Final = 200
 """Columns of characters to use when nobody watches: output into a file or another program."""
 
-SEVERITY_STYLES: Final = {
-    "critical": "bold white on red",
-    "high": "bold red",
-    "medium": "yellow",
-    "low": "cyan",
+SEVERITY_STYLES: Final[Mapping[str, str]] = {
+    Severity.CRITICAL: "bold white on red",
+    Severity.HIGH: "bold red",
+    Severity.MEDIUM: "yellow",
+    Severity.LOW: "cyan",
 }
-STATUS_STYLES: Final = {
+STATUS_STYLES: Final[Mapping[str, str]] = {
     "waiting": "yellow",
     "requeued": "green",
     "discarded": "dim",
     "queued": "dim",
     "running": "bold cyan",
     "blocked": "magenta",
-    "done": "green",
-    "failed": "bold red",
-    "partially_failed": "red",
-    "canceled": "dim",
-    "active": "yellow",
-    "cleared": "green",
+    EndStatus.DONE: "green",
+    EndStatus.FAILED: "bold red",
+    EndStatus.PARTIALLY_FAILED: "red",
+    EndStatus.CANCELED: "dim",
+    FindingStatus.ACTIVE: "yellow",
+    FindingStatus.CLEARED: "green",
     "ok": "green",
     "problem": "bold red",
 }

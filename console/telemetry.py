@@ -61,7 +61,10 @@ def log_to(stream: TextIO, *, form: str, level: str) -> None:
 
 def _last_steps(form: str, *, colors: bool) -> list[structlog.typing.Processor]:
     if form == "console":
-        return [_stack_is_a_name, structlog.dev.ConsoleRenderer(colors=colors)]
+        # The renderer's own choice shows every local variable: secrets, and seconds of work.
+        plain = structlog.dev.plain_traceback
+        renderer = structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)
+        return [_stack_is_a_name, renderer]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 

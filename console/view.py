@@ -11,13 +11,13 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from console import tables
-from console.questions import question
-from console.running import wait_set
+from console import questions, tables
+from console.running import wait_stop
 from projections.errors import PostgresUnavailable, QueryRefused
 from projections.postgres.pool import Pool
-from projections.postgres.reader import Row, list_episodes, list_findings, run_sql
+from projections.postgres.reader import Row, list_episodes, list_findings
 from streams.clock import Clock
+from streams.events import FindingStatus
 from streams.subjects import Stack
 
 LOOK_S: Final = 0.5
@@ -84,9 +84,11 @@ class _Camera:
         pool, stack = self._pool, self._stack
         return Picture(
             elapsed_s=elapsed_s,
-            counts=(await run_sql(pool, question("episodes_by_status"))).as_rows(),
+            counts=(await questions.answer(pool, stack, "episodes_by_status")).as_rows(),
             episodes=await list_episodes(pool, stack, limit=EPISODES_SHOWN),
-            findings=await list_findings(pool, stack, status="active", limit=FINDINGS_COUNTED_MAX),
+            findings=await list_findings(
+                pool, stack, status=FindingStatus.ACTIVE, limit=FINDINGS_COUNTED_MAX
+            ),
         )
 
 
@@ -94,13 +96,13 @@ async def _watch_live(console: Console, camera: _Camera, stop: asyncio.Event) ->
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while not stop.is_set():
             live.update(_drawn(await camera.picture()), refresh=True)
-            await wait_set(stop, timeout_s=LOOK_S)
+            await wait_stop(stop, timeout_s=LOOK_S)
 
 
 async def _watch_plainly(console: Console, camera: _Camera, stop: asyncio.Event) -> None:
     while not stop.is_set():
         console.print((await camera.picture()).headline())
-        await wait_set(stop, timeout_s=LOOK_S * LINE_LOOKS)
+        await wait_stop(stop, timeout_s=LOOK_S * LINE_LOOKS)
 
 
 def _drawn(picture: Picture) -> Group:

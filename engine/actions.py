@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from streams.json import JsonObject
+
+NAME_CHARS_MAX: Final = 256
+"""Longest name of a capability, an action or a phase, in characters."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call"):
@@ -87,3 +90,35 @@ def converge() -> Converge:
 def done() -> Done:
     """Return the action that ends the episode without a result."""
     return Done()
+
+
+def problem_of(action: Action) -> str | None:
+    """Return what is wrong with the values of `action`, or None.
+
+    Whether JSON can say them is found out when they are recorded.
+    """
+    match action:
+        case ToolCall(capability=capability, action=name, args=args):
+            return _name("capability", capability) or _name("action", name) or _object("args", args)
+        case Synthesize(transient=transient):
+            return _object("transient", transient)
+        case Checkpoint(phase=phase):
+            return _name("phase", phase)
+        case _:
+            return None
+
+
+def _name(field: str, value: object) -> str | None:
+    if not isinstance(value, str):
+        return f"{field} must be text, not a {type(value).__name__}"
+    if len(value) > NAME_CHARS_MAX:
+        return f"{field}: {len(value):,} characters, the limit is {NAME_CHARS_MAX}"
+    return None
+
+
+def _object(field: str, value: object) -> str | None:
+    if not isinstance(value, dict):
+        return f"{field} must be a dict, not a {type(value).__name__}"
+    if strays := [key for key in value if not isinstance(key, str)]:
+        return f"{field}: its keys must be text, and one is a {type(strays[0]).__name__}"
+    return None

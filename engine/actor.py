@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypeVar, get_args
 
+from engine.budget import COUNT_MAX, is_whole, problem_of_budget
 from engine.errors import DeclarationError
 from engine.recovery import ATTEMPTS_MAX, POLICIES, Policy
 from engine.schema import StateSchema
@@ -16,6 +17,9 @@ from streams.errors import BadName
 from streams.events import Budget
 from streams.subjects import name as checked_name
 
+F = TypeVar("F")
+"""Something to call."""
+
 Durability = Literal["pipelined", "strict"]
 """`pipelined`: a recorded step is on its way to disk while the next one is decided, and is
 there before any side effect. `strict`: it is on disk before the next one is decided."""
@@ -25,6 +29,9 @@ DEFAULT_SCHEMA: Final = StateSchema()
 
 CONCURRENT_EPISODES_MAX: Final = 10_000
 """Most episodes of one actor that one node may run at a time."""
+
+LABEL_BYTES_MAX: Final = 512
+"""Longest `domain`, `spec_rev` or `subject_key`, in bytes of UTF-8; every episode keeps them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,18 +90,18 @@ class Actor:
         """
         try:
             checked_name(id, of="actor id")
-        except BadName as error:
+        except (BadName, TypeError) as error:
             raise DeclarationError(actor=str(id), field="id", problem=str(error)) from error
-        if not 1 <= max_concurrent_episodes <= CONCURRENT_EPISODES_MAX:
-            problem = f"{max_concurrent_episodes!r} is not in 1 to {CONCURRENT_EPISODES_MAX:,}"
-            raise DeclarationError(actor=id, field="max_concurrent_episodes", problem=problem)
+        check = _Check(id)
         values = {
             "id": id,
-            "domain": domain,
-            "spec_rev": spec_rev,
-            "max_concurrent_episodes": max_concurrent_episodes,
+            "domain": check.label("domain", domain),
+            "spec_rev": check.label("spec_rev", spec_rev),
+            "max_concurrent_episodes": check.count(
+                "max_concurrent_episodes", max_concurrent_episodes, most=CONCURRENT_EPISODES_MAX
+            ),
             "tools": checked_tools(tools or {}, actor=id),
-            "synthesizer": synthesizer,
+            "synthesizer": check.callback("synthesizer", synthesizer),
             "expectations": {},
         }
         for name, value in values.items():
@@ -142,14 +149,14 @@ class Actor:
             strategy=instance,
             state_type=check.state_type(instance),
             on=check.trigger(on),
-            subject_key=subject_key,
+            subject_key=check.label("subject_key", subject_key),
             budget=check.budget(DEFAULT_BUDGET if budget is None else budget),
             durability=check.durability(durability),
-            loop_detection=loop_detection,
+            loop_detection=check.switch("loop_detection", value=loop_detection),
             recovery=check.recovery(recovery),
-            attempts_max=check.attempts_max(attempts_max),
+            attempts_max=check.count("attempts_max", attempts_max, most=COUNT_MAX),
             state_schema=check.state_schema(state_schema),
-            synthesizer=synthesizer,
+            synthesizer=check.callback("synthesizer", synthesizer),
         )
         self.expectations[name] = expectation
         return expectation
@@ -165,9 +172,12 @@ def checked_tools(tools: Mapping[str, ToolLike], *, actor: str) -> Mapping[str, 
     Raises:
         DeclarationError: a value is no tool, or a capability has a dot in its name.
     """
+    if not isinstance(tools, Mapping):
+        raise DeclarationError(actor=actor, field="tools", problem=f"{tools!r} is not a dict")
     checked = {}
     for capability, candidate in tools.items():
-        if not capability or "." in capability:
+        named: object = capability
+        if not isinstance(named, str) or not named or "." in named:
             raise DeclarationError(
                 actor=actor, field="tools", problem=f"{capability!r}: a name without dots, please"
             )
@@ -180,12 +190,21 @@ def checked_tools(tools: Mapping[str, ToolLike], *, actor: str) -> Mapping[str, 
     return checked
 
 
+def checked_callback(value: F | None, *, actor: str, field: str) -> F | None:
+    """Return `value`, which is to be called one day.
+
+    Raises:
+        DeclarationError: it cannot be.
+    """
+    return _Check(actor).callback(field, value)
+
+
 @dataclass(frozen=True)
 class _Check:
-    """Checks of one expectation's values; each returns the value or says what is wrong with it."""
+    """Checks of declared values; each returns the value or says what is wrong with it."""
 
     actor: str
-    expectation: str
+    expectation: str = ""
 
     def refuse(self, field_: str, problem: str, cause: Exception | None = None) -> DeclarationError:
         error = DeclarationError(
@@ -197,7 +216,7 @@ class _Check:
     def name(self, name: str, *, taken: Mapping[str, object]) -> None:
         try:
             checked_name(name, of="expectation")
-        except BadName as error:
+        except (BadName, TypeError) as error:
             raise self.refuse("name", str(error), error) from error
         if name in taken:
             raise self.refuse("name", "declared twice")
@@ -224,17 +243,19 @@ class _Check:
             raise self.refuse("strategy", f"State: {error}", error) from error
 
     def trigger(self, on: EventSource) -> EventSource:
-        if problem := problem_of(on):
+        try:
+            problem = problem_of(on)
+        except TypeError as error:
+            raise self.refuse("on", f"{on!r}: {error}", error) from error
+        if problem:
             raise self.refuse("on", problem)
         return on
 
     def budget(self, budget: Budget) -> Budget:
         if not isinstance(budget, Budget):
             raise self.refuse("budget", f"{budget!r} is not a Budget(turns=…, tokens=…, wall_s=…)")
-        for limit in ("turns", "tokens", "wall_s"):
-            value = getattr(budget, limit)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise self.refuse("budget", f"{limit}={value!r} is not a number")
+        if problem := problem_of_budget(budget):
+            raise self.refuse("budget", problem)
         return budget
 
     def durability(self, durability: Durability) -> Durability:
@@ -248,14 +269,37 @@ class _Check:
             raise self.refuse("recovery", f"{policy!r} is not one of {', '.join(POLICIES)}")
         return policy
 
-    def attempts_max(self, attempts_max: int) -> int:
-        if attempts_max < 1:
-            raise self.refuse("attempts_max", f"{attempts_max!r} is not a whole number from 1")
-        return attempts_max
+    def count(self, field_: str, value: int, *, most: int) -> int:
+        if not is_whole(value) or not 1 <= value <= most:
+            raise self.refuse(field_, f"{value!r} is not a whole number from 1 to {most:,}")
+        return value
+
+    def label(self, field_: str, value: str) -> str:
+        if not isinstance(value, str):
+            raise self.refuse(field_, f"{value!r} is not text")
+        try:
+            size_bytes = len(value.encode())
+        except UnicodeEncodeError as error:
+            raise self.refuse(field_, f"{value!r} is not valid Unicode text", error) from error
+        if size_bytes > LABEL_BYTES_MAX:
+            raise self.refuse(field_, f"{size_bytes:,} bytes, the limit is {LABEL_BYTES_MAX}")
+        return value
+
+    def switch(self, field_: str, *, value: bool) -> bool:
+        if not isinstance(value, bool):
+            raise self.refuse(field_, f"{value!r} is not True or False")
+        return value
+
+    def callback(self, field_: str, value: F | None) -> F | None:
+        if value is not None and not callable(value):
+            raise self.refuse(field_, f"{value!r} is not a function")
+        return value
 
     def state_schema(self, schema: StateSchema) -> StateSchema:
         if not isinstance(schema, StateSchema):
             raise self.refuse("state_schema", f"{schema!r} is not a StateSchema(version=…)")
+        if not is_whole(schema.version):
+            raise self.refuse("state_schema", f"version {schema.version!r} is not a whole number")
         if problem := schema.problem():
             raise self.refuse("state_schema", problem)
         return schema

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
-from engine.actor import Actor, Expectation, checked_tools
+from engine.actor import Actor, Expectation, checked_callback, checked_tools
 from engine.errors import DeclarationError
 from engine.recovery import Policy
 from engine.tools import Synthesizer, Tool, ToolLike
@@ -26,6 +26,9 @@ class Orphan(msgspec.Struct, frozen=True, kw_only=True):
     """This one included."""
     steps_recorded: int
 
+
+ALL: Final = "(all)"
+"""Stands for every actor where an error names one."""
 
 ResolvePolicy: TypeAlias = Callable[[Orphan], Policy | None]
 
@@ -59,8 +62,10 @@ class App:
         Raises:
             DeclarationError: a value cannot work; the message names it.
         """
+        synthesizer = checked_callback(synthesizer, actor=ALL, field="synthesizer")
+        resolve_policy = checked_callback(resolve_policy, actor=ALL, field="resolve_policy")
         object.__setattr__(self, "actors", _by_id(actors))
-        object.__setattr__(self, "tools", checked_tools(tools or {}, actor="(all)"))
+        object.__setattr__(self, "tools", checked_tools(tools or {}, actor=ALL))
         object.__setattr__(self, "synthesizer", synthesizer)
         object.__setattr__(self, "resolve_policy", resolve_policy)
 
@@ -75,6 +80,9 @@ class App:
 
 def _by_id(actors: Sequence[Actor]) -> Mapping[str, Actor]:
     by_id: dict[str, Actor] = {}
+    given: object = actors
+    if not isinstance(given, Sequence):
+        raise DeclarationError(actor=repr(given), field="actors", problem="is not a list")
     if not actors:
         raise DeclarationError(actor="(none)", field="actors", problem="an app needs an actor")
     for actor in actors:

@@ -22,6 +22,10 @@ from streams.json import JsonObject
 CONVERGED_BYTES_MAX: Final = 768 * 1024
 """Largest convergence: it must fit in one message, 1 MiB by the server's default."""
 
+FINDINGS_MAX: Final = 1_000
+"""Most findings of one convergence: the end of its episode, which names the outcome of each, must
+fit in one message, too."""
+
 
 class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a strategy decided is true."""
@@ -78,6 +82,8 @@ def _check(result: ConvergeResult) -> None:
         raise InvalidResult(f"confidence must be a number from 0 to 1, not {confidence!r}")
     if not isinstance(result.findings, list | tuple):
         raise InvalidResult(f"findings must be a list, not {_name(result.findings)}")
+    if len(result.findings) > FINDINGS_MAX:
+        raise InvalidResult(f"{len(result.findings):,} findings, the limit is {FINDINGS_MAX:,}")
     for intent in result.findings:
         if not isinstance(intent, RaiseFinding | UpdateFinding | ClearFinding):
             raise InvalidResult(f"findings must be made with raise_finding(…), not {_name(intent)}")

@@ -56,7 +56,13 @@ class Reopen(msgspec.Struct, frozen=True):
     episode_id: str
 
 
-Remedy: TypeAlias = Republish | Reopen
+class Recall(msgspec.Struct, frozen=True):
+    """Call a node to this episode again: the call before found none that could have it."""
+
+    episode_id: str
+
+
+Remedy: TypeAlias = Republish | Reopen | Recall
 """How a letter is tried again."""
 
 UNWRITTEN: Final = Letter()
@@ -100,6 +106,8 @@ def remedy(letter: Letter, *, stack: Stack) -> Remedy:
         Rejected: it is settled already, there is none, or what it holds cannot be tried again.
     """
     lettered = _waiting(letter)
+    if lettered.episode_id and lettered.stream == stack.stream(Stream.WORK):
+        return Recall(lettered.episode_id)
     if lettered.episode_id:
         return Reopen(lettered.episode_id)
     if lettered.stream == stack.stream(Stream.EVENTS):
@@ -127,6 +135,19 @@ def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:
         generation=generation,
     )
     return replace(before, episode_id=episode_id, generation=generation)
+
+
+def recalled(episode: Episode) -> Episode:
+    """Return `episode` if a node may be called to it again.
+
+    Raises:
+        Rejected: it has ended, or the journal does not hold it.
+    """
+    if episode.opened is None:
+        raise Rejected("the journal does not hold its episode; discard it")
+    if episode.status in ENDED:
+        raise Rejected(f"its episode is {episode.status} by now; discard it")
+    return episode
 
 
 def _waiting(letter: Letter) -> DeadLettered:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeAlias, assert_never
 
@@ -88,9 +87,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """Those recorded before the strategy last began anew; its turns count from there."""
     tokens_used: int = 0
     wall_used_s: float = 0.0
-    """Seconds between events while some node was running it; gaps after a crash do not count."""
-    clocked_at: datetime | None = None
-    """Up to when `wall_used_s` counts."""
+    """Seconds that its steps took, over all attempts. The journal cannot tell thinking from waiting
+    for the log, so what lies between steps is left to the clock of the attempt that runs."""
     traces: tuple[Trace, ...] = ()
     """The newest steps, as far as loops care."""
     announced: StepAnnounced | None = None
@@ -102,6 +100,16 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     """Those since the strategy last began anew; without one, it has no state to go on from."""
     converged: EpisodeConverged | None = None
     finished: EpisodeFinished | None = None
+
+    @property
+    def turns_used(self) -> int:
+        """Turns that led to a step, over all attempts. The one that ends it well is one more."""
+        return self.steps_recorded
+
+    @property
+    def turn(self) -> int:
+        """The number of the strategy's next turn, from 1; it counts anew when it begins anew."""
+        return self.steps_recorded - self.steps_before + 1
 
 
 UNOPENED: Final = Episode()
@@ -156,14 +164,12 @@ class Save(msgspec.Struct, frozen=True, kw_only=True):
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
     """What was decided has been carried out, or nothing was to be."""
 
-    turns_used: int
     findings: tuple[FindingOutcome, ...] = ()
 
 
 class Fail(msgspec.Struct, frozen=True, kw_only=True):
     """It cannot go on."""
 
-    turns_used: int
     error_class: str
     error_detail: str = ""
 
@@ -208,16 +214,17 @@ def _event(episode: Episode, command: Command) -> EpisodeEvent:
                 step_no=episode.steps_recorded,
                 **msgspec.structs.asdict(command),
             )
-        case Finish(turns_used=turns_used, findings=findings):
+        case Finish(findings=findings):
             return EpisodeFinished(
                 status=EndStatus.DONE,
-                turns_used=turns_used,
+                turns_used=episode.turns_used + 1,
                 tokens_used=episode.tokens_used,
                 findings=findings,
             )
         case Fail():
             return EpisodeFinished(
                 status=EndStatus.FAILED,
+                turns_used=episode.turns_used,
                 tokens_used=episode.tokens_used,
                 **msgspec.structs.asdict(command),
             )
@@ -225,30 +232,30 @@ def _event(episode: Episode, command: Command) -> EpisodeEvent:
             assert_never(command)
 
 
-def evolve(episode: Episode, event: EpisodeEvent, *, at: datetime) -> Episode:
-    """Return `episode` after `event`, recorded at `at`. Never refuses: it has already happened."""
+def evolve(episode: Episode, event: EpisodeEvent) -> Episode:
+    """Return `episode` after `event`. Never refuses: it has already happened."""
     match event:
         case EpisodeOpened():
             return replace(episode, status=Status.QUEUED, opened=event)
         case EpisodeStarted():
-            return _started(episode, event, at)
+            return _started(episode, event)
         case EpisodeLeft():
-            return replace(_clocked(episode, at), status=Status.QUEUED)
+            return replace(episode, status=Status.QUEUED)
         case StepAnnounced(tool_name=tool):
             effects = (*episode.effects, *({tool} - set(episode.effects)))
-            return replace(_clocked(episode, at), announced=event, effects=effects)
+            return replace(episode, announced=event, effects=effects)
         case StepRecorded():
-            return _with_step(_clocked(episode, at), event)
+            return _with_step(episode, event)
         case CheckpointSaved(checkpoint_no=number):
             return replace(
-                _clocked(episode, at),
+                episode,
                 checkpoints_saved=number + 1,
                 checkpoints_kept=episode.checkpoints_kept + 1,
             )
         case EpisodeConverged():
-            return replace(_clocked(episode, at), status=Status.CONVERGING, converged=event)
+            return replace(episode, status=Status.CONVERGING, converged=event)
         case EpisodeFinished(status=status):
-            return replace(_clocked(episode, at), status=Status(status.value), finished=event)
+            return replace(episode, status=Status(status.value), finished=event)
         case _:
             assert_never(event)
 
@@ -258,11 +265,11 @@ def fold(records: Iterable[Recorded], episode: Episode = UNOPENED) -> Episode:
     for record in records:
         for event in record.commit.events:
             if isinstance(event, EpisodeEvent):
-                episode = evolve(episode, event, at=record.commit.at)
+                episode = evolve(episode, event)
     return episode
 
 
-def _started(episode: Episode, event: EpisodeStarted, at: datetime) -> Episode:
+def _started(episode: Episode, event: EpisodeStarted) -> Episode:
     crashed = episode.status in RUNS
     return replace(
         episode,
@@ -275,15 +282,7 @@ def _started(episode: Episode, event: EpisodeStarted, at: datetime) -> Episode:
         announced=None if event.fresh else episode.announced,
         effects=() if event.fresh else episode.effects,
         checkpoints_kept=0 if event.fresh else episode.checkpoints_kept,
-        clocked_at=at,
     )
-
-
-def _clocked(episode: Episode, at: datetime) -> Episode:
-    """Return `episode` with the time up to `at` counted as running."""
-    since = episode.clocked_at or at
-    ran_s = max(0.0, (at - since).total_seconds())
-    return replace(episode, wall_used_s=episode.wall_used_s + ran_s, clocked_at=at)
 
 
 def _outcome(step: StepRecorded) -> bytes:
@@ -298,6 +297,7 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
         episode,
         steps_recorded=step.step_no,
         tokens_used=tokens_used,
+        wall_used_s=episode.wall_used_s + step.cost_ms / 1000,
         traces=(*episode.traces, trace)[-WINDOW_STEPS:],
         announced=None,
     )

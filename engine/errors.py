@@ -6,7 +6,7 @@ EngineError
 ├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
 ├── BadHistory             a history cannot be replayed      fix the file or the app that it names
 └── StrategyError          user code broke the contract      the episode fails, `error_class` says
-    ├── InvalidAction      `next_step` returned no action
+    ├── InvalidAction      `next_step` returned no action, or one with impossible values
     ├── InvalidResult      `converge` returned no usable result
     ├── InvalidFinding     a finding intent says something impossible
     ├── Unencodable        a state, argument or result that JSON cannot say, or too large
@@ -59,7 +59,7 @@ class StrategyError(EngineError, ValueError):
 
 
 class InvalidAction(StrategyError):
-    """`next_step` returned something that is no action."""
+    """`next_step` returned something that is no action, or one with impossible values."""
 
     error_class = "invalid_action"
 

@@ -98,7 +98,7 @@ def frames(records: Iterable[Recorded]) -> Iterator[Frame]:
         for event in record.commit.events:
             if isinstance(event, EpisodeEvent):
                 number, at = number + 1, record.commit.at
-                episode = evolve(episode, event, at=at)
+                episode = evolve(episode, event)
                 yield Frame(number=number, seq=record.seq, at=at, event=event, episode=episode)
 
 

@@ -1,6 +1,8 @@
 """What the world is told about an episode: public events, as data. Pure.
 
-A public event's id comes from what it tells, so telling it again after a crash is no news.
+Each is told at least once: a node that dies in between leaves it to the next one to tell, which
+may be one too many. Its id comes from what it tells and stays the same, so whoever hears it can
+tell a repeat. The stream keeps one of the same id within two minutes; no actor is woken twice.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class PublicEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def started(opened: EpisodeOpened, *, attempt: int, node: str, seq: int) -> PublicEvent:
-    """Return `episode.started`, told once per attempt."""
+    """Return `episode.started`, with an id for each attempt."""
     payload = {**_ids(opened), "attempt": attempt, "node": node, "journal_seq": seq}
     return _event(opened, "episode.started", f"started.{attempt}", payload)
 
@@ -54,7 +56,7 @@ def started(opened: EpisodeOpened, *, attempt: int, node: str, seq: int) -> Publ
 def ended(
     opened: EpisodeOpened, converged: EpisodeConverged | None, end: EpisodeFinished, *, seq: int
 ) -> PublicEvent:
-    """Return `episode.completed`, `episode.failed` or `episode.canceled`, told once."""
+    """Return `episode.completed`, `episode.failed` or `episode.canceled`, under one id."""
     payload = {
         **_ids(opened),
         "status": end.status.value,
@@ -70,7 +72,7 @@ def ended(
 def finding_changed(
     opened: EpisodeOpened, change: FindingEvent, *, index: int, seq: int
 ) -> PublicEvent:
-    """Return `finding.raised`, `finding.updated` or `finding.cleared`, told once per intent."""
+    """Return `finding.raised`, `finding.updated` or `finding.cleared`, with an id per intent."""
     finding = change.finding
     payload = {
         **_ids(opened),

@@ -82,6 +82,10 @@ Handled: TypeAlias = S | Retry | Abort
 class Strategy(Generic[S]):
     """Subclass this. Every callback may be plain or `async`.
 
+    A plain one runs on the node's event loop, where everything else waits for it: if it blocks
+    (`time.sleep`, a synchronous HTTP client), the node's leases may lapse, and other nodes take
+    its episodes over. Whoever waits for something uses async code, or `asyncio.to_thread`.
+
     `next_step` and `handle_result` must be deterministic: after a crash they are called again
     with what the journal recorded, and must decide the same. `init`, `converge`, tools and
     synthesizers may read the outside. One instance serves all episodes: keep nothing on `self`.

@@ -20,7 +20,9 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     step_no: int
     """1-based; the same in a replay."""
     idempotency_key: str
-    """The same for every attempt at this step: give it to systems that honour one."""
+    """Give it to systems that honour one: the same for every attempt at this step, and for an equal
+    action on an equal turn if the episode begins anew; for any other action, another one. It is
+    `<episode_id>:<turn>:<first 16 hex digits of the action's fingerprint>`."""
 
 
 class ToolFailed(Exception):
@@ -111,6 +113,10 @@ def as_tool(candidate: object) -> Tool:
             )
 
 
+SYNTHESIS_TOKENS_MAX: Final = 2**31 - 1
+"""Most tokens that one synthesis may say it used: beyond is a mistake."""
+
+
 class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
     """What a synthesizer came back with."""
 
@@ -125,6 +131,11 @@ class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
         counts = (self.input_tokens, self.output_tokens)
         if not all(isinstance(count, int) for count in counts) or not isinstance(self.model, str):
             raise TypeError("Synthesis: tokens must be whole numbers and the model text")
+        if min(counts) < 0 or sum(counts) > SYNTHESIS_TOKENS_MAX:
+            raise ValueError(
+                f"Synthesis: {counts[0]} and {counts[1]} tokens; none may be negative, and together"
+                f" they are at most {SYNTHESIS_TOKENS_MAX:,}"
+            )
 
 
 class Synthesizer(Protocol):

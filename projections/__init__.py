@@ -20,6 +20,8 @@ from there.
 | Postgres is away | tried again with growing delays; the log keeps what is missing |
 | NATS is away | the rows stand still until it is back |
 | a commit cannot be decoded | its projection stands before it, with one error in the log |
+| Postgres refuses a row | its projection stands before the batch, with one error in the log |
+| the log is another one | its projection stands still, with one error that says what to do |
 | the projector's node dies | its lease lapses and another node goes on |
 | a paused projector wakes up | the checkpoint has moved: it stops and stands by |
 """

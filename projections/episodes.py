@@ -74,14 +74,17 @@ class Advance(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One row of `sql/record_steps.sql`; None leaves a column as it is."""
+    """One row of `sql/record_steps.sql`; None leaves a column as it is.
+
+    Not the fingerprint: it is of the arguments before redaction, and a short secret can be
+    guessed from a hash.
+    """
 
     episode_id: str
     step_no: int
     journal_seq: int
     kind: str
     state: str
-    fingerprint: str
     tool_name: str | None
     created_at: datetime
     announced_at: datetime | None = None
@@ -96,15 +99,19 @@ class Step(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """One row of `sql/save_checkpoints.sql`."""
+    """One row of `sql/save_checkpoints.sql`.
+
+    Not the state: it may hold results as the strategy saw them, which `redact_result` keeps
+    from people. The journal has it.
+    """
 
     episode_id: str
     checkpoint_no: int
     journal_seq: int
     step_no: int
     phase: str
-    state: str | None
     schema_version: int
+    state_size_bytes: int
     created_at: datetime
 
 
@@ -267,7 +274,6 @@ def _announced(place: _Place, event: StepAnnounced) -> Change:
             journal_seq=place.seq,
             kind="tool_call",
             state="announced",
-            fingerprint=text(event.fingerprint),
             tool_name=text_or_none(event.tool_name),
             created_at=place.at,
             announced_at=place.at,
@@ -286,7 +292,6 @@ def _recorded(place: _Place, event: StepRecorded) -> Change:
             journal_seq=place.seq,
             kind=event.kind.value,
             state="recorded",
-            fingerprint=text(event.fingerprint),
             tool_name=text_or_none(event.tool_name),
             created_at=place.at,
             args_redacted=json(event.args),
@@ -309,8 +314,8 @@ def _saved(place: _Place, event: CheckpointSaved) -> Change:
             journal_seq=place.seq,
             step_no=event.step_no,
             phase=text(event.phase),
-            state=json(event.state),
             schema_version=event.schema_version,
+            state_size_bytes=len(bytes(event.state)),
             created_at=place.at,
         ),
     )

@@ -3,6 +3,8 @@
 ProjectionError
 ├── PostgresUnavailable   no server, or no answer            wait and try again
 ├── ProjectorFenced       another projector moved on          write nothing more, stand by
+├── RowsRefused           Postgres does not take the rows     a newer version, or a person
+├── OtherJournal          rows and log are of two lives       drop the rows: they come back
 ├── NotCaughtUp           rows do not show the commit yet     wait longer, or see who projects
 ├── MigrationChanged      an applied migration was edited     restore the file, or rebuild
 ├── QueryRefused          Postgres does not run this query    the caller's input: say so
@@ -31,6 +33,26 @@ class ProjectorFenced(ProjectionError):
         super().__init__(f"{projection}: the checkpoint is no longer at {expected}")
         self.projection = projection
         self.expected = expected
+
+
+class RowsRefused(ProjectionError):
+    """Postgres does not take what a batch asks for, and will not however often it is asked."""
+
+    def __init__(self, projection: str, *, first: int, last: int, statement: str, why: str) -> None:
+        super().__init__(f"{projection}: messages {first} to {last}, {statement}: {why}")
+        self.projection = projection
+
+
+class OtherJournal(ProjectionError):
+    """The log is not the one that the rows were made from: a new one, or an older copy."""
+
+    def __init__(self, stream: str, *, detail: str) -> None:
+        super().__init__(
+            f"stream {stream} {detail}. It was made anew or restored from an older copy. "
+            "Stop every projector, drop the schema vigil with CASCADE, and start one: it makes "
+            "the rows again from what the log holds now"
+        )
+        self.stream = stream
 
 
 class NotCaughtUp(ProjectionError):

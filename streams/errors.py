@@ -6,9 +6,10 @@ StreamError
 ├── UnreadableEvent    bytes we cannot decode          stop the follower; never skip
 ├── Unavailable        no server, or no answer         hand the work back and try later
 │   └── UnknownOutcome the request may have happened   repeat the identical request
+├── Unwritable         an event no one could read      a bug, or a value nobody checked; never retry
 ├── TooLarge           over the server's limit         make it smaller; never retry
 ├── RegistryConflict   someone wrote the entry first   read it again, decide again
-├── BadName            cannot be a subject or a key    the caller's input: say so
+├── BadName            no subject, key or address      the caller's input: say so
 └── Incompatible       server or stream contradicts us an operator must act; see `remedy`
 """
 
@@ -46,6 +47,13 @@ class UnreadableEvent(StreamError):
         self.seq = seq
 
 
+class Unwritable(StreamError):
+    """An event holds a value of the wrong type. It was not written: it could not be read again."""
+
+    def __init__(self, commit_id: str, *, detail: str) -> None:
+        super().__init__(f"{commit_id}: {detail}")
+
+
 class Unavailable(StreamError):
     """The server could not be reached or refused for now. Nothing happened."""
 
@@ -78,7 +86,7 @@ class RegistryConflict(StreamError):
 
 
 class BadName(StreamError, ValueError):
-    """A name cannot be a subject token, a key or a stack."""
+    """A name cannot be a subject token, a key, a stack or a server's address."""
 
 
 class Incompatible(StreamError):

@@ -72,7 +72,8 @@ class Budget(Part, frozen=True, kw_only=True, omit_defaults=True):
     tokens: int = 25_000
     """Model tokens, as synthesizers report them."""
     wall_s: float = 120.0
-    """Seconds of running, over all attempts."""
+    """Seconds of running: those of the present attempt, and those that the steps of earlier ones
+    took. Waiting for the log is not running."""
 
 
 # Findings, as an episode intends them and as they are.

@@ -56,6 +56,8 @@ class Follower(Protocol):
 
         Raises:
             UnreadableEvent: the next commit cannot be decoded. The position stays before it.
+            Unavailable: the stream was made anew meanwhile, or ends before our position. Look
+                at what it holds before following it again.
         """
 
 
@@ -90,6 +92,14 @@ class EventLog(Protocol):
 
     async def last(self, subject: str) -> Recorded | None:
         """Return the aggregate's last commit as the stream's leader knows it, or None.
+
+        Raises:
+            UnreadableEvent: the commit cannot be decoded.
+            Unavailable: no answer from the server.
+        """
+
+    async def at(self, seq: int, stream: Stream = Stream.JOURNAL) -> Recorded | None:
+        """Return the commit at `seq` as the stream's leader knows it; None if it holds none there.
 
         Raises:
             UnreadableEvent: the commit cannot be decoded.

@@ -80,6 +80,10 @@ class World(Protocol):
     async def open(self, actor: str, names: Collection[str]) -> Source[DomainEvent | Unreadable]:
         """Return the events called one of `names`, shared by all gates of `actor`.
 
+        Nodes may run different versions of an actor, so opening only ever widens what the gates
+        share: each gets the names of all, those too that only a past version asked for, and
+        hands back what it knows nothing of. Nothing narrows it but an operator.
+
         The first time an actor is opened it starts with what is published from then on; after
         that it continues where its nodes left off, however long they were down.
 

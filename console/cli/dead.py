@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from console.cli import context
-from console.cli.output import ROWS_MAX, IsJson, Limit, show_record, show_rows
+from console.cli.output import IsJson, Limit, show_record, show_rows
 
 if TYPE_CHECKING:
     from console.letters import Settled
@@ -115,7 +115,7 @@ def discard(
 
 def _waiting(reading: Reading) -> list[str]:
     from console.reading import ask
-    from projections.postgres.reader import list_dead_letters
+    from projections.postgres.reader import ROWS_MAX, list_dead_letters
 
     rows = ask(
         reading,

@@ -9,6 +9,7 @@ import typer
 
 from console.cli import context
 from console.cli.output import IsJson, Limit, show_record, show_rows
+from streams.events import EndStatus
 
 app = typer.Typer(no_args_is_help=True, help="What actors do and did.")
 
@@ -28,15 +29,15 @@ REPLAY_COLUMNS: Final = (
 
 
 class EpisodeStatus(StrEnum):
-    """What the rows call the states of an episode."""
+    """What the rows call the states of an episode: the open ones, and how it may have ended."""
 
     QUEUED = "queued"
     RUNNING = "running"
     BLOCKED = "blocked"
-    DONE = "done"
-    FAILED = "failed"
-    PARTIALLY_FAILED = "partially_failed"
-    CANCELED = "canceled"
+    DONE = EndStatus.DONE
+    FAILED = EndStatus.FAILED
+    PARTIALLY_FAILED = EndStatus.PARTIALLY_FAILED
+    CANCELED = EndStatus.CANCELED
 
 
 @app.command("list")

@@ -9,6 +9,7 @@ import typer
 
 from console.cli import context
 from console.cli.output import IsJson, Limit, show_record, show_rows
+from streams.events import FindingStatus, Severity
 
 app = typer.Typer(no_args_is_help=True, help="What actors found.")
 
@@ -19,28 +20,19 @@ COLUMNS: Final = (
 HISTORY_COLUMNS: Final = ("at", "kind", "raise_no", "severity", "summary", "episode_id")
 
 
-class FindingStatus(StrEnum):
+class WantedStatus(StrEnum):
     """Whether a finding holds; `all` does not ask."""
 
-    ACTIVE = "active"
-    CLEARED = "cleared"
+    ACTIVE = FindingStatus.ACTIVE
+    CLEARED = FindingStatus.CLEARED
     ALL = "all"
-
-
-class Severity(StrEnum):
-    """How bad a finding is, lowest first."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-    CRITICAL = "critical"
 
 
 @app.command("list")
 def list_(
     ctx: typer.Context,
     *,
-    status: Annotated[FindingStatus, typer.Option(help="Only these.")] = FindingStatus.ACTIVE,
+    status: Annotated[WantedStatus, typer.Option(help="Only these.")] = WantedStatus.ACTIVE,
     severity: Annotated[Severity | None, typer.Option(help="Only these.")] = None,
     actor: Annotated[str | None, typer.Option(help="Only this actor's.")] = None,
     limit: Limit = 50,
@@ -56,7 +48,7 @@ def list_(
         lambda pool: list_findings(
             pool,
             reading.stack,
-            status=None if status is FindingStatus.ALL else status,
+            status=None if status is WantedStatus.ALL else status,
             severity=severity,
             actor=actor,
             limit=limit,

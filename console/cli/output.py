@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
-ROWS_MAX: Final = 10_000
-"""Most that may be asked for at once; the rows' own limit."""
+
+def _no_more_than_are_read(limit: int) -> int:
+    """Return `limit` if the rows' reader goes as far; looked up late, so that help stays fast."""
+    from projections.postgres.reader import ROWS_MAX
+
+    if limit > ROWS_MAX:
+        raise typer.BadParameter(f"{limit:,} is more than {ROWS_MAX:,}")
+    return limit
+
 
 IsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs.")]
-Limit: TypeAlias = Annotated[int, typer.Option(min=1, max=ROWS_MAX, help="Most rows.")]
+Limit: TypeAlias = Annotated[
+    int, typer.Option(min=1, callback=_no_more_than_are_read, help="Most rows.")
+]
 
 
 def show_rows(

@@ -3,6 +3,9 @@
 Read the finding, decide, append at that version, and on a conflict decide again. Findings
 are aggregates of their own, so this may happen after a crash for the second time: every
 event names its cause, and a cause that is already on a finding's log is not carried out again.
+
+Many episodes may raise one finding at once. Those of one node take turns, so they never race
+each other; those of several nodes do, and whoever loses waits a little longer each time.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from engine import finding
+from engine.runtime.backoff import backoff_s, jittered_s
 from streams.clock import Clock
-from streams.errors import Unavailable, VersionConflict
+from streams.errors import VersionConflict
 from streams.events import (
     Cause,
     EpisodeOpened,
@@ -34,7 +39,30 @@ FINDINGS_IN_FLIGHT_MAX: Final = 32
 """Findings of one episode that are written at a time."""
 
 CONFLICTS_MAX: Final = 100
-"""Lost races for one finding before the episode is handed back. Every loss is another's gain."""
+"""Races for one finding that an episode may lose to other nodes, in up to 50 s, before it is
+handed over. Every loss is another's gain."""
+
+CONFLICT_S: Final = 0.002
+"""Longest pause after the first lost race: about what one append takes. It doubles each time."""
+
+CONFLICT_MAX_S: Final = 0.5
+"""Longest pause between two races."""
+
+
+class Contended(Exception):
+    """A finding is fought over without end. What is left to do is for later; nothing is away."""
+
+
+class Turns:
+    """Who may write a finding next, on one node. Holds no more locks than there are writers."""
+
+    def __init__(self) -> None:
+        """Begin with nobody waiting."""
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, subject: str) -> asyncio.Lock:
+        """Return the lock for writing at `subject`. It is forgotten with the last who holds it."""
+        return self._locks.setdefault(subject, asyncio.Lock())
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +75,25 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     outcome: FindingOutcome
 
 
+class _Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One intent to carry out."""
+
+    intent: FindingIntent
+    index: int
+    opened: EpisodeOpened
+    attempt: int
+    since: int
+    version: int | None
+
+    @property
+    def cause(self) -> Cause:
+        return Cause(episode_id=self.opened.episode_id, index=self.index)
+
+    @property
+    def id(self) -> str:
+        return f"{self.opened.episode_id}.{self.attempt}.{self.index}"
+
+
 @dataclass(frozen=True)
 class Applier:
     """Writes findings for episodes."""
@@ -54,6 +101,8 @@ class Applier:
     log: EventLog
     stack: Stack
     clock: Clock
+    turns: Turns
+    """The node's: shared by all who write findings there."""
 
     async def apply(
         self,
@@ -61,6 +110,7 @@ class Applier:
         *,
         opened: EpisodeOpened,
         attempt: int,
+        since: int = START,
         version: int | None = None,
     ) -> list[Applied]:
         """Carry out `intents` and return what became of each, in order.
@@ -69,80 +119,92 @@ class Applier:
             intents: of one episode's convergence. Those on one key are carried out in order.
             opened: the episode.
             attempt: 1 if nobody can have tried before.
+            since: the sequence of the episode's first commit. Nothing that the episode has
+                caused is older.
             version: the episode's, if someone may take it over meanwhile.
 
         Raises:
             VersionConflict: someone has. What is left to do is theirs.
-            Unavailable: the log is away, or a finding is fought over without end.
+            Contended: a finding is fought over without end.
+            Unavailable: the log is away.
         """
         room = asyncio.Semaphore(FINDINGS_IN_FLIGHT_MAX)
-        by_key: dict[str, list[int]] = defaultdict(list)
+        by_key: dict[str, list[_Job]] = defaultdict(list)
         for index, intent in enumerate(intents):
-            by_key[intent.finding_key].append(index)
+            job = _Job(
+                intent=intent,
+                index=index,
+                opened=opened,
+                attempt=attempt,
+                since=since,
+                version=version,
+            )
+            by_key[intent.finding_key].append(job)
 
-        async def in_order(indexes: list[int]) -> list[Applied]:
+        async def in_order(jobs: list[_Job]) -> list[Applied]:
             async with room:
-                return [
-                    await self._apply(
-                        intents[index], index, opened=opened, attempt=attempt, version=version
-                    )
-                    for index in indexes
-                ]
+                return [await self._apply(job) for job in jobs]
 
-        groups = await asyncio.gather(*(in_order(indexes) for indexes in by_key.values()))
+        groups = await asyncio.gather(*(in_order(jobs) for jobs in by_key.values()))
         return sorted((one for group in groups for one in group), key=lambda one: one.index)
 
-    async def look(self, intents: Sequence[FindingIntent], *, episode_id: str) -> list[Applied]:
-        """Return what became of `intents` that were all carried out before."""
+    async def look(
+        self, intents: Sequence[FindingIntent], *, episode_id: str, since: int = START
+    ) -> list[Applied]:
+        """Return what became of `intents` that were all carried out before.
+
+        Args:
+            intents: of one episode's convergence.
+            episode_id: the episode.
+            since: as for `apply`.
+        """
         found = []
         for index, intent in enumerate(intents):
             cause = Cause(episode_id=episode_id, index=index)
-            records = await self.log.read(self.stack.finding(intent.finding_key))
+            records = await self.log.read(self.stack.finding(intent.finding_key), after=since)
             event, seq = _find(records, cause)
             found.append(_applied(index, intent, event, seq))
         return found
 
-    async def _apply(
-        self,
-        intent: FindingIntent,
-        index: int,
-        *,
-        opened: EpisodeOpened,
-        attempt: int,
-        version: int | None,
-    ) -> Applied:
-        subject = self.stack.finding(intent.finding_key)
-        cause = Cause(episode_id=opened.episode_id, index=index)
-        for _ in range(CONFLICTS_MAX):
-            records = await self._read(subject, whole=attempt > 1)
-            done, seq = _find(records, cause)
-            if done is not None:
-                return _applied(index, intent, done, seq)
-            if version is not None and _version(records) > version:
-                await self._check_ours(opened, version=version)
-            now = self.clock.now()
-            event = finding.decide(
-                _newest(records),
-                intent,
-                cause=cause,
-                actor_id=opened.actor_id,
-                expectation_id=opened.expectation_id,
-                at=now,
-            )
-            if event is None:
-                return _applied(index, intent, None, START)
-            commit = Commit(
-                id=f"{opened.episode_id}.{attempt}.{index}",
-                at=now,
-                events=(event,),
-                trace=traceparent(),
-            )
-            try:
-                seq = await self.log.append(subject, commit, after=_version(records))
-            except VersionConflict:
-                continue
-            return _applied(index, intent, event, seq)
-        raise Unavailable(subject, detail=f"lost {CONFLICTS_MAX} races for it")
+    async def _apply(self, job: _Job) -> Applied:
+        subject = self.stack.finding(job.intent.finding_key)
+        # Who loses keeps the turn while it waits: the others here would only lose as well.
+        async with self.turns.of(subject):
+            for tries in range(1, CONFLICTS_MAX + 1):
+                applied = await self._try(job, subject)
+                if applied is not None:
+                    return applied
+                pause_s = backoff_s(tries, first_s=CONFLICT_S, most_s=CONFLICT_MAX_S)
+                await self.clock.sleep(jittered_s(pause_s, seed=f"{job.id}.{tries}"))
+        raise Contended(f"{subject}: lost {CONFLICTS_MAX} races for it")
+
+    async def _try(self, job: _Job, subject: str) -> Applied | None:
+        """Carry out an intent, and return what became of it; None if a rival was faster."""
+        records = await self._read(subject, since=job.since, may_be_done=job.attempt > 1)
+        if records is None:
+            return None
+        done, seq = _find(records, job.cause)
+        if done is not None:
+            return _applied(job.index, job.intent, done, seq)
+        if job.version is not None and _version(records) > job.version:
+            await self._check_ours(job.opened, version=job.version)
+        now = self.clock.now()
+        event = finding.decide(
+            _newest(records),
+            job.intent,
+            cause=job.cause,
+            actor_id=job.opened.actor_id,
+            expectation_id=job.opened.expectation_id,
+            at=now,
+        )
+        if event is None:
+            return _applied(job.index, job.intent, None, START)
+        commit = Commit(id=job.id, at=now, events=(event,), trace=traceparent())
+        try:
+            seq = await self.log.append(subject, commit, after=_version(records))
+        except VersionConflict:
+            return None
+        return _applied(job.index, job.intent, event, seq)
 
     async def _check_ours(self, opened: EpisodeOpened, *, version: int) -> None:
         """Check that nobody had taken the episode over when the finding was read.
@@ -155,11 +217,21 @@ class Applier:
         if last is None or last.seq != version:
             raise VersionConflict(subject, expected=version)
 
-    async def _read(self, subject: str, *, whole: bool) -> Sequence[Recorded]:
-        if whole:
-            return await self.log.read(subject)
+    async def _read(
+        self, subject: str, *, since: int, may_be_done: bool
+    ) -> Sequence[Recorded] | None:
+        """Return the finding's newest commit, after all that may hold what has been done before.
+
+        None: the commits past `since` could not be read up to the newest, which a replica may
+        hold later than the leader. To decide without them could carry out an intent twice.
+        """
         last = await self.log.last(subject)
-        return [last] if last else []
+        if last is None:
+            return []
+        if not may_be_done or last.seq <= since:
+            return [last]
+        records = await self.log.read(subject, after=since)
+        return records if _version(records) >= last.seq else None
 
 
 def _events(record: Recorded) -> list[FindingEvent]:

@@ -18,10 +18,14 @@ from engine.runtime.performer import Performer
 from engine.runtime.scribe import Scribe
 from engine.runtime.thinker import Thinker, ended_early
 from engine.runtime.usercode import call, in_text
+from engine.runtime.walltime import WallTime
 from engine.tools import CallContext, Tool
 from streams.clock import Clock
 from streams.events import StepAnnounced
 from streams.log import Recorded
+
+KEY_MARK_CHARS: Final = 16
+"""How much of an action's fingerprint its idempotency key holds: 64 bits, told apart per turn."""
 
 INIT: Final = "init"
 """Phase of the state that `Strategy.init` returned: it may have read the outside, so it is kept."""
@@ -61,10 +65,8 @@ class Driver:
             await self.scribe.barrier()
             raise
         except EpisodeFailed as failed:
-            turns_used = self.scribe.episode.steps_recorded
             self.scribe.record(
                 Fail(
-                    turns_used=turns_used,
                     error_class=in_text(failed.error_class),
                     error_detail=in_text(failed.detail),
                 )
@@ -72,22 +74,21 @@ class Driver:
         await self.scribe.barrier()
 
     async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
-        wall_s = self.thinker.opened.budget.wall_s
-        left_s = max(0.0, wall_s - self.scribe.episode.wall_used_s) if wall_s > 0 else None
-        limit = self.clock.timeout(left_s)
+        wall_s, used_s = self.thinker.opened.budget.wall_s, self.scribe.episode.wall_used_s
+        wall = WallTime(self.clock, limit_s=wall_s, used_s=used_s)
         try:
-            async with limit:
-                await self._turns(await self.thinker.restore(records))
+            async with wall.limit:
+                await self._turns(await self.thinker.restore(records), wall)
         except TimeoutError:
-            if not limit.expired():
+            if not wall.limit.expired():
                 raise
             raise EpisodeFailed("budget_exceeded", f"wall_s: all {wall_s:g} used") from None
 
-    async def _turns(self, current: Any) -> None:  # noqa: ANN401 - the user's state
+    async def _turns(self, current: Any, wall: WallTime) -> None:  # noqa: ANN401 - the user's state
         while True:
             self._check_leaving()
-            self._check_limits()
-            turn, tokens_used = self._turn(), self.scribe.episode.tokens_used
+            self._check_limits(wall)
+            turn, tokens_used = self.scribe.episode.turn, self.scribe.episode.tokens_used
             action = await self.thinker.next_step(current, turn=turn, tokens_used=tokens_used)
             match action:
                 case Converge() | Done() if self.scribe.episode.announced is not None:
@@ -95,22 +96,22 @@ class Driver:
                 case Converge():
                     return await self._converge(current)
                 case Done():
-                    return self.scribe.record(Finish(turns_used=turn))
+                    return self.scribe.record(Finish())
                 case _:
-                    current = await self._take(current, action)
+                    current = await self._take(current, action, wall)
 
     def _check_leaving(self) -> None:
         if self.leaving.is_set():
             self.scribe.record(Leave(node=self.scribe.episode.node))
             raise Leaving
 
-    def _check_limits(self) -> None:
+    def _check_limits(self, wall: WallTime) -> None:
         episode = self.scribe.episode
         spent = overspent(
             self.thinker.opened.budget,
-            turns=self._turn() - 1,
+            turns=episode.turns_used,
             tokens=episode.tokens_used,
-            wall_s=episode.wall_used_s,
+            wall_s=wall.used_s(),
         )
         if spent:
             raise EpisodeFailed("budget_exceeded", spent)
@@ -119,39 +120,40 @@ class Driver:
             steps = ", ".join(mark[:12] for mark in cycle)
             raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
 
-    async def _take(self, current: Any, action: Step) -> Any:  # noqa: ANN401
+    async def _take(self, current: Any, action: Step, wall: WallTime) -> Any:  # noqa: ANN401
         if not self.scribe.episode.checkpoints_kept:
             self.scribe.record(await self.thinker.keep(current, phase=INIT))
-        await self._announce(action)
-        performed = await self.performer.perform(action, self._call_context())
+        mark = await call(fingerprint, action)
+        ctx = self._call_context(mark)
+        await self._announce(action, ctx, mark, wall)
+        performed = await self.performer.perform(action, ctx)
         self.scribe.record(performed)
         step_no = self.scribe.episode.steps_recorded
         current = await self.thinker.handle(current, action, performed, step_no=step_no)
         if isinstance(action, Checkpoint):
-            self.scribe.record(await self.thinker.keep(current, phase=str(action.phase)))
+            self.scribe.record(await self.thinker.keep(current, phase=action.phase))
         if self.thinker.expectation.durability == "strict":
-            await self.scribe.barrier()
+            await wall.standing_still(self.scribe.barrier)
         return current
 
-    async def _announce(self, action: Step) -> None:
+    async def _announce(self, action: Step, ctx: CallContext, mark: str, wall: WallTime) -> None:
         tool, announced = self.performer.tool(action), self.scribe.episode.announced
         if announced is not None:
-            await self._repeat(announced, action, tool)
+            await self._repeat(announced, action, mark, tool)
         elif tool is not None and tool.side_effect and isinstance(action, ToolCall):
-            mark = await call(fingerprint, action)
-            name = f"{action.capability}.{action.action}"
-            key = self._call_context().idempotency_key
+            name, key = f"{action.capability}.{action.action}", ctx.idempotency_key
             self.scribe.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key))
-            await self.scribe.barrier()
+            await wall.standing_still(self.scribe.barrier)
         else:
             return
         # No version can take a side effect back. A node that was frozen while it announced one
         # must not make the call now: the next owner may have made it, or said that nobody knows.
         self.check_claim()
 
-    async def _repeat(self, announced: StepAnnounced, action: Step, tool: Tool | None) -> None:
+    async def _repeat(
+        self, announced: StepAnnounced, action: Step, mark: str, tool: Tool | None
+    ) -> None:
         """Allow a side effect that was announced by a node that died, if it may be repeated."""
-        mark = await call(fingerprint, action)
         await call(recovery.check_same, announced, asked=mark, action=action)
         if tool is None or not tool.idempotent:
             raise EpisodeFailed(
@@ -161,22 +163,21 @@ class Driver:
             )
 
     async def _converge(self, current: Any) -> None:  # noqa: ANN401
-        turn, tokens_used = self._turn(), self.scribe.episode.tokens_used
+        turn, tokens_used = self.scribe.episode.turn, self.scribe.episode.tokens_used
         converged = await self.thinker.converge(current, turn=turn, tokens_used=tokens_used)
         self.scribe.record(converged)
         if not converged.findings:
-            self.scribe.record(Finish(turns_used=turn))
+            self.scribe.record(Finish())
 
-    def _turn(self) -> int:
-        episode = self.scribe.episode
-        return episode.steps_recorded - episode.steps_before + 1
-
-    def _call_context(self) -> CallContext:
+    def _call_context(self, mark: str) -> CallContext:
         opened, episode = self.thinker.opened, self.scribe.episode
+        key = f"{opened.episode_id}:{episode.turn}:{mark[:KEY_MARK_CHARS]}"
+        if episode.announced is not None:  # Others may know it by the key it was announced with.
+            key = episode.announced.idempotency_key
         return CallContext(
             actor_id=opened.actor_id,
             expectation_id=opened.expectation_id,
             episode_id=opened.episode_id,
             step_no=episode.steps_recorded + 1,
-            idempotency_key=f"{opened.episode_id}:{self._turn()}",
+            idempotency_key=key,
         )

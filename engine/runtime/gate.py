@@ -3,6 +3,10 @@
 One gate per actor and node; all gates of an actor share one durable queue. An episode's id
 comes from its cause, so a redelivered event opens nothing new, and whatever a crash left
 half done is done again harmlessly.
+
+The shared queue holds what any version of the actor watches. So an event that this node's
+version knows nothing of is left to a newer node, or to an older one, and is refused only when
+none has taken it for long.
 """
 
 from __future__ import annotations
@@ -15,12 +19,13 @@ import structlog
 
 from engine import dedupe, telemetry, trigger
 from engine.actor import Actor, Expectation
+from engine.runtime.backoff import backoff_s
 from engine.runtime.intake import taking
 from engine.runtime.opener import open_episode
 from engine.runtime.undertaker import Undertaker
 from streams.clock import Clock
 from streams.delivery import Delivery, Unreadable
-from streams.errors import TooLarge, Unavailable
+from streams.errors import TooLarge, Unavailable, Unwritable
 from streams.events import EpisodeOpened, EventTrigger
 from streams.json import raw
 from streams.ports import Ports
@@ -37,6 +42,16 @@ WAIT_S: Final = 5.0
 HAND_BACK_S: Final = 1.0
 """How long an event waits that could not be ruled on because the log was away."""
 
+STRANGE_S: Final = 0.25
+"""First wait before an event comes again that no expectation here watches; doubles each time."""
+
+STRANGE_MAX_S: Final = 5.0
+"""Longest such wait."""
+
+STRANGE_DELIVERIES_MAX: Final = 123
+"""Deliveries of such an event before it is refused: about 10 minutes, which is longer than a
+deploy takes to bring a node that watches it."""
+
 log = structlog.get_logger("vigil.gate")
 
 
@@ -50,6 +65,8 @@ class Gate:
     stopping: asyncio.Event
     undertaker: Undertaker
     _warned: set[tuple[str, str]] = field(default_factory=set)
+    _strange: set[str] = field(default_factory=set)
+    """Names that were logged. The queue holds no others than some version watches."""
 
     async def serve(self) -> None:
         """Rule on the actor's events until the node stops.
@@ -67,6 +84,8 @@ class Gate:
 
     async def _admit(self, delivery: Delivery[DomainEvent | Unreadable]) -> None:
         with telemetry.tracer.start_as_current_span("gate", context_of(delivery.trace)):
+            if self._is_left_to_others(delivery):
+                return await _leave(delivery)
             try:
                 await self._rule(delivery.content)
             except Unavailable as error:
@@ -74,6 +93,22 @@ class Gate:
                 await delivery.nak(delay_s=HAND_BACK_S)
             else:
                 await delivery.ack()
+
+    def _is_left_to_others(self, delivery: Delivery[DomainEvent | Unreadable]) -> bool:
+        """Return whether an event is for a node with another version of the actor, and say so."""
+        content = delivery.content
+        if isinstance(content, Unreadable) or content.name in self.actor.event_names():
+            return False
+        if content.name not in self._strange:
+            self._strange.add(content.name)
+            log.warning(
+                "event handed back: the actor here does not watch it; another node's may",
+                actor=self.actor.id,
+                event_name=content.name,
+                event_id=content.id,
+                further="counted as not_watched when it is refused, not logged",
+            )
+        return delivery.deliveries < STRANGE_DELIVERIES_MAX
 
     async def _rule(self, content: DomainEvent | Unreadable) -> None:
         if isinstance(content, Unreadable):
@@ -93,10 +128,11 @@ class Gate:
         self._count("fire", expectation)
         try:
             await self._open(expectation, fired, dedupe.event_key(event))
-        except TooLarge as error:  # Numbers and text may need more room than they came in.
+        # Numbers and text may need more room than they came in.
+        except (TooLarge, Unwritable) as error:
             stack = self.ports.stack
             message = Unreadable(
-                reason="too_large",
+                reason="too_large" if isinstance(error, TooLarge) else "unwritable",
                 detail=str(error),
                 stream=stack.stream(Stream.EVENTS),
                 seq=event.seq,
@@ -146,3 +182,9 @@ class Gate:
         telemetry.gate_rulings.add(
             1, {"actor": self.actor.id, "expectation": expectation.name, "reason": reason}
         )
+
+
+async def _leave(delivery: Delivery[DomainEvent | Unreadable]) -> None:
+    """Let the event come again, to any node, later each time."""
+    delay_s = backoff_s(delivery.deliveries, first_s=STRANGE_S, most_s=STRANGE_MAX_S)
+    await delivery.nak(delay_s=delay_s)

@@ -1,4 +1,4 @@
-"""Tells the world: publishes public events, once per cause."""
+"""Tells the world: publishes public events, at least once, under an id that stays the same."""
 
 from __future__ import annotations
 

@@ -23,6 +23,9 @@ from streams.leases import Lease, Leases
 BEATS_PER_TTL: Final = 3
 """Renewals per life of a lease: two may fail in a row before it is in danger."""
 
+LATE_MAX: Final = 0.5
+"""How late a beat may come without a word, in lives of a lease: a little more, and it lapses."""
+
 RENEWALS_IN_FLIGHT_MAX: Final = 256
 
 log = structlog.get_logger("vigil.keeper")
@@ -95,10 +98,19 @@ class Keeper:
     async def beat(self) -> None:
         """Renew for ever what is held."""
         while True:
-            await self._clock.sleep(self._beat_s)
+            await self._wait_beat()
             due_s = self._clock.monotonic_s() + self._leases.ttl_s - self._beat_s / 2
             due = [held for held in self._held.values() if held.lease.trusted_until_s < due_s]
             await asyncio.gather(*(self._renew(held) for held in due))
+
+    async def _wait_beat(self) -> None:
+        due_s = self._clock.monotonic_s() + self._beat_s
+        await self._clock.sleep(self._beat_s)
+        late_s = self._clock.monotonic_s() - due_s
+        if late_s > self._leases.ttl_s * LATE_MAX:
+            why = "a callback or a tool waits without `await`; use async, or asyncio.to_thread"
+            message = f"the event loop was blocked for {late_s:.1f} s: {why}"
+            log.warning(message, lease_s=self._leases.ttl_s)
 
     async def _give_up(
         self, held: Held, give_up: Callable[[Lease], Awaitable[None]], *, outcome: str

@@ -9,6 +9,7 @@ from typing import Any, Final
 import structlog
 
 from engine.app import App
+from engine.runtime.applier import Turns
 from engine.runtime.gate import Gate
 from engine.runtime.keeper import Keeper
 from engine.runtime.rescuer import Rescuer
@@ -87,10 +88,13 @@ class Node:
     def _servers(self, keeper: Keeper) -> list[Callable[[], Awaitable[None]]]:
         """Return the doers that take work: a gate and a runner for each actor."""
         undertaker = Undertaker(self._ports, self._clock)
+        turns = Turns()
         serving: list[Callable[[], Awaitable[None]]] = []
         for actor in self._app.actors.values():
             gate = Gate(self._ports, actor, self._clock, self._stopping, undertaker)
-            crew = Crew(self._app, actor, self._ports, self._clock, self.name, self._stopping)
+            crew = Crew(
+                self._app, actor, self._ports, self._clock, self.name, self._stopping, turns
+            )
             runner = Runner(crew, keeper, undertaker, self._contain)
             serving += [gate.serve, runner.serve]
         return serving

@@ -107,7 +107,7 @@ class Performer:
             return _with_result(step, returned)
         tokens = returned.input_tokens + returned.output_tokens
         telemetry.step_tokens.add(tokens, {"actor": self.actor.id, "model": returned.model})
-        step = replace(step, cost_tokens=tokens, model=returned.model)
+        step = replace(step, cost_tokens=tokens, model=in_text(returned.model))
         return _with_result(step, returned.content)
 
 

@@ -54,7 +54,7 @@ class Scribe:
         """
         for command in commands:
             event = decide(self.episode, command)
-            self.episode = evolve(self.episode, event, at=self._clock.now())
+            self.episode = evolve(self.episode, event)
             self._pending.append(event)
         if self._writing is not None and self._writing.done():
             self._writing.result()  # A refused append stops the episode here, not at a barrier.

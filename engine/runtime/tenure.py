@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+import msgspec
 
 from engine import publicity, recovery, telemetry
 from engine.actor import Actor, Expectation
@@ -17,7 +20,7 @@ from engine.episode import ENDED, RUNS, Begin, Episode, Fail, Finish, Status, fo
 from engine.errors import EpisodeFailed
 from engine.publicity import PublicEvent
 from engine.recovery import Policy, Takeover
-from engine.runtime.applier import Applied, Applier
+from engine.runtime.applier import Applied, Applier, Turns
 from engine.runtime.driver import Driver
 from engine.runtime.herald import Herald
 from engine.runtime.performer import Performer
@@ -28,7 +31,7 @@ from engine.runtime.usercode import call
 from streams.clock import Clock
 from streams.events import EpisodeOpened
 from streams.leases import Lease
-from streams.log import START, Recorded
+from streams.log import Recorded
 from streams.ports import Ports
 
 
@@ -42,6 +45,43 @@ class Crew:
     clock: Clock
     node: str
     stopping: asyncio.Event
+    turns: Turns
+    """The node's, for all of its actors."""
+
+
+NO_SUCH_EPISODE: Final = "no_such_episode"
+
+
+class Obstacle(msgspec.Struct, frozen=True):
+    """Why a node cannot have an episode."""
+
+    reason: str
+    """A stable class: `no_such_episode`, `no_such_expectation`, `newer_state` or
+    `unreadable_journal`."""
+    detail: str
+
+
+def obstacle(actor: Actor, records: Sequence[Recorded]) -> Obstacle | None:
+    """Return why a node that runs `actor` as it is cannot have the episode; None if it can.
+
+    Args:
+        actor: as this node's version of the app declares it; another node's may differ.
+        records: the episode's journal.
+    """
+    episode = fold(records)
+    if episode.opened is None:
+        return Obstacle(NO_SUCH_EPISODE, "the journal holds no such episode")
+    if episode.status in ENDED:
+        return None
+    expectation = actor.expectations.get(episode.opened.expectation_id)
+    if expectation is None:
+        detail = f"the actor here has no expectation {episode.opened.expectation_id!r}"
+        return Obstacle("no_such_expectation", detail)
+    kept, version = recovery.tail(records).checkpoint, expectation.state_schema.version
+    if kept is not None and kept.schema_version > version:
+        detail = f"its state is of version {kept.schema_version}, this node knows {version}"
+        return Obstacle("newer_state", detail)
+    return None
 
 
 class Tenure:
@@ -54,7 +94,7 @@ class Tenure:
 
         Args:
             crew: the actor's.
-            records: the episode's journal.
+            records: the episode's journal, from its opening.
             subject: the episode's.
             claim: returns the episode's lease, as it was last renewed.
         """
@@ -66,10 +106,10 @@ class Tenure:
             crew.clock,
             subject=subject,
             episode=fold(records),
-            version=records[-1].seq if records else START,
+            version=records[-1].seq,
             pen=f"r{self._revision}",
         )
-        self._applier = Applier(crew.ports.log, crew.ports.stack, crew.clock)
+        self._applier = Applier(crew.ports.log, crew.ports.stack, crew.clock, crew.turns)
         self._herald = Herald(crew.ports.world)
 
     @property
@@ -83,18 +123,6 @@ class Tenure:
         opened = self.episode.opened
         assert opened is not None, "a tenure of an episode that was never opened"
         return opened
-
-    def obstacle(self) -> str | None:
-        """Return why this node cannot have the episode, though another may; None if it can."""
-        if self.episode.opened is None:
-            return "the journal holds no such episode"
-        if self.opened.expectation_id not in self._crew.actor.expectations:
-            return f"the actor here has no expectation {self.opened.expectation_id!r}"
-        kept = recovery.tail(self._records).checkpoint
-        version = self._expectation().state_schema.version
-        if kept is not None and kept.schema_version > version and self.episode.status not in ENDED:
-            return f"its state is of version {kept.schema_version}, this node knows {version}"
-        return None
 
     async def fence(self) -> None:
         """Put this node's start on the journal: from here on nobody else can append.
@@ -123,6 +151,7 @@ class Tenure:
         Raises:
             Leaving: the node is going down; the episode is for another node.
             LeaseLost, VersionConflict: another node may have taken over, or has.
+            Contended: a finding is fought over without end. What is left is for another time.
             Unavailable: the log is away. What is left is for the next owner.
         """
         labels = {"actor": self._crew.actor.id}
@@ -149,7 +178,9 @@ class Tenure:
         """
         converged = self.episode.converged
         intents = converged.findings if converged else ()
-        applied = await self._applier.look(intents, episode_id=self.opened.episode_id)
+        applied = await self._applier.look(
+            intents, episode_id=self.opened.episode_id, since=self._records[0].seq
+        )
         await self._herald.tell(self._news(applied))
 
     async def _decide_takeover(self) -> Takeover:
@@ -180,10 +211,11 @@ class Tenure:
             self.episode.converged.findings,
             opened=self.opened,
             attempt=self.episode.attempts,
+            since=self._records[0].seq,
             version=self._scribe.version,
         )
         outcomes = tuple(one.outcome for one in applied)
-        self._scribe.record(Finish(turns_used=self.episode.steps_recorded + 1, findings=outcomes))
+        self._scribe.record(Finish(findings=outcomes))
         await self._scribe.barrier()
         return applied
 
@@ -193,10 +225,7 @@ class Tenure:
         if why.error_class == recovery.ATTEMPTS_EXHAUSTED:
             undertaker = Undertaker(self._crew.ports, self._crew.clock)
             await undertaker.bury_episode(self.opened, reason=why.error_class, detail=why.detail)
-        turns_used = self.episode.steps_recorded
-        self._scribe.record(
-            Fail(turns_used=turns_used, error_class=why.error_class, error_detail=why.detail)
-        )
+        self._scribe.record(Fail(error_class=why.error_class, error_detail=why.detail))
         await self._scribe.barrier()
 
     async def _policy(self) -> Policy:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine import recovery, state
-from engine.actions import Action, Converge, Done, Step
+from engine.actions import Action, Converge, Done, Step, problem_of
 from engine.actor import Expectation
 from engine.convergence import conclude
 from engine.episode import Performed, Save
@@ -74,13 +74,18 @@ class Thinker:
         """Return what the strategy wants to do on its `turn`-th turn."""
         ctx = self._context(turn=turn, tokens_used=tokens_used)
         action = await call(self.expectation.strategy.next_step, current, ctx)
-        if isinstance(action, Action):
-            return action
-        raise EpisodeFailed(
-            InvalidAction.error_class,
-            f"next_step() returned a {type(action).__name__};"
-            " return converge(), done(), tool_call(…), …",
-        )
+        if not isinstance(action, Action):
+            raise EpisodeFailed(
+                InvalidAction.error_class,
+                f"next_step() returned a {type(action).__name__};"
+                " return converge(), done(), tool_call(…), …",
+            )
+        if problem := problem_of(action):
+            raise EpisodeFailed(
+                InvalidAction.error_class,
+                f"next_step() returned a {type(action).__name__}: {problem}",
+            )
+        return action
 
     async def handle(
         self,

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 
 import structlog
 
-from engine import dead, telemetry
-from engine.episode import fold
+from engine import dead, sweep, telemetry
+from engine.episode import Episode, fold
 from engine.errors import Rejected
 from engine.runtime.opener import open_episode
+from streams import codec
 from streams.clock import Clock
+from streams.commands import Command
 from streams.delivery import Unreadable
-from streams.errors import VersionConflict
+from streams.errors import UnreadableEvent, VersionConflict
 from streams.events import (
     PAYLOAD_KEPT_BYTES_MAX,
     DeadDiscarded,
@@ -75,10 +77,31 @@ class Undertaker:
         )
         await self._write(stack.dead(Kind.EPISODE, opened.episode_id), letter)
 
+    async def bury_command(self, command: Command, *, seq: int, reason: str, detail: str) -> None:
+        """Keep a dead letter for a command, at `seq` of its queue, that no node can follow.
+
+        Raises:
+            Unavailable: it could not be written; do not acknowledge the command.
+        """
+        stack, data = self.ports.stack, codec.encode_command(command)
+        letter = DeadLettered(
+            reason=reason,
+            detail=detail,
+            stream=stack.stream(Stream.WORK),
+            seq=seq,
+            subject=stack.episode_inbox(command.actor_id, command.episode_id),
+            actor_id=command.actor_id,
+            episode_id=command.episode_id,
+            payload=data[:PAYLOAD_KEPT_BYTES_MAX],
+            payload_size_bytes=len(data),
+        )
+        await self._write(stack.dead(letter.stream, str(seq)), letter)
+
     async def requeue(self, letter_key: str, *, by: str) -> DeadRequeued:
         """Have a letter tried again, and return what was done.
 
-        An event is published again, as it came; for an episode, another one is opened.
+        An event is published again, as it came; for an episode that was given up, another one is
+        opened; for a command, a node is called to its episode again.
 
         Args:
             letter_key: as `Stack.aggregate_of` gives it.
@@ -95,6 +118,8 @@ class Undertaker:
                 requeued = await self._republish(seq, letter_key=letter_key, by=by)
             case dead.Reopen(episode_id=episode_id):
                 requeued = await self._reopen(episode_id, by=by)
+            case dead.Recall(episode_id=episode_id):
+                requeued = await self._recall(episode_id, letter_key=letter_key, by=by)
         await self._settle(subject, letter, requeued, after=version)
         return requeued
 
@@ -129,11 +154,20 @@ class Undertaker:
         return DeadRequeued(by=by, event_seq=event_seq)
 
     async def _reopen(self, episode_id: str, *, by: str) -> DeadRequeued:
-        stack = self.ports.stack
-        records = await self.ports.log.read(stack.episode(episode_id))
-        opened = dead.reopened(fold(records), stack=stack)
+        opened = dead.reopened(await self._episode(episode_id), stack=self.ports.stack)
         await open_episode(self.ports, opened, at=self.clock.now())
         return DeadRequeued(by=by, episode_id=opened.episode_id)
+
+    async def _recall(self, episode_id: str, *, letter_key: str, by: str) -> DeadRequeued:
+        episode = dead.recalled(await self._episode(episode_id))
+        await self.ports.inbox.send(sweep.call_for(episode), id=f"recall.{letter_key}")
+        return DeadRequeued(by=by, episode_id=episode_id)
+
+    async def _episode(self, episode_id: str) -> Episode:
+        try:
+            return fold(await self.ports.log.read(self.ports.stack.episode(episode_id)))
+        except UnreadableEvent as error:
+            raise Rejected(f"this version cannot read its episode: {error}") from error
 
     async def _settle(
         self,

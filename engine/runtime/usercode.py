@@ -40,6 +40,10 @@ async def call(callback: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) ->
         raise
     except StrategyError as error:
         raise EpisodeFailed(error.error_class, str(error)) from error
+    except asyncio.CancelledError as error:
+        if _are_cancelled():
+            raise
+        raise EpisodeFailed("crash", _trace(error)) from error
     except (Exception, SystemExit) as error:
         raise EpisodeFailed("crash", _trace(error)) from error
 
@@ -75,6 +79,15 @@ def in_text(value: object) -> str:
     What users raise may hold anything, such as the undecodable bytes of a file's name.
     """
     return str(value)[-TRACE_CHARS_MAX:].encode(errors="replace").decode()
+
+
+def _are_cancelled() -> bool:
+    """Return whether somebody wants us to stop: a deadline, a lost lease, the end of the node.
+
+    Else a `CancelledError` is only what user code awaited: a task that had been cancelled.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _in_our_words(error: BaseException) -> ToolFailed:

@@ -14,9 +14,10 @@ from typing import Final, Protocol
 import msgspec
 
 from projections import claims, dead, episodes, findings
+from projections.errors import OtherJournal
 from projections.statement import Arrangement, Batch, Change, arrange
 from streams.clock import Clock
-from streams.errors import BadName, Incompatible, UnreadableEvent
+from streams.errors import BadName, UnreadableEvent
 from streams.leases import ClaimWatch
 from streams.log import Follower, Recorded
 from streams.ports import Ports
@@ -38,6 +39,8 @@ class Gleaning(msgspec.Struct, frozen=True, kw_only=True):
 
     batches: Sequence[Batch]
     position: int
+    mark: str = ""
+    """Which commit stands at `position`; empty when nobody can say."""
     events: int
     pending: int
     """Messages that are known to wait behind these."""
@@ -61,11 +64,12 @@ class Feed(Protocol):
     def projection(self) -> str:
         """Names its checkpoint."""
 
-    def open(self, *, after: int) -> AbstractAsyncContextManager[Gleaner]:
+    def open(self, *, after: int, mark: str) -> AbstractAsyncContextManager[Gleaner]:
         """Return a gleaner of what comes after a position.
 
         Raises:
-            Incompatible: what is there is not what was followed up to `after`.
+            OtherJournal: what is there is not what was followed up to `after`: there is no
+                such position, or another commit than `mark` stands there.
         """
 
 
@@ -82,17 +86,23 @@ class LogFeed:
         return self._stream.value
 
     @asynccontextmanager
-    async def open(self, *, after: int) -> AsyncIterator[Gleaner]:
+    async def open(self, *, after: int, mark: str) -> AsyncIterator[Gleaner]:
         """Follow the stream, if it still is the one that was followed up to `after`."""
-        head = await self._ports.log.head(self._stream)
-        if head < after:
-            raise Incompatible(
-                f"{self._ports.stack.stream(self._stream)} ends at {head}, "
-                f"and the rows show it up to {after}",
-                remedy="It was made anew: project it into a new schema.",
-            )
+        await self._check_same(after, mark)
         async with self._ports.log.follow(self._stream, after=after) as follower:
             yield _CommitGleaner(follower, self._ports.stack)
+
+    async def _check_same(self, after: int, mark: str) -> None:
+        stream = self._ports.stack.stream(self._stream)
+        head = await self._ports.log.head(self._stream)
+        if head < after:
+            detail = f"ends at {head}, and the rows show it up to {after}"
+            raise OtherJournal(stream, detail=detail)
+        # A commit may be gone by now; one that is there is the one that we saw.
+        stands = await self._ports.log.at(after, self._stream) if mark else None
+        if stands is not None and mark_of(stands) != mark:
+            detail = f"holds {mark_of(stands)} at {after}, and the rows show {mark} there"
+            raise OtherJournal(stream, detail=detail)
 
 
 class _CommitGleaner:
@@ -115,24 +125,25 @@ class _CommitGleaner:
         """
         arrangement = Arrangement()
         events = 0
-        position = 0
+        last: Recorded | None = None
         for number, record in enumerate(records, start=1):
             try:
                 changes = list(project(record, stack=self._stack))
             except UnreadableEvent as error:
-                if not position:
+                if last is None:
                     raise
                 self._unreadable = error
                 break
             for change in changes:
                 arrangement.add(change)
             events += len(record.commit.events)
-            position = record.seq
+            last = record
             if number % MESSAGES_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return Gleaning(
             batches=arrangement.batches(),
-            position=position,
+            position=last.seq if last else 0,
+            mark=mark_of(last) if last else "",
             events=events,
             pending=self._follower.pending,
         )
@@ -148,7 +159,7 @@ class ClaimsFeed:
         self._clock = clock
 
     @asynccontextmanager
-    async def open(self, *, after: int) -> AsyncIterator[Gleaner]:
+    async def open(self, *, after: int, mark: str) -> AsyncIterator[Gleaner]:  # noqa: ARG002
         """Watch the bucket: first what stands now, whatever the rows say."""
         async with self._ports.leases.watch() as watch:
             yield _ClaimGleaner(watch, self._clock, after=after)
@@ -174,6 +185,14 @@ class _ClaimGleaner:
             events=len(seen),
             pending=0,
         )
+
+
+def mark_of(record: Recorded) -> str:
+    """Return what tells a commit from any that stands at its place in another journal.
+
+    The time does: in a journal made anew the same causes make the same subjects and ids.
+    """
+    return f"{record.subject} {record.commit.id} {record.commit.at.isoformat()}"
 
 
 def project(record: Recorded, *, stack: Stack) -> Iterator[Change]:

@@ -30,6 +30,15 @@ AWAY: Final = (
 )
 """What asyncpg raises when there is no server, or none that does what we ask for now."""
 
+REFUSED: Final = (
+    asyncpg.DataError,  # SQLSTATE class 22
+    asyncpg.IntegrityConstraintViolationError,  # 23
+    asyncpg.SyntaxOrAccessError,  # 42
+    asyncpg.ProgramLimitExceededError,  # 54
+)
+"""What asyncpg raises when Postgres would say the same however often it is asked. Some are
+`AWAY`, too: look for these first."""
+
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -84,6 +93,11 @@ async def connect(dsn: str, *, schema: str = SCHEMA) -> Pool:
         await pool.close()
         detail = str(error) or f"no answer within {CONNECT_S_MAX:g} s"
         raise PostgresUnavailable(address(dsn), detail=detail) from error
+
+
+def reason(error: asyncpg.PostgresError) -> str:
+    """Return why Postgres refuses, without the row that it quotes: that may hold secrets."""
+    return str(error.args[0])
 
 
 def address(dsn: str) -> str:

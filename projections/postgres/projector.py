@@ -13,15 +13,16 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Final, Self
 
+import msgspec
 import structlog
 
-from projections.errors import MigrationChanged, ProjectorFenced
+from projections.errors import MigrationChanged, OtherJournal, ProjectorFenced, RowsRefused
 from projections.postgres import store, telemetry
 from projections.postgres.feeds import ClaimsFeed, Feed, Gleaner, Gleaning, LogFeed
 from projections.postgres.migrator import migrate
-from projections.postgres.pool import AWAY, Pool
+from projections.postgres.pool import AWAY, REFUSED, Pool, reason
 from streams.clock import Clock
-from streams.errors import Incompatible, LeaseLost, Unavailable, UnreadableEvent
+from streams.errors import LeaseLost, Unavailable, UnreadableEvent
 from streams.leases import Lease, Leases
 from streams.ports import Ports
 from streams.subjects import Stream
@@ -42,7 +43,7 @@ RENEWALS_PER_LEASE: Final = 3
 log = structlog.get_logger("vigil.projector")
 
 _TRANSIENT: Final = (*AWAY, Unavailable)
-_STUCK: Final = (UnreadableEvent, Incompatible, MigrationChanged)
+_STUCK: Final = (UnreadableEvent, OtherJournal, RowsRefused, MigrationChanged, *REFUSED)
 
 
 async def project(
@@ -145,7 +146,18 @@ async def _follow(feed: Feed, ports: Ports, pool: Pool, *, clock: Clock) -> None
         try:
             await _keep_up(feed, ports, pool, clock=clock, trouble=trouble)
         except (*_STUCK, *_TRANSIENT) as error:
+            if isinstance(error, _STUCK):
+                await _note(pool, ports, feed, _text(error))
             await clock.sleep(trouble.met(error))
+
+
+async def _note(pool: Pool, ports: Ports, feed: Feed, text: str) -> None:
+    """Say in the table, too, why the projection stands still; `vigil doctor` reads it there."""
+    # What keeps us from writing it down is in the log.
+    with suppress(*AWAY):
+        await store.note_trouble(
+            pool, stack=ports.stack.name, projection=feed.projection, trouble=text
+        )
 
 
 async def _keep_up(
@@ -155,12 +167,22 @@ async def _keep_up(
     checkpoint = await store.load(
         pool, stack=ports.stack.name, projection=feed.projection, now=clock.now()
     )
-    async with feed.open(after=checkpoint.position) as gleaner, _Ahead(gleaner) as ahead:
+    opening = feed.open(after=checkpoint.position, mark=checkpoint.mark)
+    async with opening as gleaner, _Ahead(gleaner) as ahead:
         while True:
             gleaning = await ahead.receive()
             if gleaning is not None:
                 checkpoint = await _write(pool, gleaning, since=checkpoint, clock=clock)
+            elif checkpoint.trouble is not None:
+                checkpoint = await _forget_trouble(pool, checkpoint)
             trouble.passed()
+
+
+async def _forget_trouble(pool: Pool, checkpoint: store.Checkpoint) -> store.Checkpoint:
+    await store.note_trouble(
+        pool, stack=checkpoint.stack, projection=checkpoint.projection, trouble=None
+    )
+    return msgspec.structs.replace(checkpoint, trouble=None)
 
 
 class _Ahead:
@@ -200,12 +222,18 @@ async def _write(
             gleaning.batches,
             since=since,
             position=gleaning.position,
+            mark=gleaning.mark,
             now=clock.now(),
         )
     telemetry.batch_duration.record(clock.monotonic_s() - began_s, labels)
     telemetry.events.add(gleaning.events, labels)
     telemetry.lag.set(gleaning.pending, labels)
     return moved
+
+
+def _text(error: Exception) -> str:
+    said = reason(error) if isinstance(error, REFUSED) else str(error)
+    return said or "no answer"
 
 
 class _Trouble:
@@ -225,7 +253,7 @@ class _Trouble:
                 "cannot go on",
                 projection=self._what,
                 reason=type(error).__name__,
-                error=str(error) or "no answer",
+                error=_text(error),
             )
         if isinstance(error, _STUCK):
             return STUCK_S

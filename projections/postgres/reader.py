@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import count
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -32,6 +33,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """An answer."""
 
     columns: Sequence[str]
+    """Each of its own name: the second `count` is called `count_2`."""
     rows: Sequence[Sequence[object]]
     is_cut: bool = False
     """There were more than `ROWS_MAX` rows."""
@@ -115,14 +117,14 @@ async def list_checkpoints(pool: Pool, stack: Stack) -> list[Row]:
     return await _rows(pool, "list_checkpoints", stack.name)
 
 
-async def run_sql(pool: Pool, text: str, *, query_s_max: float = QUERY_S_MAX) -> Table:
-    """Return what one SQL statement of somebody's own answers.
+async def run_sql(pool: Pool, text: str, *args: object, query_s_max: float = QUERY_S_MAX) -> Table:
+    """Return what one SQL statement of somebody's own answers; `$1` in it is the first of `args`.
 
     Raises:
         QueryRefused: it is wrong, writes, holds several statements, or takes too long.
         PostgresUnavailable: Postgres is away.
     """
-    return await _ask(pool, text, query_s_max=query_s_max)
+    return await _ask(pool, text, *args, query_s_max=query_s_max)
 
 
 async def _rows(pool: Pool, name: str, *args: object) -> list[Row]:
@@ -147,6 +149,8 @@ async def _refusing(connection: Connection, text: str, *args: object, query_s_ma
     except (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError):
         raise
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        if connection.is_closed():
+            raise
         raise QueryRefused(str(error)) from error
 
 
@@ -157,10 +161,20 @@ async def _table(connection: Connection, text: str, *args: object) -> Table:
     rows = await cursor.fetch(ROWS_MAX + 1)
     documents = {i for i, each in enumerate(attributes) if each.type.name in {"json", "jsonb"}}
     return Table(
-        columns=tuple(each.name for each in attributes),
+        columns=_told_apart([each.name for each in attributes]),
         rows=tuple(_values(row, documents) for row in rows[:ROWS_MAX]),
         is_cut=len(rows) > ROWS_MAX,
     )
+
+
+def _told_apart(names: Sequence[str]) -> tuple[str, ...]:
+    """Return `names` with a number behind each that came before, and none of them twice."""
+    unique: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(2))
+        free = (each for each in numbered if each not in names and each not in unique)
+        unique.append(next(free) if name in unique else name)
+    return tuple(unique)
 
 
 def _values(row: Sequence[object], documents: set[int]) -> tuple[object, ...]:

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import msgspec
 
-from projections.errors import ProjectorFenced
-from projections.postgres.pool import Pool
+from projections.errors import ProjectorFenced, RowsRefused
+from projections.postgres.pool import REFUSED, Connection, Pool, reason
 from projections.postgres.queries import query
 from projections.statement import Batch
 
@@ -21,22 +21,42 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """`journal`, `dead` or `claims`."""
     position: int
     """Everything up to this sequence is in the rows."""
+    mark: str = ""
+    """Which commit stands there; empty when nobody can say."""
+    trouble: str | None = None
+    """Why the projection stands still, if it does."""
 
 
 async def load(pool: Pool, *, stack: str, projection: str, now: datetime) -> Checkpoint:
     """Return the checkpoint, begun at 0 when there is none."""
     async with pool.acquire() as connection:
         await connection.execute(query("begin_checkpoint"), stack, projection, now)
-        position: int = await connection.fetchval(query("read_checkpoint"), stack, projection)
-    return Checkpoint(stack=stack, projection=projection, position=position)
+        row = await connection.fetchrow(query("read_checkpoint"), stack, projection)
+    position, mark, trouble = row or (0, "", None)
+    return Checkpoint(
+        stack=stack, projection=projection, position=position, mark=mark, trouble=trouble
+    )
+
+
+async def note_trouble(pool: Pool, *, stack: str, projection: str, trouble: str | None) -> None:
+    """Keep beside the checkpoint why it stands still, for people; None: it does not."""
+    async with pool.acquire() as connection:
+        await connection.execute(query("note_trouble"), stack, projection, trouble)
 
 
 async def apply(
-    pool: Pool, batches: Iterable[Batch], *, since: Checkpoint, position: int, now: datetime
+    pool: Pool,
+    batches: Iterable[Batch],
+    *,
+    since: Checkpoint,
+    position: int,
+    mark: str = "",
+    now: datetime,
 ) -> Checkpoint:
     """Change the rows and move the checkpoint from `since` to `position`, or do neither.
 
     Raises:
+        RowsRefused: Postgres does not take the rows.
         ProjectorFenced: the checkpoint is not at `since`: another projector moved it.
     """
     async with pool.acquire() as connection, connection.transaction():
@@ -47,10 +67,25 @@ async def apply(
             since.projection,
             since.position,
             position,
+            mark,
             now,
         )
         if not moved:
             raise ProjectorFenced(since.projection, expected=since.position)
         for batch in batches:
-            await connection.execute(query(batch.statement.name), since.stack, *batch.columns())
-    return msgspec.structs.replace(since, position=position)
+            await _run(connection, batch, since=since, position=position)
+    return msgspec.structs.replace(since, position=position, mark=mark, trouble=None)
+
+
+async def _run(connection: Connection, batch: Batch, *, since: Checkpoint, position: int) -> None:
+    name = batch.statement.name
+    try:
+        await connection.execute(query(name), since.stack, *batch.columns())
+    except REFUSED as error:
+        raise RowsRefused(
+            since.projection,
+            first=since.position + 1,
+            last=position,
+            statement=name,
+            why=reason(error),
+        ) from error

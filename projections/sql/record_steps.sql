@@ -1,21 +1,20 @@
 -- Steps that were announced or recorded; NULL leaves a column as it is.
 -- $1 stack, then one array per column (projections/episodes.py, Step).
 INSERT INTO episode_steps AS step (
-    stack, episode_id, step_no, journal_seq, kind, state, fingerprint, tool_name, created_at,
-    announced_at, side_effect_key, args_redacted, result, error_class, error_detail,
+    stack, episode_id, step_no, journal_seq, kind, state, tool_name, created_at, announced_at,
+    side_effect_key, args_redacted, result, error_class, error_detail,
     cost_tokens, cost_ms, model
 )
 SELECT $1, recorded.*
 FROM unnest(
-    $2::uuid[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
-    $9::timestamptz[], $10::timestamptz[], $11::text[], $12::jsonb[], $13::jsonb[],
-    $14::text[], $15::text[], $16::bigint[], $17::bigint[], $18::text[]
+    $2::uuid[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+    $8::timestamptz[], $9::timestamptz[], $10::text[], $11::jsonb[], $12::jsonb[],
+    $13::text[], $14::text[], $15::bigint[], $16::bigint[], $17::text[]
 ) AS recorded
 ON CONFLICT (stack, episode_id, step_no) DO UPDATE SET
     journal_seq = excluded.journal_seq,
     kind = excluded.kind,
     state = excluded.state,
-    fingerprint = excluded.fingerprint,
     tool_name = coalesce(excluded.tool_name, step.tool_name),
     created_at = excluded.created_at,
     announced_at = coalesce(excluded.announced_at, step.announced_at),

@@ -7,6 +7,8 @@
           setup, shapes    the streams and buckets, and whether the server fits
             link           a connection that comes back
               session      one connection: requests, answers, timeouts
+              servers      the addresses that an operator writes
+                nats_inbox a subject of our own to answer to
                 client     nats-py, made to end when it ends
 
 What the client leaves to us is listed where it is handled: `session`, `follow`, `source`.

@@ -2,8 +2,9 @@
 
 nats-py 2.16 flushes what it still holds while it closes. On a lost connection that raises,
 or waits for a peer that no longer reads, and then subscriptions and callbacks are never
-told (measured with a stopped server). This subclass is the one place that knows the
-client's insides; every session test runs through it.
+told (measured with a stopped server). And it cannot be closed when `connect` has refused
+its arguments. This subclass is the one place that knows the client's insides; every session
+test runs through it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ class BriefClient(Client):
     """A client for one connection: it never reconnects, and closing it never waits."""
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:  # noqa: FBT001, FBT002
+        if self._flush_queue is None:  # `connect` refused its arguments: there is nothing to end.
+            self._status = status
+            return
         self._pending.clear()
         self._pending_data_size = 0
         _abort(self._transport)

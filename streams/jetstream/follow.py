@@ -3,8 +3,10 @@
 The server side is a short-lived consumer without acknowledgements: the position is ours.
 Whenever anything is doubtful (a gap in the consumer's numbering, a lost connection, silence
 where heartbeats should be, a consumer that is gone) it is thrown away and another one starts
-just past the last message that arrived in order. Two pulls are outstanding, so that the
-server always has one to fill. Measured: 113,000 messages of 250 bytes per second.
+just past the last message that arrived in order, if the stream still is the one that was read
+and goes that far: a sequence of one stream means nothing in another. Two pulls are
+outstanding, so that the server always has one to fill. Measured: 113,000 messages of 250 bytes
+per second.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ import msgspec
 from nats.aio.msg import Msg
 
 from streams.errors import StreamError, Unavailable
-from streams.jetstream import api, headers
+from streams.jetstream import api, headers, stored
 from streams.jetstream.arrival import Arrival, arrival, status_of
 from streams.jetstream.link import Link, wait_set
-from streams.jetstream.session import Headers, Inbox
+from streams.jetstream.nats_inbox import Inbox
+from streams.jetstream.session import Headers
 from streams.jetstream.shapes import NS_PER_S
 from streams.json import JsonObject
 
@@ -69,6 +72,7 @@ class OrderedReader:
         self._link = link
         self._stream = stream
         self._arrived_seq = after
+        self._created = ""
         self._waiting: deque[Arrival] = deque()
         self._changed = asyncio.Event()
         self._feed: _Feed | None = None
@@ -82,6 +86,9 @@ class OrderedReader:
 
         An error of `decode` is raised once everything before that message was returned;
         the position stays before it.
+
+        Raises:
+            Unavailable: the stream was made anew, or ends before our position.
         """
         await self._wait(wait_s)
         taken: list[T] = []
@@ -123,11 +130,25 @@ class OrderedReader:
             return await self._feed.top_up(waiting=len(self._waiting))
         await self.close()
         try:
+            extent = await stored.extent(self._link, self._stream)
+        except Unavailable:
+            return False
+        self._check(extent)
+        try:
             self._feed = _Feed(self._link, self._stream, self._take, self._changed.set)
             await self._feed.open(after=self._arrived_seq)
         except (Unavailable, api.Refused):
             return False
         return await self._feed.top_up(waiting=0)
+
+    def _check(self, found: stored.Extent) -> None:
+        """Raise `Unavailable` unless `found` is the stream that we read, and holds all we read."""
+        self._created = self._created or found.created
+        if found.created != self._created:
+            raise Unavailable(self._stream, detail="it was made anew while it was followed")
+        if found.newest_seq < self._arrived_seq:
+            detail = f"it ends at {found.newest_seq}, and was followed up to {self._arrived_seq}"
+            raise Unavailable(self._stream, detail=detail)
 
     def _take(self, arrived: Arrival) -> None:
         self._arrived_seq = arrived.seq

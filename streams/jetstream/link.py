@@ -19,6 +19,7 @@ from nats.nuid import NUID
 
 from streams.clock import Clock, SystemClock
 from streams.errors import Unavailable
+from streams.jetstream.servers import parse_servers
 from streams.jetstream.session import Headers, Session, open_session
 from streams.jetstream.settings import LinkSettings
 
@@ -36,10 +37,14 @@ class Link:
     """A connection that comes back by itself. Enter to connect, leave to close."""
 
     def __init__(self, url: str, settings: LinkSettings, clock: Clock | None = None) -> None:
-        """Describe a link to `url`, which may list several servers, separated by commas."""
+        """Describe a link to `url`, which may list several servers, separated by commas.
+
+        Raises:
+            BadName: there is no address in `url` that anybody could connect to.
+        """
         self.settings = settings
         self.clock = clock or SystemClock()
-        self._servers = [server.strip() for server in url.split(",")]
+        self._servers = parse_servers(url)
         self._names = NUID()
         self._session: Session | None = None
         self._up = asyncio.Event()

@@ -65,6 +65,11 @@ class JetStreamLog:
         m = await stored.last(self._link, self._stack.stream_of(subject), subject)
         return _recorded(m.subject, m.seq, m.headers, m.data) if m else None
 
+    async def at(self, seq: int, stream: Stream = Stream.JOURNAL) -> Recorded | None:
+        """Return the commit at `seq`. See `EventLog.at`."""
+        m = await stored.at(self._link, self._stack.stream(stream), seq)
+        return _recorded(m.subject, m.seq, m.headers, m.data) if m else None
+
     async def head(self, stream: Stream = Stream.JOURNAL) -> int:
         """Return the newest sequence. See `EventLog.head`."""
         return await stored.newest_seq(self._link, self._stack.stream(stream))

@@ -27,6 +27,7 @@ async def connect(
     The connection comes back by itself for as long as the context is open.
 
     Raises:
+        BadName: `url` is no address, or has one in its list that is none.
         Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
         Incompatible: the server is too old, has no JetStream, or a stream contradicts us.
     """
@@ -46,6 +47,7 @@ async def inspect(url: str, *, stack: Stack, settings: LinkSettings | None = Non
     """Return how the server at `url` and the streams of `stack` are, changing nothing.
 
     Raises:
+        BadName: `url` is no address, or has one in its list that is none.
         Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
     """
     async with Link(url, settings or LinkSettings()) as link:

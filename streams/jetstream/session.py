@@ -24,11 +24,11 @@ from typing import Final, TypeAlias
 
 from nats import errors as nats_errors
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from streams.errors import BadName, Incompatible, StreamError, TooLarge, Unavailable, UnknownOutcome
 from streams.jetstream import headers
 from streams.jetstream.client import BriefClient
+from streams.jetstream.nats_inbox import Inbox
 from streams.jetstream.settings import LinkSettings
 
 Headers: TypeAlias = dict[str, str]
@@ -274,22 +274,6 @@ class Session:
             _fail(request, UnknownOutcome(request.subject, detail=f"no answer for {waited_s:g} s"))
         if self._requests:
             self._sweep_later()
-
-
-class Inbox:
-    """A subject of our own, for as long as its session lasts."""
-
-    def __init__(self, subject: str, subscription: Subscription) -> None:
-        """Wrap a subscription."""
-        self.subject = subject
-        self._subscription = subscription
-
-    async def close(self) -> None:
-        """Stop receiving. The server forgets the pulls that answer to this inbox."""
-        try:
-            await self._subscription.unsubscribe()
-        except nats_errors.Error:
-            return  # The session ended, and the subscription with it.
 
 
 async def open_session(servers: list[str], settings: LinkSettings) -> Session:

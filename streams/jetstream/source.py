@@ -28,7 +28,8 @@ from streams.jetstream.arrival import Arrival, arrival, status_of
 from streams.jetstream.consumer import UNANSWERED_MAX, DurableConsumer
 from streams.jetstream.follow import HEARTBEAT_S, SILENCE_S_MAX
 from streams.jetstream.link import Link, wait_set
-from streams.jetstream.session import Inbox, Session
+from streams.jetstream.nats_inbox import Inbox
+from streams.jetstream.session import Session
 from streams.jetstream.shapes import NS_PER_S
 from streams.json import JsonObject
 from streams.parsing import TRACE_HEADER

@@ -40,6 +40,15 @@ class Stored(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class Extent(msgspec.Struct, frozen=True, kw_only=True):
+    """Which stream it is, and how far it goes."""
+
+    created: str
+    """When it was made, as the server says it. One that is made anew has another time."""
+    newest_seq: int
+    """Of the newest message that it ever held, or 0."""
+
+
 class _Raw(msgspec.Struct, frozen=True):
     """The message as the leader sends it; bytes are base64 in its JSON."""
 
@@ -98,12 +107,20 @@ async def newest_seq(link: Link, stream: str) -> int:
     Raises:
         Unavailable: no answer.
     """
+    return (await extent(link, stream)).newest_seq
+
+
+async def extent(link: Link, stream: str) -> Extent:
+    """Return which stream goes by this name now, and how far it goes.
+
+    Raises:
+        Unavailable: no answer, or no such stream.
+    """
     try:
         info = await api.call(link, f"STREAM.INFO.{stream}")
     except api.Refused as error:
         raise Unavailable(stream, detail=str(error)) from error
-    seq: int = info["state"]["last_seq"]
-    return seq
+    return Extent(created=info["created"], newest_seq=info["state"]["last_seq"])
 
 
 async def _from_leader(link: Link, stream: str, which: JsonObject) -> Stored | None:

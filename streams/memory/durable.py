@@ -16,7 +16,7 @@ from streams.parsing import TRACE_HEADER
 
 T = TypeVar("T")
 
-ACK_WAIT_S: Final = 30.0
+ACK_WAIT_S: Final = 10.0
 """How long a delivery may go unanswered before its message comes again, as on the server."""
 
 

@@ -37,6 +37,11 @@ class MemoryLog:
         message = self._stream_of(subject).last_of(subject)
         return None if message is None else _decoded(message)
 
+    async def at(self, seq: int, stream: Stream = Stream.JOURNAL) -> Recorded | None:
+        """See `EventLog.at`."""
+        held = self._streams[stream]
+        return _decoded(held.at(seq)) if 1 <= seq <= held.last_seq else None
+
     async def head(self, stream: Stream = Stream.JOURNAL) -> int:
         """See `EventLog.head`."""
         return self._streams[stream].last_seq

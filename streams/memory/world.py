@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 
 from streams.delivery import Unreadable
 from streams.json import JsonObject
@@ -20,6 +22,7 @@ class MemoryWorld:
         self._stream = stream
         self._stack = stack
         self._durables: dict[str, Durable] = {}
+        self._watched: defaultdict[str, set[str]] = defaultdict(set)
 
     async def publish(
         self,
@@ -59,13 +62,17 @@ class MemoryWorld:
     ) -> MemorySource[DomainEvent | Unreadable]:
         """See `World.open`."""
         name = self._stack.gate_durable(actor)
-        subjects = frozenset(self._stack.event(each) for each in names)
+        subjects = {self._stack.event(each) for each in names}
+        if not subjects:
+            return MemorySource(self._durable(subjects), parse=self._parse)
+        self._watched[name] |= subjects
         if name not in self._durables:
-            self._durables[name] = Durable(
-                self._stream, after=self._stream.last_seq, matches=subjects.__contains__
-            )
-        self._durables[name].matches = subjects.__contains__
+            self._durables[name] = self._durable(self._watched[name])
         return MemorySource(self._durables[name], parse=self._parse)
+
+    def _durable(self, subjects: AbstractSet[str]) -> Durable:
+        after = self._stream.last_seq
+        return Durable(self._stream, after=after, matches=subjects.__contains__)
 
     def _parse(self, message: Message) -> DomainEvent | Unreadable:
         return parse_event(

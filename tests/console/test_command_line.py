@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from console import tables
+from console.cli.episodes import EpisodeStatus
+from console.cli.findings import WantedStatus
 from console.flags import in_front
+from streams.events import EndStatus, FindingStatus, Severity
 from tests.console.program import NOWHERE
 
 
@@ -94,6 +98,27 @@ def test_without_postgres_a_command_ends_with_one_line(connected, write_app, com
     done = connected.run(*command, VIGIL_POSTGRES_DSN=dsn)
 
     assert "127.0.0.1:1" in one_line(done, code=1)
+
+
+@pytest.mark.parametrize("url", ["nats://127.0.0.1:abc", "nats://127.0.0.1:99999"])
+def test_a_server_without_an_address_ends_with_one_line(vigil, url):
+    assert "VIGIL_NATS_URL: " in one_line(
+        vigil.run("publish", "x", "{}", VIGIL_NATS_URL=url), code=2
+    )
+
+
+def test_more_rows_than_are_ever_read_cannot_be_asked_for(vigil):
+    done = vigil.run("episodes", "list", "--limit", "10001")
+
+    assert done.returncode == 2
+    assert "10,001 is more than 10,000" in done.stderr
+
+
+def test_every_word_of_the_events_can_be_asked_for_and_has_a_colour():
+    assert {*EndStatus} <= {*EpisodeStatus}
+    assert {*FindingStatus} <= {*WantedStatus}
+    assert {*EndStatus, *FindingStatus} <= tables.STATUS_STYLES.keys()
+    assert {*Severity} == tables.SEVERITY_STYLES.keys()
 
 
 def test_debug_shows_the_traceback(vigil):

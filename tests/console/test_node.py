@@ -92,7 +92,11 @@ def test_sql_answers_and_changes_nothing(seen):
     rows = seen.ask("sql", "select stack, count(*) as n from episodes group by stack")
     assert {"stack": stack, "n": 2} in rows
 
-    for refused in ("delete from episodes", "selec 1", "select 1; select 2"):
+    twice = "select count(*), count(stack) + 40 as count from (values ('a'), ('b')) as t (stack)"
+    assert seen.ask("sql", twice) == [{"count": 2, "count_2": 42}]
+    assert seen.run("sql", twice).stdout.split() == ["count", "count_2", "2", "42"]
+
+    for refused in ("delete from episodes", "selec 1", "select 1; select 2", "select 1/0"):
         done = seen.run("sql", refused)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
 

@@ -7,6 +7,12 @@ import signal
 import psutil
 import pytest
 
+from projections.embedded import EmbeddedPostgres
+from projections.postgres.migrator import migrate
+from projections.postgres.pool import connect
+from projections.postgres.queries import Migration, migrations
+from tests.console.program import Vigil
+
 READY = "actors "
 
 
@@ -36,6 +42,45 @@ def test_other_terminals_in_the_folder_find_what_up_runs(vigil, write_app):
         assert up.stop(signal.SIGTERM) == 0
     assert not (vigil.folder / ".vigil" / "run.toml").exists()
     assert_gone(processes)
+
+
+def test_other_terminals_find_what_up_keeps_elsewhere(vigil, write_app, tmp_path):
+    write_app()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with vigil.running("up", "--app", "watch:app", "--dir", str(tmp_path / "kept")) as up:
+        up.wait_said("node up")
+        assert vigil.ask("findings", "list") == []
+
+        from_elsewhere = Vigil(elsewhere, PYTHONPATH=f"{tmp_path}:{vigil.environ['PYTHONPATH']}")
+        for done in (
+            from_elsewhere.run("up", "--app", "watch:app", "--dir", str(tmp_path / "kept")),
+            vigil.run("up", "--app", "watch:app", "--dir", "another"),
+        ):
+            assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+            assert "another `vigil up` or `vigil demo` runs in" in done.stderr
+
+        assert up.stop(signal.SIGINT) == 0
+    assert not (vigil.folder / ".vigil" / "run.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [(("up", "--app", "watch:app"), ".vigil"), (("demo", "--seconds", "1"), ".vigil/demo")],
+)
+async def test_tables_of_another_version_are_named_with_the_folder_to_delete(
+    vigil, write_app, command, kept
+):
+    write_app()
+    folder = vigil.folder / kept / "postgres"
+    with EmbeddedPostgres(folder) as server:
+        async with await connect(server.dsn) as pool:
+            await migrate(pool, wanted=[Migration(name=migrations()[0].name, text="SELECT 1")])
+
+    done = vigil.run(*command)
+
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert f"delete {kept}/postgres" in done.stderr
 
 
 @pytest.mark.skipif(not psutil.LINUX, reason="only Linux ends children with their parent")

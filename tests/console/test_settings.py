@@ -82,6 +82,42 @@ def test_a_wrong_flag_is_named_as_it_was_typed(tmp_path):
         settings.read({"replicas": "many"}, folder=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("nats://me:s3cret@127.0.0.1:abc", "its port"),
+        ("nats://me:s3cret@127.0.0.1:99999", "its port"),
+        ("nats://me:s3cret", "its port"),
+        ("nats://me:s3cret@[::1", "its host is no name"),
+        ("nats://me:s3cret@", "names no host"),
+        ("http://me:s3cret@127.0.0.1", "begin with one of nats"),
+        ("nats://me:s3cret@127.0.0.1,", "is empty"),
+        ("", "is empty"),
+    ],
+)
+def test_a_server_without_an_address_is_refused_and_its_password_is_not_shown(tmp_path, url, why):
+    with pytest.raises(Mistake, match=f"--nats-url: not the address .*{why}") as caught:
+        settings.read({"nats_url": url}, folder=tmp_path)
+
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "h",
+        "h:4222",
+        "127.0.0.1",
+        "nats://[::1]:4222",
+        "tls://u:p@h",
+        "nats://a:1, nats://b",
+        "ws://h",
+    ],
+)
+def test_an_address_may_be_short_or_one_of_several(tmp_path, url):
+    assert settings.read({"nats_url": url}, folder=tmp_path).settings.nats_url == url
+
+
 @pytest.mark.parametrize("flags", [{"stack": "a b"}, {"node": "n.1"}, {"env": "x" * 40}])
 def test_a_name_that_cannot_be_one_is_refused(tmp_path, flags):
     with pytest.raises(Mistake, match="use 1 to"):
@@ -134,5 +170,14 @@ def test_one_folder_has_one_set_of_servers(tmp_path):
         runfile.locked(tmp_path),
         pytest.raises(Trouble, match="another"),
         runfile.locked(tmp_path),
+    ):
+        pass
+
+
+def test_two_folders_are_locked_as_one_where_they_are_the_same(tmp_path):
+    with (
+        runfile.locked(tmp_path, tmp_path / "a" / ".."),
+        pytest.raises(Trouble, match="another"),
+        runfile.locked(tmp_path / "b", tmp_path),
     ):
         pass

@@ -6,6 +6,8 @@ import io
 import json
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import structlog
@@ -13,18 +15,25 @@ import structlog
 from console import telemetry
 
 
-@pytest.fixture
-def lines():
-    """Log lines as JSON, for the time of one test."""
+@contextmanager
+def logging_as(form: str) -> Iterator[io.StringIO]:
+    """Log to a text for the time of one test, and put everything back."""
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     stream = io.StringIO()
-    telemetry.log_to(stream, form="json", level="info")
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    telemetry.log_to(stream, form=form, level="info")
+    yield stream
     logging.captureWarnings(False)
     structlog.reset_defaults()
     root.handlers[:] = before
     root.setLevel(level)
+
+
+@pytest.fixture
+def lines():
+    """Log lines as JSON, for the time of one test."""
+    with logging_as("json") as stream:
+        yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 def test_a_log_line_says_when_who_and_what_and_carries_the_episode(lines):
@@ -62,6 +71,23 @@ def test_an_error_brings_its_traceback(lines):
         structlog.get_logger("vigil.test").exception("failed")
 
     assert "ValueError: invalid literal" in lines()[0]["exception"]
+
+
+def look_up(word: str) -> None:
+    password = f"{word}-word"
+    raise ValueError(len(password))
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_a_traceback_shows_no_value_of_a_variable(form):
+    with logging_as(form) as stream:
+        try:
+            look_up("pass")
+        except ValueError:
+            structlog.get_logger("vigil.test").exception("failed")
+
+    assert "ValueError: 9" in stream.getvalue()
+    assert "pass-word" not in stream.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,16 @@ async def test_the_head_is_the_newest_commit_of_any_aggregate(log, subject, stac
     assert await log.head() == newest
 
 
+async def test_the_commit_at_a_sequence_is_told_whatever_its_aggregate_is(log, subject, stack):
+    await log.append(subject, commit("c1"), after=START)
+    second = await log.append(stack.finding("f"), commit("c2"), after=START)
+    found = await log.at(second)
+    assert found is not None
+    assert (found.subject, found.seq, found.commit.id) == (stack.finding("f"), second, "c2")
+    assert await log.at(second + 1) is None
+    assert await log.at(1, Stream.DEAD) is None
+
+
 async def test_a_stale_append_is_refused_and_changes_nothing(log, subject):
     first = await log.append(subject, commit("c1"), after=START)
     await log.append(subject, commit("c2"), after=first)

@@ -156,13 +156,25 @@ async def test_an_actor_may_name_more_events_later(world):
         assert event_ids(await deliveries_of(source, 2)) == ["1", "2"]
 
 
-async def test_an_actor_may_name_fewer_events_later(world):
-    async with opened(world.open("monitor", ["a", "b"])):
+async def test_an_actor_that_names_fewer_events_still_shares_those_that_others_named(world):
+    """Nodes of two versions: none takes from the other what only the other watches."""
+    async with opened(world.open("monitor", ["a", "b"])), opened(world.open("monitor", ["c"])):
         pass
     async with opened(world.open("monitor", ["b"])) as source:
-        await world.publish("a", {}, id="1")
-        await world.publish("b", {}, id="2")
-        assert event_ids(await deliveries_of(source, 1)) == ["2"]
+        for number, name in enumerate("abcd"):
+            await world.publish(name, {}, id=str(number))
+        assert event_ids(await deliveries_of(source, 3)) == ["0", "1", "2"]
+        assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
+
+
+async def test_an_actor_that_names_nothing_any_more_takes_nothing_from_others(world):
+    async with (
+        opened(world.open("monitor", [NAME])) as source,
+        opened(world.open("monitor", [])) as silent,
+    ):
+        await world.publish(NAME, {}, id="ev-1")
+        assert list(await silent.receive(room=10, wait_s=SILENCE_S)) == []
+        assert event_ids(await deliveries_of(source, 1)) == ["ev-1"]
 
 
 async def test_an_event_handed_back_comes_again(world):

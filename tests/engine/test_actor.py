@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from engine.actor import Actor
 from engine.budget import Budget
 from engine.convergence import ConvergeResult
 from engine.errors import DeclarationError
+from engine.schema import StateSchema
 from engine.strategy import Strategy
-from engine.trigger import event
+from engine.trigger import EventSource, event
 
 
 class Watch(Strategy):
@@ -81,8 +84,23 @@ def test_the_values_of_an_actor_are_kept():
         ({"id": ""}, "id", "'' is not a name"),
         ({"id": "a.b"}, "id", "'a.b' is not a name; use 1 to 64 of A-Z a-z 0-9 _ -"),
         ({"id": "x" * 65}, "id", "is not a name"),
-        ({"max_concurrent_episodes": 0}, "max_concurrent_episodes", "0 is not in 1 to 10,000"),
-        ({"max_concurrent_episodes": 10_001}, "max_concurrent_episodes", "not in 1 to 10,000"),
+        (
+            {"max_concurrent_episodes": 0},
+            "max_concurrent_episodes",
+            "0 is not a whole number from 1 to 10,000",
+        ),
+        ({"max_concurrent_episodes": 10_001}, "max_concurrent_episodes", "from 1 to 10,000"),
+        ({"max_concurrent_episodes": "5"}, "max_concurrent_episodes", "'5' is not a whole"),
+        ({"max_concurrent_episodes": 2.5}, "max_concurrent_episodes", "2.5 is not a whole"),
+        ({"max_concurrent_episodes": True}, "max_concurrent_episodes", "True is not a whole"),
+        ({"domain": 7}, "domain", "7 is not text"),
+        ({"spec_rev": 3}, "spec_rev", "3 is not text"),
+        ({"spec_rev": None}, "spec_rev", "None is not text"),
+        ({"spec_rev": "r\ud800"}, "spec_rev", "is not valid Unicode text"),
+        ({"spec_rev": "r" * 513}, "spec_rev", "513 bytes, the limit is 512"),
+        ({"synthesizer": 5}, "synthesizer", "5 is not a function"),
+        ({"tools": ["disk"]}, "tools", "['disk'] is not a dict"),
+        ({"tools": {7: tool}}, "tools", "7: a name without dots, please"),
         ({"tools": {"a.b": tool}}, "tools", "'a.b': a name without dots, please"),
         ({"tools": {"": tool}}, "tools", "'': a name without dots, please"),
         ({"tools": {"disk": len}}, "tools", "'disk': <built-in function len> is no tool"),
@@ -111,9 +129,27 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"on": "disk.measured"}, "on", "'disk.measured' is not a trigger"),
         ({"on": None}, "on", "None is not a trigger"),
         ({"budget": 12}, "budget", "12 is not a Budget(turns=…, tokens=…, wall_s=…)"),
-        ({"budget": Budget(turns="5")}, "budget", "turns='5' is not a number"),
-        ({"budget": Budget(tokens=None)}, "budget", "tokens=None is not a number"),
-        ({"budget": Budget(wall_s=True)}, "budget", "wall_s=True is not a number"),
+        ({"budget": Budget(turns="5")}, "budget", "turns='5' is not a whole number"),
+        ({"budget": Budget(turns=1e6)}, "budget", "turns=1000000.0 is not a whole number; use 0"),
+        ({"budget": Budget(turns=12.5)}, "budget", "turns=12.5 is not a whole number"),
+        ({"budget": Budget(turns=2**31)}, "budget", "turns=2147483648 is over 2,147,483,647"),
+        ({"budget": Budget(tokens=-(2**70))}, "budget", "use 0 for no limit"),
+        ({"budget": Budget(wall_s=math.inf)}, "budget", "wall_s=inf is not a number of seconds"),
+        ({"budget": Budget(wall_s=math.inf)}, "budget", "use 0 for no limit"),
+        ({"budget": Budget(wall_s=math.nan)}, "budget", "wall_s=nan is not a number of seconds"),
+        ({"budget": Budget(wall_s="60")}, "budget", "wall_s='60' is not a number of seconds"),
+        ({"subject_key": ["host"]}, "subject_key", "['host'] is not text"),
+        ({"attempts_max": "3"}, "attempts_max", "'3' is not a whole number from 1"),
+        ({"attempts_max": 0}, "attempts_max", "0 is not a whole number from 1"),
+        ({"attempts_max": 1.5}, "attempts_max", "1.5 is not a whole number"),
+        ({"loop_detection": "no"}, "loop_detection", "'no' is not True or False"),
+        ({"synthesizer": "gpt"}, "synthesizer", "'gpt' is not a function"),
+        ({"recovery": ["resume"]}, "recovery", "['resume'] is not one of"),
+        ({"state_schema": StateSchema(version="2")}, "state_schema", "version '2' is not a whole"),
+        ({"on": EventSource(names=5)}, "on", "names=5"),
+        ({"name": 7}, "name", "expected string"),
+        ({"budget": Budget(tokens=None)}, "budget", "tokens=None is not a whole number"),
+        ({"budget": Budget(wall_s=True)}, "budget", "wall_s=True is not a number of seconds"),
         ({"durability": "fast"}, "durability", "'fast' is not 'pipelined' or 'strict'"),
     ],
 )
@@ -128,3 +164,10 @@ def test_an_impossible_expectation_is_refused_by_place_and_field(values, field, 
     assert (error.actor, error.expectation, error.field) == ("monitor", name, field)
     assert problem in str(error)
     assert list(actor.expectations) == ["taken"]
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(turns=0, tokens=-1, wall_s=0), Budget(wall_s=60), Budget(wall_s=0.5)]
+)
+def test_a_limit_may_be_none_and_seconds_may_be_whole(budget):
+    assert Actor("monitor").expect("limits", Watch, on=ON, budget=budget).budget == budget

@@ -91,6 +91,9 @@ def test_the_nearest_synthesizer_is_the_one(expectations, actors, nearest):
         ({"actors": [actor(expectations=0)]}, "monitor", "expectations", "none; use actor.expect"),
         ({"tools": {"a.b": of_the_app}}, "(all)", "tools", "'a.b': a name without dots"),
         ({"tools": {"disk": None}}, "(all)", "tools", "'disk': None is no tool"),
+        ({"synthesizer": 5}, "(all)", "synthesizer", "5 is not a function"),
+        ({"resolve_policy": "fail"}, "(all)", "resolve_policy", "'fail' is not a function"),
+        ({"actors": 5}, "5", "actors", "is not a list"),
     ],
 )
 def test_an_impossible_app_is_refused_by_place_and_field(values, named, field, problem):

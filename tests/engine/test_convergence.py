@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from engine.convergence import CONVERGED_BYTES_MAX, ConvergeResult, conclude
+from engine.budget import COUNT_MAX
+from engine.convergence import CONVERGED_BYTES_MAX, FINDINGS_MAX, ConvergeResult, conclude
 from engine.errors import InvalidResult, Unencodable
 from engine.finding import SUMMARY_CHARS_MAX, clear_finding, raise_finding
-from streams.events import EpisodeConverged
+from streams.codec import encode_commit
+from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, FindingOutcome
 from streams.json import raw
+from streams.log import Commit
+from tests.spec import EPOCH
 
 
 def test_a_result_becomes_the_event_that_says_it():
@@ -62,6 +67,29 @@ def test_a_result_too_large_for_one_message_is_refused_with_its_size():
     findings = [raise_finding(f"k{n}", class_="c", evidence=evidence) for n in range(4)]
     with pytest.raises(InvalidResult, match=rf"4 findings make .* {CONVERGED_BYTES_MAX:,}"):
         conclude(ConvergeResult(findings=findings))
+
+
+def test_a_result_with_more_findings_than_its_end_can_name_is_refused():
+    findings = [clear_finding(f"k{n}") for n in range(FINDINGS_MAX + 1)]
+    with pytest.raises(InvalidResult, match="1,001 findings, the limit is 1,000"):
+        conclude(ConvergeResult(findings=findings))
+
+
+def test_the_end_of_the_largest_convergence_fits_in_one_message():
+    """A key is said as often at the end as before it, and the control characters are the longest"""
+    keys = [f"{n:04}" + "\x01" * 122 for n in range(FINDINGS_MAX)]
+    converged = conclude(ConvergeResult(findings=[clear_finding(key) for key in keys]))
+    assert len(msgspec.json.encode(converged)) > 0.95 * CONVERGED_BYTES_MAX
+    end = EpisodeFinished(
+        status=EndStatus.DONE,
+        turns_used=COUNT_MAX,
+        tokens_used=COUNT_MAX,
+        findings=tuple(
+            FindingOutcome(finding_key=key, outcome="unchanged", raise_no=COUNT_MAX) for key in keys
+        ),
+    )
+    commit = Commit(id="c", at=EPOCH, events=(end,))
+    assert len(encode_commit(commit)) < 1024 * 1024
 
 
 def test_a_long_summary_is_cut():

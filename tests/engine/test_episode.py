@@ -42,7 +42,7 @@ from streams.events import (
     StepRecorded,
 )
 from streams.json import raw
-from tests.spec import EPOCH, at, given
+from tests.spec import at, given
 
 opened = EpisodeOpened(
     episode_id="e1",
@@ -63,13 +63,17 @@ leave = Leave(node="n1")
 announce = Announce(fingerprint="a", tool_name="mail.send", idempotency_key="k")
 performed = Performed(kind=StepKind.OBSERVATION, fingerprint="a", result=raw(1), cost_tokens=5)
 save = Save(phase="half", state=raw({"n": 1}))
-finish = Finish(turns_used=3)
-fail = Fail(turns_used=3, error_class="crash", error_detail="boom")
+finish = Finish()
+fail = Fail(error_class="crash", error_detail="boom")
 
 
-def step(number, *, tokens=0, fingerprint="a"):
+def step(number, *, tokens=0, fingerprint="a", took_ms=0):
     return StepRecorded(
-        step_no=number, kind=StepKind.OBSERVATION, fingerprint=fingerprint, cost_tokens=tokens
+        step_no=number,
+        kind=StepKind.OBSERVATION,
+        fingerprint=fingerprint,
+        cost_tokens=tokens,
+        cost_ms=took_ms,
     )
 
 
@@ -125,7 +129,7 @@ def test_its_past_says_where_it_is(status):
 @pytest.mark.parametrize(("status", "name"), LEGAL)
 def test_a_legal_command_leads_on(status, name):
     before = given(*PASTS[status]).episode
-    after = evolve(before, decide(before, COMMANDS[name]), at=EPOCH)
+    after = evolve(before, decide(before, COMMANDS[name]))
     assert after.status is LEGAL[status, name]
 
 
@@ -144,7 +148,7 @@ def test_the_table_knows_every_status_and_leads_only_where_events_lead():
                 one for past in PASTS.values() for one in (*past, announced, left, step(1), saved)
             ]
             event = next(one for one in events if type(one) is kind)
-            reached = evolve(given(*PASTS[status]).episode, event, at=EPOCH).status
+            reached = evolve(given(*PASTS[status]).episode, event).status
             assert reached is to or (to is None and reached in ENDED)
 
 
@@ -199,7 +203,7 @@ def test_checkpoints_count_from_zero_and_name_the_step_they_follow():
 
 def test_its_end_says_what_was_used_and_what_became_of_its_findings():
     outcome = FindingOutcome(finding_key="k", outcome="raised", raise_no=1)
-    command = Finish(turns_used=3, findings=(outcome,))
+    command = Finish(findings=(outcome,))
     given(opened, started, step(1, tokens=20), step(2, tokens=22), converged).when(command).then(
         EpisodeFinished(status=EndStatus.DONE, turns_used=3, tokens_used=42, findings=(outcome,))
     )
@@ -209,7 +213,7 @@ def test_a_failure_says_its_class_and_what_was_used():
     given(opened, started, step(1, tokens=7)).when(fail).then(
         EpisodeFinished(
             status=EndStatus.FAILED,
-            turns_used=3,
+            turns_used=1,
             tokens_used=7,
             error_class="crash",
             error_detail="boom",
@@ -217,24 +221,27 @@ def test_a_failure_says_its_class_and_what_was_used():
     )
 
 
-def test_time_in_the_queue_is_not_running_time():
-    assert given(at(0, opened), at(1_000, started)).episode.wall_used_s == 0
+def test_turns_are_counted_over_all_attempts_also_when_the_strategy_began_anew():
+    anew = EpisodeStarted(node="n2", attempt=2, claim_revision=9, fresh=True)
+    past = (opened, started, step(1), step(2), anew, step(3))
+    given(*past).when(finish).then(EpisodeFinished(status=EndStatus.DONE, turns_used=4))
+    given(*past).when(fail).then(
+        EpisodeFinished(
+            status=EndStatus.FAILED, turns_used=3, error_class="crash", error_detail="boom"
+        )
+    )
+    assert given(*past).episode.turn == 2
 
 
-def test_running_time_counts_up_to_the_newest_event():
-    past = (at(0, opened), at(10, started), at(12, announced), at(15, step(1)), at(16, converged))
-    assert given(*past).episode.wall_used_s == 6
-
-
-def test_the_gap_after_a_crash_is_not_running_time():
+def test_running_time_is_what_the_steps_of_all_attempts_took():
     again = EpisodeStarted(node="n2", attempt=2, claim_revision=9)
-    past = (at(0, opened), at(10, started), at(13, step(1)), at(500, again), at(502, step(2)))
-    assert given(*past).episode.wall_used_s == 5
+    past = (opened, started, step(1, took_ms=1_500), again, step(2, took_ms=500))
+    assert given(*past).episode.wall_used_s == 2
 
 
-def test_a_clock_that_goes_back_takes_no_running_time_away():
-    episode = given(at(0, opened), at(10, started), at(15, step(1))).episode
-    assert evolve(episode, step(2), at=EPOCH).wall_used_s == 5
+def test_what_lies_between_steps_is_not_running_time_whatever_was_waited_for():
+    past = (at(0, opened), at(1_000, started), at(2_000, announced), at(3_000, step(1, took_ms=7)))
+    assert given(*past).episode.wall_used_s == 0.007
 
 
 def test_only_the_newest_steps_are_kept_for_loops():
@@ -252,7 +259,7 @@ def test_whatever_it_is_told_it_ends_at_most_once_and_nothing_follows(names):
         except Rejected:
             continue
         life.append(event)
-        episode = evolve(episode, event, at=EPOCH)
+        episode = evolve(episode, event)
     ends = [index for index, event in enumerate(life) if isinstance(event, EpisodeFinished)]
     steps = [event.step_no for event in life if isinstance(event, StepRecorded)]
     starts = [event.attempt for event in life if isinstance(event, EpisodeStarted)]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from projections.embedded import EmbeddedPostgres
 from projections.errors import NotCaughtUp, PostgresUnavailable, ProjectorFenced
 from projections.postgres import store
+from projections.postgres.feeds import mark_of
 from projections.postgres.feeds import project as changes_of
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, connect
@@ -264,16 +267,91 @@ async def test_what_does_not_belong_is_stood_before_too_and_what_came_before_is_
     assert len(await rows_of(pool, "episodes", stack=ports.stack)) == 1
 
 
-async def test_a_journal_made_anew_is_not_taken_for_the_old_one(ports, pool, stack):
-    since = await store.load(pool, stack=stack.name, projection="journal", now=AT)
+def has_said(logged, reason):
+    """Return a condition: the projector has said that it cannot go on, and why."""
+
+    async def is_said():
+        return any(entry.get("reason") == reason for entry in logged)
+
+    return is_said
+
+
+async def checkpoint_of(ports, pool, projection="journal"):
+    return await store.load(pool, stack=ports.stack.name, projection=projection, now=AT)
+
+
+async def test_a_journal_that_ends_before_the_rows_is_not_taken_for_theirs(ports, pool):
+    since = await checkpoint_of(ports, pool)
     await store.apply(pool, [], since=since, position=1_000, now=AT)
     with capture_logs() as logged:
         async with projecting(ports, pool):
+            await wait_until(has_said(logged, "OtherJournal"))
 
-            async def is_said():
-                return any(entry.get("reason") == "Incompatible" for entry in logged)
 
-            await wait_until(is_said)
+async def test_a_journal_made_anew_is_not_taken_for_the_old_one_however_long_it_is(ports, pool):
+    """The same episodes, even: their subjects and the ids of their commits are the same again."""
+    await fill(ports, count=2)
+    async with projecting(ports, pool):
+        await wait_projected(ports, pool)
+    before = await all_rows(pool, stack=ports.stack)
+    anew = memory_ports(stack=ports.stack, clock=SystemClock())
+    for number in range(1, 9):
+        whole = ((lives.opened(number),), *lives.WHOLE_LIFE[1:])
+        await append(anew.log, ports.stack.episode(lives.episode_id(number)), *whole)
+    assert await anew.log.head() > await ports.log.head()
+    with capture_logs() as logged:
+        async with projecting(anew, pool):
+            await wait_until(has_said(logged, "OtherJournal"))
+
+            async def is_noted():
+                noted = (await checkpoint_of(anew, pool)).trouble or ""
+                return "drop the schema vigil with CASCADE" in noted
+
+            await wait_until(is_noted)
+            assert await all_rows(pool, stack=ports.stack) == before
+    assert [entry["log_level"] for entry in logged if "reason" in entry] == ["error"]
+
+
+async def test_a_commit_is_told_from_its_like_in_another_journal_by_its_time(stack):
+    one = lives.record(stack, lives.opened())
+    later = msgspec.structs.replace(one.commit, at=AT + timedelta(seconds=1))
+    assert mark_of(one) != mark_of(msgspec.structs.replace(one, commit=later))
+
+
+async def test_rows_that_postgres_refuses_are_stood_before_and_said_once(ports, pool):
+    await fill(ports, count=1)
+    await pool.execute("ALTER TABLE episodes ADD CONSTRAINT strict CHECK (actor_id = 'none')")
+    with capture_logs() as logged:
+        async with projecting(ports, pool):
+            await wait_until(has_said(logged, "RowsRefused"))
+
+            async def is_noted():
+                return (await checkpoint_of(ports, pool)).trouble is not None
+
+            await wait_until(is_noted)
+            noted = await checkpoint_of(ports, pool)
+            await pool.execute("ALTER TABLE episodes DROP CONSTRAINT strict")
+            await wait_projected(ports, pool)
+    (said,) = [entry for entry in logged if "reason" in entry]
+    assert (said["log_level"], said["error"], noted.position) == ("error", noted.trouble, 0)
+    head = await ports.log.head()
+    assert f"messages 1 to {head}, open_episodes: " in said["error"]
+    assert "Failing row" not in said["error"], "a row may hold secrets"
+    assert (await checkpoint_of(ports, pool)).trouble is None
+
+
+async def test_trouble_that_is_over_is_forgotten_though_nothing_comes_after_it(pool, stack):
+    since = await store.load(pool, stack=stack.name, projection="journal", now=AT)
+    await store.note_trouble(pool, stack=stack.name, projection="journal", trouble="oh")
+    noted = await store.load(pool, stack=stack.name, projection="journal", now=AT)
+    assert noted == msgspec.structs.replace(since, trouble="oh")
+    ports = memory_ports(stack=stack, clock=SystemClock())
+    async with projecting(ports, pool):
+
+        async def is_forgotten():
+            return (await checkpoint_of(ports, pool)).trouble is None
+
+        await wait_until(is_forgotten)
 
 
 async def test_a_changed_migration_is_said_and_nothing_is_written(ports, pool):

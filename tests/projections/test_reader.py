@@ -87,6 +87,12 @@ async def test_a_finding_is_shown_with_its_history(filled, stack):
     assert await reader.show_finding(filled, stack, "nothing") is None
 
 
+async def test_columns_of_one_name_are_told_apart(pool):
+    table = await reader.run_sql(pool, "SELECT 1 AS n, 2 AS n, 3 AS n_2, 4 AS n")
+
+    assert table.as_rows() == [{"n": 1, "n_3": 2, "n_2": 3, "n_4": 4}]
+
+
 @pytest.fixture
 async def letters(pool, stack):
     """Two dead letters, of which the second was discarded."""
@@ -166,6 +172,11 @@ async def test_what_does_not_read_is_refused(filled, text):
 async def test_a_query_that_takes_too_long_is_ended(filled):
     with pytest.raises(QueryRefused, match="timeout"):
         await reader.run_sql(filled, "SELECT pg_sleep(20)", query_s_max=0.05)
+
+
+async def test_a_connection_that_ends_under_a_query_is_no_mistake_of_the_query(filled):
+    with pytest.raises(PostgresUnavailable):
+        await reader.run_sql(filled, "SELECT pg_terminate_backend(pg_backend_pid())")
 
 
 async def test_an_unreachable_postgres_is_one_line_without_the_password():

@@ -143,11 +143,18 @@ async def test_a_step_shows_its_shown_result(pool, stack):
     assert json.loads(row["result"]) == {"hidden": True}
 
 
-async def test_a_checkpoint_shows_its_state(pool, stack):
+async def test_no_hash_of_what_was_redacted_shows(pool, stack):
+    step = msgspec.structs.replace(lives.recorded(1), fingerprint="ab" * 32)
+    await live(pool, stack, lives.opened(), step)
+    assert "abab" not in repr(await only_row(pool, "episode_steps", stack=stack))
+
+
+async def test_a_checkpoint_shows_how_large_its_state_is_and_not_what_it_says(pool, stack):
     await live(pool, stack, lives.opened(), lives.saved(1))
     row = await only_row(pool, "episode_checkpoints", stack=stack)
     assert (row["checkpoint_no"], row["phase"]) == (1, "cleaned")
-    assert json.loads(row["state"]) == {"left": 2}
+    assert row["state_size_bytes"] == len('{"left":2}')
+    assert "left" not in repr(row)
 
 
 async def test_a_finding_is_a_row_per_raise_and_every_event_is_history(pool, stack):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import asyncpg
 import pytest
@@ -18,6 +19,15 @@ RELATIONS = """
 SELECT c.relname AS name, c.relkind IN ('r', 'p') AS is_table,
        obj_description(c.oid, 'pg_class') AS comment
 FROM pg_class c WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('r', 'p', 'v')
+"""
+MANY_EPISODES = """
+INSERT INTO episodes (
+    stack, episode_id, journal_seq, actor_id, expectation_id, generation, trigger_type,
+    trigger_ref, dedupe_key, budget, queued_at, status, started_at
+)
+SELECT 'many', gen_random_uuid(), n, 'a', 'e', 0, 'event', '{}', n, '{}',
+    now() - n * interval '1 s', 'done', now() - n * interval '1 s'
+FROM generate_series(1, 5000) AS n
 """
 COLUMNS = """
 SELECT c.relname AS relation, a.attname AS name, col_description(c.oid, a.attnum) AS comment
@@ -86,6 +96,21 @@ async def test_the_reader_reads_and_does_not_write(pool, schema):
         assert await connection.fetch("SELECT * FROM active_findings") == []
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.execute("DELETE FROM episodes")
+
+
+async def test_the_newest_episodes_are_found_without_looking_at_all_of_them(pool):
+    await pool.execute(MANY_EPISODES)
+    await pool.execute("ANALYZE episodes")
+    text = query("list_episodes")
+    for number, value in enumerate(("'many'", "NULL", "NULL", "50"), start=1):
+        text = text.replace(f"${number}", value)
+    (plan,) = json.loads(await pool.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"))
+    assert "episodes_by_start" in str(plan)
+    assert most_rows(plan["Plan"]) < 200
+
+
+def most_rows(plan):
+    return max(plan["Actual Rows"], *map(most_rows, plan.get("Plans", [])), 0)
 
 
 @pytest.mark.parametrize("state", ["announced", "recorded"])

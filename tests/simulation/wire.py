@@ -268,6 +268,10 @@ class WiredLog:
         log = self.wire.servers.ports.log
         return await self.wire.request("last", lambda: done(log.last(subject)))
 
+    async def at(self, seq: int, stream: Stream = Stream.JOURNAL) -> Recorded | None:
+        log = self.wire.servers.ports.log
+        return await self.wire.request("at", lambda: done(log.at(seq, stream)))
+
     async def head(self, stream: Stream = Stream.JOURNAL) -> int:
         return await self.wire.request(
             "head", lambda: done(self.wire.servers.ports.log.head(stream))

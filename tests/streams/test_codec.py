@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import get_args
 
@@ -10,8 +11,8 @@ import pytest
 
 from streams.codec import decode_command, decode_commit, encode_command, encode_commit
 from streams.commands import Command
-from streams.errors import UnreadableEvent
-from streams.events import LogEvent
+from streams.errors import UnreadableEvent, Unwritable
+from streams.events import Budget, LogEvent
 from streams.json import UNDECODABLE
 from streams.log import Commit
 from tests.streams.samples import AT, COMMANDS, EVENTS
@@ -152,3 +153,21 @@ def test_upcasts_that_lead_in_a_circle_are_noticed():
     }
     with pytest.raises(UnreadableEvent, match="circle"):
         decoded(body({"type": "a@1"}), upcasts=circle)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"spec_rev": 3},
+        {"spec_rev": "r\ud800"},
+        {"budget": Budget(wall_s=math.inf)},
+        {"budget": Budget(turns=12.5)},
+        {"dedupe_key": object()},
+    ],
+    ids=["number", "surrogate", "infinite", "fraction", "object"],
+)
+def test_what_could_not_be_read_again_is_not_written(values):
+    (opened, *_) = EVENTS["episode.opened@1"]
+    commit = Commit(id="c1", at=AT, events=(msgspec.structs.replace(opened, **values),))
+    with pytest.raises(Unwritable, match=r"^c1: "):
+        encode_commit(commit)

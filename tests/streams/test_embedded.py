@@ -18,7 +18,7 @@ from streams import embedded
 from streams.embedded import EmbeddedNats
 from streams.errors import Incompatible, Unavailable
 
-WAIT_S: Final = 10.0
+WAIT_S: Final = 30.0
 ROOT: Final = Path(__file__).parents[2]
 
 

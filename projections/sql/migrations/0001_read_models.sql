@@ -69,7 +69,9 @@ COMMENT ON COLUMN episodes.summary IS 'What the strategy found, in words.';
 COMMENT ON COLUMN episodes.error_class IS 'Why it failed: a stable class, such as budget_exceeded.';
 COMMENT ON COLUMN episodes.error_detail IS 'Why it failed, in words.';
 
-CREATE INDEX episodes_by_status ON episodes (stack, status, started_at DESC);
+-- For lists: `sql/list_episodes.sql`. Without journal_seq, or no update would be in place.
+CREATE INDEX episodes_by_start ON episodes (stack, started_at DESC, queued_at DESC);
+CREATE INDEX episodes_by_status ON episodes (stack, status, started_at DESC, queued_at DESC);
 CREATE INDEX episodes_by_expectation ON episodes
     (stack, actor_id, expectation_id, started_at DESC);
 CREATE INDEX episodes_by_subject ON episodes USING hash (subject_id);
@@ -82,7 +84,6 @@ CREATE TABLE episode_steps (
     journal_seq bigint NOT NULL,
     kind text NOT NULL,
     state text NOT NULL CHECK (state IN ('announced', 'recorded')),
-    fingerprint text NOT NULL,
     tool_name text,
     created_at timestamptz NOT NULL,
     announced_at timestamptz,
@@ -104,7 +105,6 @@ COMMENT ON COLUMN episode_steps.journal_seq IS 'Journal sequence of the commit t
 COMMENT ON COLUMN episode_steps.kind IS 'tool_call, synthesis, observation or checkpoint.';
 COMMENT ON COLUMN episode_steps.state IS
     'announced: a side effect was about to happen and nobody recorded that it did. recorded: done.';
-COMMENT ON COLUMN episode_steps.fingerprint IS 'SHA-256 of the action, in hex.';
 COMMENT ON COLUMN episode_steps.tool_name IS 'capability.action of a tool call.';
 COMMENT ON COLUMN episode_steps.created_at IS 'When it was recorded; until then, when it was announced.';
 COMMENT ON COLUMN episode_steps.announced_at IS 'When its side effect was announced.';
@@ -125,20 +125,21 @@ CREATE TABLE episode_checkpoints (
     journal_seq bigint NOT NULL,
     step_no bigint NOT NULL,
     phase text NOT NULL,
-    state jsonb,
     schema_version bigint NOT NULL,
+    state_size_bytes bigint NOT NULL,
     created_at timestamptz NOT NULL,
     PRIMARY KEY (stack, episode_id, checkpoint_no)
 );
-COMMENT ON TABLE episode_checkpoints IS 'States that strategies asked to keep.';
+COMMENT ON TABLE episode_checkpoints IS
+    'When strategies asked to keep their state. The states are in the journal only: they may hold what is redacted here.';
 COMMENT ON COLUMN episode_checkpoints.stack IS 'The cluster it belongs to.';
 COMMENT ON COLUMN episode_checkpoints.episode_id IS 'The episode whose state it is.';
 COMMENT ON COLUMN episode_checkpoints.checkpoint_no IS 'Which checkpoint of the episode.';
 COMMENT ON COLUMN episode_checkpoints.journal_seq IS 'Journal sequence of the commit that last changed the row.';
 COMMENT ON COLUMN episode_checkpoints.step_no IS 'The step that saved it; a resume goes on after it.';
 COMMENT ON COLUMN episode_checkpoints.phase IS 'What the strategy calls it.';
-COMMENT ON COLUMN episode_checkpoints.state IS 'The strategy''s state.';
 COMMENT ON COLUMN episode_checkpoints.schema_version IS 'Version of the state''s shape.';
+COMMENT ON COLUMN episode_checkpoints.state_size_bytes IS 'How large the state is, in bytes of JSON.';
 COMMENT ON COLUMN episode_checkpoints.created_at IS 'When it was saved.';
 
 
@@ -316,6 +317,8 @@ CREATE TABLE projection_checkpoints (
     stack text NOT NULL,
     projection text NOT NULL,
     journal_seq bigint NOT NULL,
+    mark text NOT NULL DEFAULT '',
+    trouble text,
     updated_at timestamptz NOT NULL,
     PRIMARY KEY (stack, projection)
 ) WITH (fillfactor = 50);
@@ -323,6 +326,9 @@ COMMENT ON TABLE projection_checkpoints IS 'How far the rows have come; moves in
 COMMENT ON COLUMN projection_checkpoints.stack IS 'The cluster it belongs to.';
 COMMENT ON COLUMN projection_checkpoints.projection IS 'What is followed: journal, dead or claims.';
 COMMENT ON COLUMN projection_checkpoints.journal_seq IS 'Everything up to this sequence (of claims: revision) is in the rows.';
+COMMENT ON COLUMN projection_checkpoints.mark IS
+    'Which commit stands at that sequence, so that another journal is not taken for this one.';
+COMMENT ON COLUMN projection_checkpoints.trouble IS 'Why it stands still, if it does; until then NULL.';
 COMMENT ON COLUMN projection_checkpoints.updated_at IS 'When it last moved.';
 
 

@@ -255,8 +255,13 @@ def announced(step_no: int, action: ToolCall, *, episode_id: str) -> StepAnnounc
         step_no=step_no,
         fingerprint=fingerprint(action),
         tool_name=f"{action.capability}.{action.action}",
-        idempotency_key=f"{episode_id}:{step_no}",
+        idempotency_key=key_of(episode_id, step_no, action),
     )
+
+
+def key_of(episode_id: str, turn: int, action: Step) -> str:
+    """Return the idempotency key of `action`, asked for on the `turn`-th turn."""
+    return f"{episode_id}:{turn}:{fingerprint(action)[:16]}"
 
 
 async def life(ports: MemoryPorts, episode_id: str) -> Life:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.finding import clear_finding, raise_finding, update_finding
-from engine.runtime.applier import CONFLICTS_MAX, Applier
-from streams.errors import Unavailable
+from engine.runtime.applier import CONFLICTS_MAX, Applier, Contended, Turns
 from streams.events import FindingRaised, FindingUpdated
+from streams.memory import memory_ports
 from tests.engine.runtime.stage import (
     CLOCK,
     Scripted,
@@ -19,6 +19,7 @@ from tests.engine.runtime.stage import (
     running,
     told,
 )
+from tests.simulation.time import SimClock, simulate
 
 OPENED = opening(app_of(Scripted()))
 OTHER = opening(app_of(Scripted()), id_="x2")
@@ -28,7 +29,7 @@ disk = raise_finding("disk", class_="full", summary="one")
 
 @pytest.fixture
 def applier(ports):
-    return Applier(ports.log, ports.stack, CLOCK)
+    return Applier(ports.log, ports.stack, CLOCK, Turns())
 
 
 async def events_of(ports, key="disk"):
@@ -46,7 +47,7 @@ class Contested:
     async def append(self, subject, commit, *, after):
         if self._times:
             self._times -= 1
-            rival = Applier(self._log, self._stack, CLOCK)
+            rival = Applier(self._log, self._stack, CLOCK, Turns())
             opened = opening(app_of(Scripted()), id_=f"rival{self._times}")
             await rival.apply([disk], opened=opened, attempt=1)
         return await self._log.append(subject, commit, after=after)
@@ -72,7 +73,7 @@ async def test_intents_on_one_key_are_carried_out_in_order(ports, applier):
 
 @pytest.mark.parametrize("times", [1, 7])
 async def test_a_rival_that_is_first_is_decided_upon_again(ports, times):
-    applier = Applier(Contested(ports, times=times), ports.stack, CLOCK)
+    applier = Applier(Contested(ports, times=times), ports.stack, CLOCK, Turns())
     (applied,) = await applier.apply([disk], opened=OPENED, attempt=1)
 
     assert applied.outcome.outcome == "updated"
@@ -80,10 +81,16 @@ async def test_a_rival_that_is_first_is_decided_upon_again(ports, times):
     assert kinds == [FindingRaised, *[FindingUpdated] * times]
 
 
-async def test_a_finding_that_is_fought_over_without_end_is_left_for_later(ports):
-    applier = Applier(Contested(ports, times=CONFLICTS_MAX), ports.stack, CLOCK)
-    with pytest.raises(Unavailable, match="lost 100 races"):
-        await applier.apply([disk], opened=OPENED, attempt=1)
+def test_a_finding_that_is_fought_over_without_end_is_left_for_later():
+    async def fight():
+        clock = SimClock()
+        ports = memory_ports(clock=clock)
+        applier = Applier(Contested(ports, times=CONFLICTS_MAX), ports.stack, clock, Turns())
+        with pytest.raises(Contended, match="lost 100 races"):
+            await applier.apply([disk], opened=OPENED, attempt=1)
+        return clock.monotonic_s()
+
+    assert 20 < simulate(fight()) < 50
 
 
 async def test_carrying_out_twice_changes_nothing(ports, applier):
@@ -102,6 +109,47 @@ async def test_a_later_attempt_looks_at_the_whole_history(ports, applier):
     (applied,) = await applier.apply([disk], opened=OPENED, attempt=2)
 
     assert applied.outcome.outcome == "raised"
+    assert len(await events_of(ports)) == 2
+
+
+class Remembered:
+    """A log that remembers what was read of it, and may be a replica that lags behind."""
+
+    def __init__(self, ports, *, lags=0):
+        self._log, self._lags, self.read_after = ports.log, lags, []
+        self.append, self.last = ports.log.append, ports.log.last
+
+    async def read(self, subject, *, after=0):
+        records = await self._log.read(subject, after=after)
+        self.read_after.append(after)
+        self._lags -= 1
+        return records if self._lags < 0 else []
+
+
+async def test_nothing_older_than_the_episode_is_read_again(ports, applier):
+    for intent in (disk, clear_finding("disk"), disk):
+        await applier.apply([intent], opened=OTHER, attempt=1)
+    since = await ports.log.head()
+    log = Remembered(ports)
+    later = Applier(log, ports.stack, CLOCK, Turns())
+
+    (once,) = await later.apply([disk], opened=OPENED, attempt=2, since=since)
+    await applier.apply([clear_finding("disk")], opened=OTHER, attempt=1)
+    (twice,) = await later.apply([disk], opened=OPENED, attempt=3, since=since)
+    (seen,) = await later.look([disk], episode_id=OPENED.episode_id, since=since)
+
+    assert once == twice == seen
+    assert once.outcome.outcome == "updated"
+    assert log.read_after == [since, since]
+
+
+async def test_a_replica_that_lags_does_not_hide_what_was_carried_out(ports, applier):
+    await applier.apply([disk], opened=OTHER, attempt=1)
+    (once,) = await applier.apply([clear_finding("disk")], opened=OPENED, attempt=1)
+    later = Applier(Remembered(ports, lags=2), ports.stack, CLOCK, Turns())
+
+    assert await later.apply([clear_finding("disk")], opened=OPENED, attempt=2) == [once]
+    assert once.outcome.outcome == "cleared"
     assert len(await events_of(ports)) == 2
 
 

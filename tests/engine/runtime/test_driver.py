@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from engine.actions import checkpoint, done, observe, synthesize, tool_call
@@ -33,6 +34,7 @@ from tests.engine.runtime.stage import (
     did,
     doomed,
     kept,
+    key_of,
     leave,
     life,
     lived,
@@ -263,10 +265,10 @@ async def test_a_finding_of_the_wrong_types_fails_the_episode_and_leaves_a_reada
     ("strategy", "said"),
     [
         (Scripted(observe(object())), "Observe: "),
-        (Scripted(tool_call("disk", "read", {"at": object()})), "arguments: "),
+        (Scripted(tool_call("disk", "read", {"at": object()})), "ToolCall: "),
         (Scripted(tool_call("odd", "result")), "result: "),
         (Scripted(tool_call("big", "result")), "result: 300,002 bytes, the limit is 262,144"),
-        (Scripted(synthesize(object())), "prompt: "),
+        (Scripted(synthesize(object())), "Synthesize: "),
     ],
     ids=["observation", "arguments", "result", "large result", "prompt"],
 )
@@ -512,7 +514,7 @@ async def test_a_side_effect_is_on_the_journal_before_it_happens(ports):
     assert before.of(StepAnnounced) == [announced(1, SEND, episode_id=id_)]
     assert before.of(StepRecorded) == []
     assert after.seen == [{"call": 1}]
-    assert mail.keys == [f"{id_}:1"]
+    assert mail.keys == [key_of(id_, 1, SEND)]
 
 
 class SlowToAnnounce:
@@ -588,15 +590,16 @@ async def test_a_side_effect_that_nobody_knows_about_is_not_repeated(ports):
     assert "step 1, mail.send" in life_.end.error_detail
 
 
-async def test_an_idempotent_side_effect_is_repeated_with_the_same_key(ports):
+async def test_an_idempotent_side_effect_is_repeated_with_the_key_that_was_announced(ports):
     mail = Counter(side_effect=True, idempotent=True)
     app = app_of(Scripted(SEND), tools={"mail": mail})
     id_ = opening(app).episode_id
+    before = msgspec.structs.replace(announced(1, SEND, episode_id=id_), idempotency_key="known")
     async with running(app, ports):
-        await leave(ports, app, kept(), announced(1, SEND, episode_id=id_))
+        await leave(ports, app, kept(), before)
         life_ = await lived(ports, id_)
 
-    assert mail.keys == [f"{id_}:1"]
+    assert mail.keys == ["known"]
     assert life_.seen == [{"call": 1}]
     assert len(life_.of(StepAnnounced)) == 1
 
@@ -625,5 +628,100 @@ async def test_a_state_of_another_type_than_declared_is_told_at_once_and_not_aft
     assert life_.end.error_detail == "state: a dict, where the strategy declares State; set `State`"
 
 
-async def test_a_phase_that_is_no_text_leaves_a_readable_journal():
-    assert (await play(Scripted(checkpoint(7)))).end.status is EndStatus.DONE
+@pytest.mark.parametrize(
+    ("nonsense", "said"),
+    [
+        (tool_call(["x"], "y"), "capability must be text, not a list"),
+        (tool_call("x", None), "action must be text, not a NoneType"),
+        (tool_call("x", "y", [1]), "args must be a dict, not a list"),
+        (tool_call("x", "y", {1: 2}), "args: its keys must be text, and one is a int"),
+        (tool_call("x" * 257, "y"), "capability: 257 characters, the limit is 256"),
+        (synthesize("why", transient="t0ken"), "transient must be a dict, not a str"),
+        (checkpoint(7), "phase must be text, not a int"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_an_action_with_impossible_values_fails_the_episode_in_words(nonsense, said):
+    life_ = await play(Scripted(nonsense), tools={"x": Counter(side_effect=True)})
+    assert (life_.end.error_class, said in life_.end.error_detail) == ("invalid_action", True)
+    assert life_.of(StepRecorded) == []
+
+
+async def test_a_callback_that_awaits_what_was_cancelled_fails_its_episode():
+    async def init(episode, trigger):
+        task = asyncio.create_task(asyncio.Event().wait())
+        task.cancel()
+        await task
+
+    strategy = Scripted(observe(1))
+    strategy.init = init
+    assert (await play(strategy)).end.error_class == "crash"
+
+
+class Outage:
+    """A log that is away for a while when a side effect or a step is to be written."""
+
+    def __init__(self, log, clock, *, away_s):
+        self._log, self._clock, self._away_s = log, clock, away_s
+        self.read, self.last, self.follow = log.read, log.last, log.follow
+
+    async def append(self, subject, commit, *, after):
+        if any(isinstance(event, StepAnnounced | StepRecorded) for event in commit.events):
+            await self._clock.sleep(self._away_s)
+        return await self._log.append(subject, commit, after=after)
+
+
+WALL_S = 0.2
+
+
+@pytest.mark.parametrize(
+    ("plan", "durability"),
+    [([SEND], "pipelined"), ([observe(1), observe(2)], "strict")],
+    ids=["a side effect", "strict steps"],
+)
+async def test_an_outage_of_the_log_uses_no_wall_time(ports, plan, durability):
+    app = app_of(
+        Scripted(*plan),
+        tools={"mail": Counter(side_effect=True)},
+        durability=durability,
+        budget=Budget(turns=0, tokens=0, wall_s=WALL_S),
+    )
+    away = Outage(ports.log, SystemClock(), away_s=1.5 * WALL_S)
+    async with running(app, replace(ports, log=away)):
+        life_ = await lived(ports, await open_episode(ports, app))
+    assert life_.end.status is EndStatus.DONE, life_.end.error_detail
+    assert life_.episode.wall_used_s < WALL_S
+
+
+async def test_after_an_outage_of_the_log_the_rest_of_the_wall_time_still_limits(ports):
+    mail = Counter(side_effect=True, open_=False)
+    app = app_of(
+        Scripted(SEND), tools={"mail": mail}, budget=Budget(turns=0, tokens=0, wall_s=WALL_S)
+    )
+    away = Outage(ports.log, SystemClock(), away_s=WALL_S)
+    async with running(app, replace(ports, log=away)):
+        life_ = await lived(ports, await open_episode(ports, app))
+    assert mail.calls == ["send"]
+    assert life_.end.error_detail == f"wall_s: all {WALL_S:g} used"
+
+
+async def test_a_callback_that_will_not_be_cut_off_gets_no_further_than_the_next_barrier():
+    async def stubborn(state, ctx):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return observe(1)
+
+    strategy = Scripted()
+    strategy.next_step = stubborn
+    life_ = await play(strategy, durability="strict", budget=Budget(turns=0, tokens=0, wall_s=0.05))
+    assert (life_.end.error_class, len(life_.of(StepRecorded))) == ("budget_exceeded", 1)
+
+
+async def test_wall_time_that_earlier_attempts_used_is_used(ports):
+    app = app_of(Scripted(observe(1), observe(2)), budget=Budget(turns=0, tokens=0, wall_s=5))
+    before = msgspec.structs.replace(did(1, observe(1), 1), cost_ms=5_000)
+    async with running(app, ports):
+        life_ = await lived(ports, await leave(ports, app, kept(), before))
+    assert life_.end.error_class == "budget_exceeded"
+    assert len(life_.of(StepRecorded)) == 1

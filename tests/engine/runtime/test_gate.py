@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
+from engine.runtime import gate as gate_module
 from engine.runtime.gate import Gate
 from engine.runtime.undertaker import Undertaker
 from engine.trigger import event
 from streams.errors import Unavailable
-from streams.events import DeadLettered, EpisodeOpened
+from streams.events import Budget, DeadLettered, EpisodeOpened
 from streams.parsing import HOPS_HEADER, MESSAGE_ID_HEADER
 from streams.subjects import Stream
 from tests.engine.runtime.stage import (
@@ -21,6 +23,7 @@ from tests.engine.runtime.stage import (
     Scripted,
     all_answered,
     app_of,
+    eventually,
     lived,
     opening,
     running,
@@ -145,6 +148,21 @@ async def test_an_event_that_would_not_fit_an_episode_is_a_dead_letter_and_block
     assert letter.reason == "too_large"
 
 
+async def test_an_episode_that_nobody_could_read_is_a_dead_letter_and_blocks_nothing(ports, app):
+    """Declarations are checked; this is for what slips through."""
+    expectations = app.actors["worker"].expectations
+    sound = expectations["thing"]
+    expectations["broken"] = replace(sound, name="broken", budget=Budget(wall_s=math.inf))
+    await ports.world.publish(HAPPENED, {}, id="x1")
+    async with running(app, ports):
+        await lived(ports, opening(app).episode_id)
+        await all_answered(ports.world)
+
+    (letter,) = await records(ports, Stream.DEAD)
+    assert (letter.reason, letter.payload) == ("unwritable", b"{}")
+    assert [one.expectation_id for one in await opened(ports)] == ["thing"]
+
+
 async def test_a_missing_filter_key_is_logged_once_and_opens_nothing(ports):
     app = app_of(Scripted(), on=event(HAPPENED, filter={"mount": "/"}))
     await watch(ports, app)
@@ -165,6 +183,43 @@ async def test_a_chain_of_engine_made_events_ends(ports, app, hops, count):
     async with running(app, ports):
         await all_answered(ports.world)
     assert len(await opened(ports)) == count
+
+
+def of_two_versions():
+    """An app, and the next version of it, which watches one more event."""
+    old, new = app_of(Scripted()), app_of(Scripted())
+    new.actors["worker"].expect("other", Scripted(), on=event("thing.new"))
+    return old, new
+
+
+async def test_an_event_that_only_a_newer_node_watches_waits_for_one(ports):
+    """A rolling deploy: the old node pulls it first."""
+    old, new = of_two_versions()
+    await watch(ports, new)
+    with capture_logs() as logs:
+        async with running(old, ports, "old"):
+            for number in range(3):
+                await ports.world.publish("thing.new", {}, id=f"x{number}")
+            (durable,) = ports.world._durables.values()
+            await eventually(lambda: len(durable._unanswered) == 3)
+            assert await opened(ports) == []
+            async with running(new, ports, "new"):
+                await all_answered(ports.world)
+
+    assert sorted(one.trigger.event_id for one in await opened(ports)) == ["x0", "x1", "x2"]
+    said = [line for line in logs if "does not watch" in line["event"]]
+    assert [line["event_name"] for line in said] == ["thing.new"]
+
+
+async def test_an_event_that_no_node_watches_any_more_does_not_come_for_ever(ports, monkeypatch):
+    monkeypatch.setattr(gate_module, "STRANGE_S", 0.001)
+    monkeypatch.setattr(gate_module, "STRANGE_DELIVERIES_MAX", 5)
+    old, new = of_two_versions()
+    await watch(ports, new)
+    await ports.world.publish("thing.new", {}, id="x1")
+    async with running(old, ports):
+        await all_answered(ports.world)
+    assert await opened(ports) == []
 
 
 class AwayAtFirst:

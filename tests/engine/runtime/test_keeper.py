@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from engine.actions import observe, tool_call
 from engine.runtime.keeper import Keeper
 from engine.testing import FakeLeases
+from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.events import EndStatus, EpisodeStarted
 from tests.engine.runtime.stage import (
@@ -347,3 +348,33 @@ def test_whatever_becomes_of_a_lease_is_counted():
     assert counted.pop("renewed") >= 1
     once = {"busy": 1, "steal": 1, "completed": 1, "failed": 1, "lost": 1}
     assert counted == {"acquired": 2, **once}
+
+
+class Blocked(SystemClock):
+    """A clock on whose loop something blocks: every sleep ends this much too late."""
+
+    def __init__(self, late_s):
+        self.late_s, self.passed_s = late_s, 0.0
+        self.beats = 0
+
+    def monotonic_s(self):
+        return self.passed_s
+
+    async def sleep(self, seconds):
+        self.passed_s += seconds + self.late_s
+        self.beats += 1
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("late_s", "warns"), [(0.45, False), (0.55, True)])
+async def test_a_beat_that_is_late_by_more_than_half_a_lease_says_what_is_wrong(late_s, warns):
+    clock = Blocked(late_s * LEASE_TTL_S)
+    keeper = Keeper(FakeLeases(clock, ttl_s=LEASE_TTL_S), holder="n1", clock=clock)
+    with capture_logs() as logs:
+        beating = asyncio.create_task(keeper.beat())
+        await eventually(lambda: clock.beats > 1)
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+    said = [line["event"] for line in logs]
+    assert any("the event loop was blocked for 0.6 s: " in each for each in said) == warns, said
+    assert bool(said) == warns

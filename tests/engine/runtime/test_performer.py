@@ -9,7 +9,7 @@ from engine.strategy import Strategy
 from engine.tools import Synthesis, Tool, ToolFailed
 from streams.events import StepKind, StepRecorded
 from streams.json import NOTHING, raw
-from tests.engine.runtime.stage import Scripted, play, ports_in_memory, stored
+from tests.engine.runtime.stage import Scripted, key_of, play, ports_in_memory, stored
 
 
 class Vault(Tool):
@@ -164,12 +164,11 @@ async def test_a_tool_knows_who_calls_and_with_which_idempotency_key():
     async def read(args, ctx):
         known.append(ctx)
 
-    life = await play(
-        Scripted(tool_call("disk", "read"), tool_call("disk", "read")), tools={"disk": read}
-    )
+    call = tool_call("disk", "read")
+    life = await play(Scripted(call, call), tools={"disk": read})
     id_ = life.episode.opened.episode_id
     assert [one.step_no for one in known] == [1, 2]
-    assert [one.idempotency_key for one in known] == [f"{id_}:1", f"{id_}:2"]
+    assert [one.idempotency_key for one in known] == [key_of(id_, 1, call), key_of(id_, 2, call)]
     assert {(one.actor_id, one.expectation_id, one.episode_id) for one in known} == {
         ("worker", "thing", id_)
     }
@@ -206,3 +205,30 @@ async def test_redacting_in_place_takes_nothing_from_the_strategy():
     life = await play(Scripted(tool_call("vault", "open")), ports=ports, tools={"vault": InPlace()})
     assert life.seen == [{"secret": "hunter2", "size": 7}]
     assert life.of(StepRecorded)[0].result_shown == raw({"secret": "***", "size": 7})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"input_tokens": -1},
+        {"output_tokens": -5, "input_tokens": 10},
+        {"input_tokens": 2**31},
+        {"input_tokens": 2**30, "output_tokens": 2**30},
+        {"output_tokens": 2**70},
+    ],
+)
+async def test_tokens_that_cannot_have_been_used_are_a_failed_step_and_count_nothing(values):
+    async def think(prompt, transient, ctx):
+        return Synthesis(content=1, **values)
+
+    life = await play(Scripted(synthesize("why")), synthesizer=think)
+    (step,) = life.of(StepRecorded)
+    assert (step.error_class, step.cost_tokens) == ("crash", 0)
+    assert "none may be negative, and together they are at most 2,147,483,647" in step.error_detail
+
+
+async def test_a_model_whose_name_cannot_be_kept_fails_nothing():
+    async def think(prompt, transient, ctx):
+        return Synthesis(content=1, model="no\ud800")
+
+    assert (await play(Scripted(synthesize("why")), synthesizer=think)).seen == [1]

@@ -184,7 +184,7 @@ async def test_one_event_too_large_for_a_message_is_refused(held, scribe):
 
 async def test_the_journal_folds_to_what_the_scribe_knows_but_for_moments(ports, held, scribe):
     held.open.set()
-    scribe.record(begin, step(), step(), Fail(turns_used=2, error_class="x"))
+    scribe.record(begin, step(), step(), Fail(error_class="x"))
     await scribe.barrier()
 
     folded = fold(await ports.log.read(scribe._subject))

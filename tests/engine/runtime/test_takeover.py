@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.actions import checkpoint, observe, tool_call
+from engine.actions import checkpoint, done, observe, tool_call
 from engine.app import App
+from engine.budget import Budget
 from engine.schema import StateSchema
 from streams.events import CheckpointSaved, DeadLettered, EpisodeLeft, EpisodeStarted
 from streams.json import raw
@@ -19,6 +20,7 @@ from tests.engine.runtime.stage import (
     app_of,
     did,
     kept,
+    key_of,
     leave,
     life,
     lived,
@@ -55,7 +57,35 @@ async def test_restart_gives_a_tool_the_same_idempotency_key_again(ports):
     await leave(ports, app, kept(), announced(1, call, episode_id=id_), did(1, call, "paid"))
     async with running(app, ports):
         await lived(ports, id_)
-    assert tool.keys == [f"{id_}:1"]
+    assert tool.keys == [key_of(id_, 1, call)]
+
+
+async def test_restart_gives_another_call_on_the_same_turn_another_idempotency_key(ports):
+    """What `init` reads may have changed: the second call is not the first one again."""
+    tool = Counter(side_effect=True, idempotent=True)
+    first, second = tool_call("tool", "pay", {"to": "ada"}), tool_call("tool", "pay", {"to": "bob"})
+    app = app_of(Scripted(second), tools={"tool": tool}, recovery="restart")
+    id_ = opening(app).episode_id
+    await leave(ports, app, kept(), announced(1, first, episode_id=id_), did(1, first, "paid"))
+    async with running(app, ports):
+        await lived(ports, id_)
+    assert tool.keys == [key_of(id_, 1, second)] != [key_of(id_, 1, first)]
+
+
+@pytest.mark.parametrize(("plan", "turns_used"), [(PLAN, 5), ((observe("a"), done()), 3), ((), 2)])
+async def test_after_a_restart_the_turns_of_all_attempts_are_told(ports, plan, turns_used):
+    app = app_of(Scripted(*plan), recovery="restart")
+    id_ = await leave(ports, app, kept(), did(1, PLAN[0], "recorded"))
+    async with running(app, ports):
+        assert (await lived(ports, id_)).end.turns_used == turns_used
+
+
+async def test_after_a_restart_a_spent_budget_and_the_end_tell_the_same_turns(ports):
+    app = app_of(Scripted(*PLAN), recovery="restart", budget=Budget(turns=3, tokens=0, wall_s=0))
+    id_ = await leave(ports, app, kept(), did(1, PLAN[0], "recorded"))
+    async with running(app, ports):
+        end = (await lived(ports, id_)).end
+    assert (end.error_detail, end.turns_used) == ("turns: 3 used of 3", 3)
 
 
 async def test_fail_ends_it_as_orphaned(ports):

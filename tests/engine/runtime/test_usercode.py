@@ -48,6 +48,33 @@ async def test_a_broken_contract_keeps_its_class():
     assert failed.value.detail.startswith("finding key: not a key")
 
 
+async def awaits_what_was_cancelled():
+    task = asyncio.create_task(asyncio.Event().wait())
+    task.cancel()
+    await task
+
+
+async def test_a_callback_that_awaits_what_was_cancelled_is_a_crash():
+    with pytest.raises(EpisodeFailed) as failed:
+        await call(awaits_what_was_cancelled)
+    assert failed.value.error_class == "crash"
+    assert "awaits_what_was_cancelled" in failed.value.detail
+
+
+async def test_a_callback_that_is_itself_cancelled_says_so():
+    task = asyncio.create_task(call(asyncio.Event().wait))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_callback_that_is_cut_off_by_a_deadline_is_no_crash():
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await call(asyncio.Event().wait)
+
+
 @pytest.mark.parametrize(
     ("raised", "error_class"),
     [

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from streams.errors import Unavailable
 from streams.jetstream import LinkSettings, api, connect
 from streams.jetstream.follow import PULL_BYTES_MAX, SILENCE_S_MAX
 from streams.jetstream.link import Link
@@ -54,6 +55,28 @@ async def test_a_deleted_consumer_is_replaced_without_gap_or_repeat(ports, link,
         await link.ask(f"$JS.API.CONSUMER.DELETE.{journal}.{consumer}")
         await fill(ports.log, stack.episode("e2"), count=2)
         assert [r.seq for r in await receiving] == [4, 5]
+
+
+async def test_a_stream_made_anew_is_not_read_on_as_if_it_were_the_old_one(
+    nats, ports, link, stack, journal
+):
+    """Not even when it is longer than the old one by the time that the reader is back."""
+    async with ports.log.follow() as follower:
+        await fill(ports.log, stack.episode("e1"), count=3)
+        await next_of(follower, 3)
+        await api.call(link, f"STREAM.DELETE.{journal}")
+        async with connect(nats.url, stack=stack) as anew:
+            await fill(anew.log, stack.episode("e2"), count=5)
+            with pytest.raises(Unavailable, match="made anew"):
+                await next_of(follower, 1)
+
+
+async def test_a_stream_that_ends_before_what_was_read_is_not_waited_for(ports, stack):
+    """As after a crash that lost its end, or a return to an older copy."""
+    await fill(ports.log, stack.episode("e1"), count=3)
+    async with ports.log.follow(after=5) as follower:
+        with pytest.raises(Unavailable, match="ends at 3"):
+            await next_of(follower, 1)
 
 
 async def test_a_closed_follower_leaves_no_consumer(ports, link, stack, journal):

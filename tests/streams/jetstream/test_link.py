@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from streams.embedded import EmbeddedNats
-from streams.errors import Incompatible, TooLarge, Unavailable, UnknownOutcome
+from streams.errors import BadName, Incompatible, TooLarge, Unavailable, UnknownOutcome
 from streams.jetstream import LinkSettings, connect
 from streams.jetstream.link import Link
 from streams.jetstream.session import NobodyServes, open_session
@@ -47,6 +47,19 @@ async def test_a_server_that_is_not_there_is_one_clear_line_in_time(stack):
     assert time.monotonic() - started_s < 0.5 + SLACK_S
     assert str(caught.value).startswith(f"connecting to {url}: ")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["nats://127.0.0.1:abc", "nats://127.0.0.1:99999", "", "nats://"])
+async def test_what_is_no_address_is_a_bad_name(stack, url):
+    with pytest.raises(BadName, match="not the address of a NATS server"):
+        async with connect(url, stack=stack):
+            pass
+
+
+async def test_what_the_client_refuses_to_try_is_one_clear_line(stack):
+    with pytest.raises(Unavailable, match="mixing of websocket and non websocket"):
+        async with connect("nats://127.0.0.1:1,ws://127.0.0.1:1", stack=stack):
+            pass
 
 
 async def test_a_server_that_says_nothing_is_given_up_in_time(stack):

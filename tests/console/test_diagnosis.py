@@ -1,0 +1,82 @@
+"""What `vigil doctor` says of projections that do not keep up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from console import diagnosis
+from projections.embedded import EmbeddedPostgres
+from projections.postgres import store
+from projections.postgres.migrator import migrate
+from projections.postgres.pool import connect
+from streams.clock import SystemClock
+from tests.projections.conftest import open_directory
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    with open_directory() as directory, EmbeddedPostgres(directory) as server:
+        yield server
+
+
+@pytest.fixture
+async def pool(postgres):
+    async with await connect(postgres.dsn) as pool:
+        await migrate(pool)
+        yield pool
+
+
+async def reach(pool, stack, position, *, ago_s=0.0):
+    at = SystemClock().now() - timedelta(seconds=ago_s)
+    since = await store.load(pool, stack=stack.name, projection="journal", now=at)
+    await store.apply(pool, [], since=since, position=position, now=at)
+
+
+async def look(pool, stack, *, head):
+    (check,) = await diagnosis.look_at_lags(pool, stack, {"journal": head})
+    return check
+
+
+async def test_rows_that_show_everything_are_in_order_however_long_ago(pool, stack):
+    await reach(pool, stack, 10, ago_s=9_000)
+    assert (await look(pool, stack, head=10)).status == "ok"
+
+
+async def test_a_projection_in_trouble_is_a_problem_and_says_which(pool, stack):
+    await reach(pool, stack, 10)
+    await store.note_trouble(pool, stack=stack.name, projection="journal", trouble="@11: no JSON")
+    check = await look(pool, stack, head=10)
+    assert (check.status, "@11: no JSON" in check.says) == ("problem", True)
+
+
+async def test_a_log_that_ends_before_the_rows_is_a_problem(pool, stack):
+    await reach(pool, stack, 10)
+    check = await look(pool, stack, head=4)
+    assert check.status == "problem"
+    assert "drop the schema vigil with CASCADE" in check.remedy
+
+
+async def test_a_few_messages_that_just_came_are_no_problem(pool, stack):
+    await reach(pool, stack, 10)
+    assert (await look(pool, stack, head=12)).status == "ok"
+
+
+async def test_a_backlog_that_nobody_works_on_is_a_problem(pool, stack, monkeypatch):
+    monkeypatch.setattr(diagnosis, "PATIENCE_S", 0.05)
+    await reach(pool, stack, 10, ago_s=61)
+    check = await look(pool, stack, head=12)
+    assert (check.status, "stands still" in check.says) == ("problem", True)
+
+
+async def test_a_message_after_a_quiet_hour_is_given_time_to_become_rows(pool, stack, monkeypatch):
+    await reach(pool, stack, 10, ago_s=3_600)
+    noticed = diagnosis.caught_up
+
+    async def while_a_projector_writes(*args, **kwargs):
+        await reach(pool, stack, 12)
+        await noticed(*args, **kwargs)
+
+    monkeypatch.setattr(diagnosis, "caught_up", while_a_projector_writes)
+    assert (await look(pool, stack, head=12)).status == "ok"

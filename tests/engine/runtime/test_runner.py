@@ -1,0 +1,148 @@
+"""What becomes of commands for episodes that a node cannot have."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from engine.actions import observe
+from engine.errors import Rejected
+from engine.runtime import runner as module
+from engine.runtime.undertaker import Undertaker
+from streams.events import EndStatus, EpisodeStarted
+from streams.log import START
+from streams.subjects import Stream
+from tests.engine.runtime.stage import (
+    CLOCK,
+    STARTED,
+    Scripted,
+    all_answered,
+    app_of,
+    ask_start,
+    eventually,
+    kept,
+    life,
+    lived,
+    open_episode,
+    opening,
+    running,
+    write,
+)
+
+APP = app_of(Scripted(observe("seen")))
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """A node that has waited for minutes, and for an hour."""
+    monkeypatch.setattr(module, "BUSY_S", 0.001)
+    monkeypatch.setattr(module, "MISSING_DELIVERIES_MAX", 3)
+    monkeypatch.setattr(module, "OBSTACLE_DELIVERIES_MAX", 4)
+
+
+def without_expectation():
+    """The app as a version that has never heard of the expectation `thing`."""
+    app = app_of(Scripted())
+    actor = app.actors["worker"]
+    actor.expect("other", Scripted(), on=actor.expectations["thing"].on)
+    del actor.expectations["thing"]
+    return app
+
+
+async def letters(ports):
+    async with ports.log.follow(Stream.DEAD, after=START) as follower:
+        records = await follower.receive(most=100, wait_s=0)
+    return [event for record in records for event in record.commit.events]
+
+
+async def test_a_command_for_an_episode_that_never_was_is_a_dead_letter_in_the_end(
+    ports, impatient
+):
+    await ask_start(ports, "nobody")
+    async with running(APP, ports):
+        await all_answered(ports.inbox)
+
+    (letter,) = await letters(ports)
+    assert (letter.reason, letter.episode_id) == ("no_such_episode", "nobody")
+    assert ports.leases._bucket == {}
+
+
+async def test_an_unknown_expectation_is_left_to_a_newer_node_without_a_claim(ports):
+    old = without_expectation()
+    id_ = await open_episode(ports, APP)
+    with capture_logs() as logs:
+        async with running(old, ports, "old"):
+            durables = ports.inbox._durables
+            await eventually(lambda: durables and given_more_than_once(durables["inbox-worker"]))
+            claims = dict(ports.leases._bucket)
+            async with running(APP, ports, "new"):
+                done = await lived(ports, id_)
+
+    assert claims == {}
+    assert [one.node for one in done.of(EpisodeStarted)] == ["new"]
+    said = [line for line in logs if line.get("reason") == "no_such_expectation"]
+    assert len(said) == 1
+
+
+def given_more_than_once(durable):
+    return any(one.deliveries > 2 for one in durable._unanswered.values())
+
+
+@pytest.mark.parametrize("reason", ["no_such_expectation", "newer_state", "unreadable_journal"])
+async def test_what_no_node_can_have_for_an_hour_is_a_dead_letter_that_says_why(
+    ports, impatient, reason
+):
+    begun = opening(APP)
+    subject = ports.stack.episode(begun.episode_id)
+    await write(ports, begun.episode_id, begun)
+    if reason == "newer_state":
+        newer = kept()
+        newer = type(newer)(
+            checkpoint_no=0, step_no=0, phase="init", state=newer.state, schema_version=9
+        )
+        await write(ports, begun.episode_id, STARTED, newer)
+    if reason == "unreadable_journal":
+        ports.log.publish_raw(subject, b"{ no", {})
+    await ask_start(ports, begun.episode_id)
+    app = without_expectation() if reason == "no_such_expectation" else APP
+    with capture_logs() as logs:
+        async with running(app, ports):
+            await all_answered(ports.inbox)
+
+    (letter,) = await letters(ports)
+    assert (letter.reason, letter.episode_id) == (reason, begun.episode_id)
+    assert [line["reason"] for line in logs if line["event"] == "command handed back"] == [reason]
+
+
+async def test_an_episode_that_ended_needs_no_expectation_any_more(ports, impatient):
+    async with running(APP, ports):
+        id_ = await open_episode(ports, APP)
+        first = await lived(ports, id_)
+    await ask_start(ports, id_, id_="again")
+    async with running(without_expectation(), ports):
+        await all_answered(ports.inbox)
+    assert await letters(ports) == []
+    assert await life(ports, id_) == first
+
+
+async def test_requeuing_the_letter_calls_a_node_to_the_same_episode(ports, impatient):
+    id_ = await open_episode(ports, APP)
+    async with running(without_expectation(), ports):
+        await all_answered(ports.inbox)
+    (letter,) = await letters(ports)
+    key = f"{letter.stream}.{letter.seq}"
+
+    requeued = await Undertaker(ports, CLOCK).requeue(key, by="ann")
+
+    assert requeued.episode_id == id_
+    async with running(APP, ports):
+        assert (await lived(ports, id_)).end.status is EndStatus.DONE
+
+
+async def test_a_letter_for_an_episode_that_never_was_cannot_be_requeued(ports, impatient):
+    await ask_start(ports, "nobody")
+    async with running(APP, ports):
+        await all_answered(ports.inbox)
+    (letter,) = await letters(ports)
+    with pytest.raises(Rejected, match="does not hold its episode"):
+        await Undertaker(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ann")
