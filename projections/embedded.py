@@ -16,7 +16,6 @@ missing, and every folder above the cluster and the binaries becomes passable fo
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pwd
 import shutil
@@ -24,8 +23,6 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
-from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +32,7 @@ from typing import Final, Self
 import psutil
 
 from projections.errors import PostgresUnavailable
+from streams.embedded import die_with
 
 START_S_MAX: Final = 30.0
 """Longest wait for the server to accept connections, in seconds: 0.1 s after a clean stop
@@ -63,8 +61,6 @@ _BINARIES: Final = Path("pginstall18", "bin")
 """Inside the wheel. We run them ourselves: the package's own start leaves a server behind
 when its parent is killed, and importing it warns where there is no XDG_RUNTIME_DIR."""
 
-_PR_SET_PDEATHSIG: Final = 1
-"""From <linux/prctl.h>: the signal a process gets when its parent dies."""
 
 _READY_LINE: Final = 7
 """Index of the status line in `postmaster.pid` (PostgreSQL, miscadmin.h)."""
@@ -214,7 +210,7 @@ class EmbeddedPostgres:
                 user=_user(),
                 group=_user(),
                 extra_groups=None if _user() is None else [],
-                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
+                preexec_fn=die_with(os.getpid(), signal.SIGINT),  # noqa: PLW1509 - one system call
             )
         self._wait_ready(process)
         return process
@@ -331,17 +327,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
-
-
-def _die_with(parent_pid: int) -> Callable[[], None] | None:
-    """Return what the child does before it becomes the server: ask to be stopped with us."""
-    if sys.platform != "linux":
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def ask() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
-        if os.getppid() != parent_pid:
-            os._exit(1)
-
-    return ask

@@ -243,14 +243,14 @@ def _port_in(ports: Path) -> int | None:
     return int(url.rpartition(":")[2])
 
 
-def die_with(parent_pid: int) -> Callable[[], None] | None:
-    """Return what the child does before it becomes the server: ask to be killed with us."""
+def die_with(parent_pid: int, sign: signal.Signals = signal.SIGKILL) -> Callable[[], None] | None:
+    """Return what the child does before it becomes the server: ask for `sign` when we die."""
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None, use_errno=True)
 
     def ask() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc.prctl(_PR_SET_PDEATHSIG, sign)
         if os.getppid() != parent_pid:
             os._exit(1)
 
