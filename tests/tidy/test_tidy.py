@@ -95,11 +95,11 @@ ANYWHERE = (
 IN_ANY_FILE = (
     Banned(
         "a package registry's host or an index option",
-        r"\bpypi\.org\b|\bpythonhosted\.org\b|--(extra-)?index-url|--find[-]links|--trusted[-]host",
+        r"://\S+/[s]imple\b|--(extra-)?index[-]url|--find[-]links|--trusted[-]host",
     ),
     Banned(
         "a path of someone's machine",
-        r"(?<![\w.}~-])/(?:home|root|Users|work|tmp/venv|opt/pypi|opt/wheels)/",
+        r"(?<![\w.}~-])/(?:home|root|Users|work)/",
     ),
 )
 
