@@ -108,7 +108,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/runtime/runner.py",
         "held.lease.check(monotonic_s=self.crew.clock.monotonic_s())",
         "pass",
-        SIMULATION,
+        "tests/engine/runtime/test_runner.py",
     ),
     Mutant(
         "the command is acknowledged only after the fence",

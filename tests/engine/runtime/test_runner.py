@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -25,6 +28,7 @@ from tests.engine.runtime.stage import (
     lived,
     open_episode,
     opening,
+    play,
     running,
     write,
 )
@@ -146,3 +150,29 @@ async def test_a_letter_for_an_episode_that_never_was_cannot_be_requeued(ports, 
     (letter,) = await letters(ports)
     with pytest.raises(Rejected, match="does not hold its episode"):
         await Undertaker(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ann")
+
+
+class LateAtFirst:
+    """Leases whose first answer comes too late to be trusted, as to a node that was frozen."""
+
+    def __init__(self, inner):
+        self._inner, self.given = inner, []
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    async def acquire(self, key, *, holder, attempt=1):
+        lease = await self._inner.acquire(key, holder=holder, attempt=attempt)
+        self.given.append(lease.revision)
+        return (
+            msgspec.structs.replace(lease, trusted_until_s=0.0) if len(self.given) == 1 else lease
+        )
+
+
+async def test_no_fence_is_put_up_under_a_claim_that_is_no_longer_trusted(ports):
+    """I2: whoever took over may not have put up a fence yet, and the version would let us in."""
+    leases = LateAtFirst(ports.leases)
+    late = dataclasses.replace(ports, leases=leases)
+    life_ = await play(Scripted(), ports=late)
+    (started,) = life_.of(EpisodeStarted)
+    assert started.claim_revision == leases.given[1]
