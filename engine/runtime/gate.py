@@ -64,6 +64,8 @@ class Gate:
     clock: Clock
     stopping: asyncio.Event
     undertaker: Undertaker
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the queue is open: whatever is published from then on is ruled on."""
     _warned: set[tuple[str, str]] = field(default_factory=set)
     _strange: set[str] = field(default_factory=set)
     """Names that were logged. The queue holds no others than some version watches."""
@@ -77,6 +79,7 @@ class Gate:
         labels = {"actor": self.actor.id, "queue": "events"}
         opening = self.ports.world.open(self.actor.id, self.actor.event_names())
         async with taking(opening, stopping=self.stopping) as source:
+            self.is_open.set()
             while not self.stopping.is_set():
                 batch = await source.receive(room=EVENTS_IN_FLIGHT_MAX, wait_s=WAIT_S)
                 telemetry.backlog.set(source.pending, labels)

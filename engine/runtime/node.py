@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import structlog
@@ -72,10 +72,11 @@ class Node:
             Whether every episode was finished or handed over within the grace period. One that
             was not is left to its lease, which lapses and calls for recovery.
         """
-        log.info("node up", node=self.name, actors=sorted(self._app.actors))
         keeper = Keeper(self._ports.leases, holder=self.name, clock=self._clock)
+        doers = self._servers(keeper)
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in self._helpers(keeper)]
-        servers = [asyncio.create_task(self._keep_going(doer)) for doer in self._servers(keeper)]
+        servers = [asyncio.create_task(self._keep_going(doer.serve)) for doer in doers]
+        helpers.append(asyncio.create_task(self._say_when_up(doers)))
         try:
             await self._stopping.wait()
             log.info("node stopping", node=self.name)
@@ -85,18 +86,24 @@ class Node:
         log.info("node down", node=self.name, clean=not late)
         return not late
 
-    def _servers(self, keeper: Keeper) -> list[Callable[[], Awaitable[None]]]:
+    async def _say_when_up(self, doers: Sequence[Gate | Runner]) -> None:
+        """Say that the node is up, once all its queues are open: what is published now is seen."""
+        for doer in doers:
+            await doer.is_open.wait()
+        log.info("node up", node=self.name, actors=sorted(self._app.actors))
+
+    def _servers(self, keeper: Keeper) -> list[Gate | Runner]:
         """Return the doers that take work: a gate and a runner for each actor."""
         undertaker = Undertaker(self._ports, self._clock)
         turns = Turns()
-        serving: list[Callable[[], Awaitable[None]]] = []
+        serving: list[Gate | Runner] = []
         for actor in self._app.actors.values():
             gate = Gate(self._ports, actor, self._clock, self._stopping, undertaker)
             crew = Crew(
                 self._app, actor, self._ports, self._clock, self.name, self._stopping, turns
             )
             runner = Runner(crew, keeper, undertaker, self._contain)
-            serving += [gate.serve, runner.serve]
+            serving += [gate, runner]
         return serving
 
     def _helpers(self, keeper: Keeper) -> list[Callable[[], Awaitable[None]]]:

@@ -71,6 +71,8 @@ class Runner:
     keeper: Keeper
     undertaker: Undertaker
     contain: Contain
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the queue is open."""
     _running: set[asyncio.Task[None]] = field(default_factory=set)
     _noted: set[str] = field(default_factory=set)
 
@@ -93,6 +95,7 @@ class Runner:
         labels = {"actor": self.crew.actor.id, "queue": "commands"}
         opening = self.crew.ports.inbox.open(self.crew.actor.id)
         async with taking(opening, stopping=self.crew.stopping) as source:
+            self.is_open.set()
             while not self.crew.stopping.is_set():
                 room = await self._wait_room()
                 for delivery in await source.receive(room=room, wait_s=WAIT_S):

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.actions import observe, tool_call
 from engine.runtime import node as module
@@ -50,6 +51,34 @@ async def test_a_stopping_node_hands_over_at_the_next_barrier_and_another_finish
     assert tool.calls == ["a"]
     assert [one.node for one in life_.of(EpisodeStarted)] == ["first", "second"]
     assert life_.seen == [{"call": 1}, "end"]
+
+
+class SlowToOpen:
+    """A world whose queues are open only once they may be."""
+
+    def __init__(self, world):
+        self._world = world
+        self.asked, self.may = asyncio.Event(), asyncio.Event()
+
+    async def open(self, actor, names):
+        self.asked.set()
+        await self.may.wait()
+        return await self._world.open(actor, names)
+
+
+async def test_a_node_says_that_it_is_up_once_whatever_is_published_will_be_seen(ports):
+    world = SlowToOpen(ports.world)
+
+    def said():
+        return [line["event"] for line in lines].count("node up")
+
+    with capture_logs() as lines:
+        async with running(app_of(Scripted()), replace(ports, world=world)):
+            await world.asked.wait()
+            await asyncio.sleep(0)
+            assert not said()
+            world.may.set()
+            await eventually(said)
 
 
 async def test_an_idle_node_stops_promptly(ports):
