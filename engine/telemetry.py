@@ -5,12 +5,23 @@ Only the OpenTelemetry API is used: without an SDK in the process all of it does
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from opentelemetry import metrics, trace
+from opentelemetry.context import Context
 
-tracer: Final = trace.get_tracer("vigil.engine")
+_tracer: Final = trace.get_tracer("vigil.engine")
+_NO_SPAN: Final[AbstractContextManager[object]] = nullcontext()
 _meter: Final = metrics.get_meter("vigil.engine")
+
+
+def span(name: str, parent: Context | None = None) -> AbstractContextManager[object]:
+    """Return a span to enter; it costs nothing while nobody traces, here or where we come from."""
+    if parent is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return _NO_SPAN
+    return _tracer.start_as_current_span(name, parent)
+
 
 gate_rulings: Final = _meter.create_counter(
     "vigil.gate.rulings", unit="{ruling}", description="Rulings of the gate, by actor and reason"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine import recovery
-from engine.actions import Checkpoint, Converge, Done, Step, ToolCall
+from engine.actions import Checkpoint, Converge, Done, Step, Synthesize, ToolCall
 from engine.budget import overspent
 from engine.episode import Announce, Fail, Finish, Leave
 from engine.errors import EpisodeFailed
@@ -123,6 +123,9 @@ class Driver:
     async def _take(self, current: Any, action: Step, wall: WallTime) -> Any:  # noqa: ANN401
         if not self.scribe.episode.checkpoints_kept:
             self.scribe.record(await self.thinker.keep(current, phase=INIT))
+        if isinstance(action, ToolCall | Synthesize) and not self.scribe.is_fenced:
+            # Another node may have done this step before; then the fence is refused.
+            await wall.standing_still(self.scribe.barrier)
         mark = await call(fingerprint, action)
         ctx = self._call_context(mark)
         await self._announce(action, ctx, mark, wall)

@@ -11,9 +11,11 @@ import structlog
 from engine.app import App
 from engine.runtime.applier import Turns
 from engine.runtime.gate import Gate
+from engine.runtime.hands import Hands
 from engine.runtime.keeper import Keeper
 from engine.runtime.rescuer import Rescuer
 from engine.runtime.runner import Runner
+from engine.runtime.slots import Slots
 from engine.runtime.tenure import Crew
 from engine.runtime.undertaker import Undertaker
 from streams.clock import Clock, SystemClock
@@ -98,12 +100,20 @@ class Node:
         turns = Turns()
         serving: list[Gate | Runner] = []
         for actor in self._app.actors.values():
-            gate = Gate(self._ports, actor, self._clock, self._stopping, undertaker)
             crew = Crew(
-                self._app, actor, self._ports, self._clock, self.name, self._stopping, turns
+                app=self._app,
+                actor=actor,
+                ports=self._ports,
+                clock=self._clock,
+                node=self.name,
+                stopping=self._stopping,
+                turns=turns,
+                slots=Slots(actor.max_concurrent_episodes),
             )
-            runner = Runner(crew, keeper, undertaker, self._contain)
-            serving += [gate, runner]
+            serving += [
+                Gate(crew, keeper, undertaker, Hands(self._contain)),
+                Runner(crew, keeper, undertaker, Hands(self._contain)),
+            ]
         return serving
 
     def _helpers(self, keeper: Keeper) -> list[Callable[[], Awaitable[None]]]:
@@ -131,7 +141,9 @@ class Node:
         try:
             await work
         except Exception:
-            log.exception("an episode's work failed; its lease will lapse")
+            log.exception(
+                "work failed by surprise; what was not accepted comes again, a lease lapses"
+            )
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -45,7 +45,7 @@ class Performer:
             EpisodeFailed: the arguments or the result cannot be kept on the journal.
         """
         started_s = self.clock.monotonic_s()
-        with telemetry.tracer.start_as_current_span(f"step {type(action).__name__}"):
+        with telemetry.span(f"step {type(action).__name__}"):
             performed = await call(self._perform, action, ctx)
         took_s = self.clock.monotonic_s() - started_s
         telemetry.step_duration.record(took_s, {"actor": self.actor.id, "kind": performed.kind})

@@ -1,37 +1,30 @@
-"""Runs an actor's episodes: pull what there is room for, read, claim, serve, give up the claim.
+"""Runs an actor's episodes: pull what there is room for, read, and take each over.
 
 The journal is read before the claim is made, to know which attempt it is for, and whether this
-node can have the episode at all. What happens in between does no harm: the fence names the
-version that was read, and is refused.
-
-The claim is given up last and on purpose. Whatever goes wrong in between leaves it to
-lapse, which calls for recovery: the next owner replays the journal and does what is left.
+node can have the episode at all.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
-from engine.episode import ENDED, Episode, fold
-from engine.runtime.applier import Contended
+from engine.episode import Episode, Status, fold
 from engine.runtime.backoff import backoff_s
-from engine.runtime.driver import Leaving
+from engine.runtime.hands import Hands
 from engine.runtime.intake import taking
-from engine.runtime.keeper import Held, Keeper
-from engine.runtime.tenure import NO_SUCH_EPISODE, Crew, Obstacle, Tenure, obstacle
+from engine.runtime.keeper import Keeper
+from engine.runtime.shift import Shift
+from engine.runtime.tenure import NO_SUCH_EPISODE, Crew, Obstacle, obstacle
 from engine.runtime.undertaker import Undertaker
-from streams.commands import Command, Recover
+from streams.commands import Command, Start
 from streams.delivery import Delivery, Unreadable
-from streams.errors import LeaseLost, Unavailable, UnreadableEvent, VersionConflict
-from streams.events import EndStatus
-from streams.log import Recorded
+from streams.errors import Unavailable, UnreadableEvent
 from streams.tracing import context_of
 
 WAIT_S: Final = 5.0
@@ -42,6 +35,9 @@ BUSY_S: Final = 0.05
 
 BUSY_MAX_S: Final = 10.0
 """Longest such wait."""
+
+SLOT_S: Final = 1.0
+"""Longest wait of a command that was pulled for a slot that has been taken since."""
 
 OBSTACLE_MAX_S: Final = 60.0
 """Longest wait before a command comes again whose episode this node cannot have."""
@@ -57,9 +53,6 @@ is longer than a deploy takes to bring a node that can."""
 NOTED_MAX: Final = 10_000
 """Episodes remembered because this node cannot have them. Forgetting them repeats a log line."""
 
-Contain: TypeAlias = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
-"""Wraps work so that what it raises by surprise harms nothing else."""
-
 log = structlog.get_logger("vigil.runner")
 
 
@@ -70,10 +63,9 @@ class Runner:
     crew: Crew
     keeper: Keeper
     undertaker: Undertaker
-    contain: Contain
+    hands: Hands
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open."""
-    _running: set[asyncio.Task[None]] = field(default_factory=set)
     _noted: set[str] = field(default_factory=set)
 
     async def serve(self) -> None:
@@ -84,12 +76,9 @@ class Runner:
         Raises:
             Unavailable: the actor's queue could not be opened. What runs goes on.
         """
-        try:
+        async with self.hands.cut_off_when_cancelled():
             await self._take_work()
-            await self._wait_idle()
-        except asyncio.CancelledError:
-            await self._cut_off()
-            raise
+            await self.hands.finish()
 
     async def _take_work(self) -> None:
         labels = {"actor": self.crew.actor.id, "queue": "commands"}
@@ -97,32 +86,24 @@ class Runner:
         async with taking(opening, stopping=self.crew.stopping) as source:
             self.is_open.set()
             while not self.crew.stopping.is_set():
-                room = await self._wait_room()
+                room = await self.crew.slots.wait_free()
                 for delivery in await source.receive(room=room, wait_s=WAIT_S):
-                    self._begin(delivery)
+                    has_slot = self.crew.slots.try_take()
+                    self.hands.start(self._run(delivery, has_slot=has_slot))
                 telemetry.backlog.set(source.pending, labels)
 
-    async def _cut_off(self) -> None:
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+    async def _run(self, delivery: Delivery[Command | Unreadable], *, has_slot: bool) -> None:
+        """Answer for a delivery in a slot of its own, or hand it back if none gets free soon.
 
-    def _begin(self, delivery: Delivery[Command | Unreadable]) -> None:
-        task = asyncio.create_task(self.contain(self._answer(delivery)))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-
-    async def _wait_idle(self) -> None:
-        while self._running:
-            await asyncio.wait(self._running)
-
-    async def _wait_room(self) -> int:
-        """Wait until another episode may run, and return how many."""
-        most = self.crew.actor.max_concurrent_episodes
-        while len(self._running) >= most:
-            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-        return most - len(self._running)
+        There was one when it was pulled; an event may have opened an episode in it since.
+        """
+        slots = self.crew.slots
+        if not has_slot and not await slots.take(within_s=SLOT_S):
+            return await _hand_back(delivery)
+        try:
+            await self._answer(delivery)
+        finally:
+            slots.give_back()
 
     async def _answer(self, delivery: Delivery[Command | Unreadable]) -> None:
         content = delivery.content
@@ -132,7 +113,7 @@ class Runner:
                 return await delivery.term(content.reason)
             with (
                 bound_contextvars(episode_id=content.episode_id, actor=content.actor_id),
-                telemetry.tracer.start_as_current_span("episode", context_of(delivery.trace)),
+                telemetry.span("episode", context_of(delivery.trace)),
             ):
                 await self._follow(delivery, content)
         except Unavailable as error:
@@ -146,10 +127,15 @@ class Runner:
         except UnreadableEvent as error:
             unreadable = Obstacle("unreadable_journal", f"this version cannot read it: {error}")
             return await self._refuse(delivery, command, unreadable)
-        hindrance = obstacle(self.crew.actor, records)
+        episode = fold(records)
+        hindrance = obstacle(self.crew.actor, episode, records)
         if hindrance is not None:
             return await self._refuse(delivery, command, hindrance)
-        return await self._claim(delivery, command, records, subject=subject)
+        careful = not _is_first_try(delivery, command, episode)
+        shift = Shift(self.crew, self.keeper, delivery.ack)
+        if not await shift.take_over(episode, records, careful=careful):
+            await _hand_back(delivery)
+        return None
 
     async def _refuse(
         self, delivery: Delivery[Command | Unreadable], command: Command, hindrance: Obstacle
@@ -175,115 +161,17 @@ class Runner:
         self._noted.add(episode_id)
         log.warning("command handed back", reason=hindrance.reason, why=hindrance.detail)
 
-    async def _claim(
-        self,
-        delivery: Delivery[Command | Unreadable],
-        command: Command,
-        records: Sequence[Recorded],
-        *,
-        subject: str,
-    ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        key = self.crew.ports.stack.episode_claim(command.actor_id, command.episode_id)
-        attempt = fold(records).attempts + 1
-        held = await self.keeper.acquire(key, attempt=attempt, on_lost=task.cancel)
-        if held is None:
-            return await _hand_back(delivery)
-        try:
-            left = await self._own(delivery, records, subject=subject, held=held)
-            if left is not None:
-                await self._give_up(held, left)
-        except asyncio.CancelledError:
-            if not held.lost:
-                raise
-            task.uncancel()
-            log.warning("stopped: the lease was lost")
-        finally:
-            self.keeper.forget(held)
-
-    async def _own(
-        self,
-        delivery: Delivery[Command | Unreadable],
-        records: Sequence[Recorded],
-        *,
-        subject: str,
-        held: Held,
-    ) -> Episode | None:
-        """Do what is left of an episode, and return how; None if its claim is to lapse."""
-        tenure = Tenure(self.crew, records, subject=subject, claim=lambda: held.lease)
-        if tenure.episode.status in ENDED:
-            await tenure.tell_again()
-            await delivery.ack()
-            return tenure.episode
-        try:
-            # Whoever took over from us may not have put up a fence yet: then the version would
-            # let us in, behind the back of the latest claim. But then our trust has ended, too.
-            held.lease.check(monotonic_s=self.crew.clock.monotonic_s())
-            await tenure.fence()
-        except (LeaseLost, VersionConflict):  # The read was stale, or another node is at it.
-            await _hand_back(delivery)
-            # A claim that was taken over from a lapsed one has removed the marker of the lapse, and
-            # this command may have been answered elsewhere: then nothing else calls for recovery.
-            called = not held.lease.stolen or await self._call(
-                tenure, reason="lapsed", id_=f"refused.{held.lease.key}.{held.lease.revision}"
-            )
-            return tenure.episode if called else None
-        await delivery.ack()
-        return tenure.episode if await self._serve(tenure, held) else None
-
-    async def _give_up(self, held: Held, episode: Episode) -> None:
-        """Give the claim up, saying so if the episode has failed."""
-        finished = episode.finished
-        if finished is not None and finished.status is EndStatus.FAILED:
-            error = f"{finished.error_class}: {finished.error_detail}"
-            await self.keeper.fail(held, error=error)
-        else:
-            await self.keeper.complete(held)
-
-    async def _serve(self, tenure: Tenure, held: Held) -> bool:
-        """Serve a fenced tenure to its end, and return whether its claim may be given up."""
-        try:
-            await tenure.complete()
-        except Leaving:
-            return await self._hand_over(tenure)
-        except Contended as error:
-            log.warning("a finding is fought over; handing the episode over", error=str(error))
-            return await self._hand_over(tenure)
-        except VersionConflict as error:
-            self.keeper.note_lost(held, why=f"another node has taken over: {error}")
-            return False
-        except LeaseLost as error:
-            self.keeper.note_lost(held, why=str(error))
-            return False
-        except Unavailable as error:
-            log.warning("stopped: the log is away; the lease will lapse", error=str(error))
-            return False
-        log.debug("episode ended", status=tenure.episode.status.value)
-        return True
-
-    async def _hand_over(self, tenure: Tenure) -> bool:
-        opened, attempt = tenure.opened, tenure.episode.attempts
-        leave_id = f"leave.{opened.episode_id}.{attempt}"
-        handed_over = await self._call(tenure, reason="handover", id_=leave_id)
-        if handed_over:
-            log.info("handed over")
-        return handed_over
-
-    async def _call(self, tenure: Tenure, *, reason: str, id_: str) -> bool:
-        """Call a node to the episode. Only then may the claim go: its lapse would call, too."""
-        opened = tenure.opened
-        recover = Recover(actor_id=opened.actor_id, episode_id=opened.episode_id, reason=reason)
-        try:
-            await self.crew.ports.inbox.send(recover, id=id_)
-        except Unavailable as error:
-            log.warning("no other node called; the lease will lapse", error=str(error))
-            return False
-        return True
-
 
 async def _hand_back(
     delivery: Delivery[Command | Unreadable], *, most_s: float = BUSY_MAX_S
 ) -> None:
     """Let the command come again, later each time."""
     await delivery.nak(delay_s=backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=most_s))
+
+
+def _is_first_try(
+    delivery: Delivery[Command | Unreadable], command: Command, episode: Episode
+) -> bool:
+    """Return whether no node can have begun with the episode: nothing can have crashed yet."""
+    is_new = episode.status is Status.QUEUED and episode.attempts == 0
+    return is_new and isinstance(command, Start) and delivery.deliveries == 1

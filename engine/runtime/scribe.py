@@ -4,11 +4,15 @@
 recorded while an append is in flight rides in the next commit. `barrier` waits until
 everything recorded is durable. So a run of quick steps costs one commit, and nothing
 that the outside can see happens before the journal has what led to it.
+
+The first commit is the fence: from then on nobody else can append. Right before it the scribe
+makes sure that the claim may still be relied on, right after it that whoever waits for it hears.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from engine.episode import Command, Episode, decide, evolve
@@ -26,7 +30,16 @@ class Scribe:
     """The one writer of one episode, for as long as it holds the claim."""
 
     def __init__(
-        self, log: EventLog, clock: Clock, *, subject: str, episode: Episode, version: int, pen: str
+        self,
+        log: EventLog,
+        clock: Clock,
+        *,
+        subject: str,
+        episode: Episode,
+        version: int,
+        pen: str,
+        before_fence: Callable[[], None],
+        after_fence: Callable[[], Awaitable[None]],
     ) -> None:
         """Go on from `episode`, which stands at `version`.
 
@@ -35,11 +48,17 @@ class Scribe:
             clock: stamps the events.
             subject: the episode's.
             episode: the fold of what is there.
-            version: the sequence of its last commit.
+            version: the sequence of its last commit; `START` if it has none.
             pen: unique to this claim of the episode; commit ids start with it.
+            before_fence: called before the first commit is written; what it raises, `barrier`
+                raises, and nothing is written.
+            after_fence: called as soon as the first commit is durable.
         """
         self.episode = episode
         self.version = version
+        self.is_fenced = False
+        """Whether anything of ours is durable, so that nobody else can append."""
+        self._before_fence, self._after_fence = before_fence, after_fence
         self._log, self._clock, self._subject, self._pen = log, clock, subject, pen
         self._commits = 0
         self._pending: list[EpisodeEvent] = []
@@ -67,6 +86,7 @@ class Scribe:
 
         Raises:
             VersionConflict: someone else has taken the episode over. Stop; write nothing more.
+            LeaseLost: before the fence, the claim could not be relied on any more.
             TooLarge: an event does not fit in one message.
             Unavailable: the log could not be written for as long as it is patient.
         """
@@ -85,6 +105,8 @@ class Scribe:
         most = EVENTS_PER_COMMIT_MAX
         while self._pending:
             events = tuple(self._pending[:most])
+            if not self.is_fenced:
+                self._before_fence()
             try:
                 self.version = await self._append(events)
             except TooLarge:
@@ -93,6 +115,12 @@ class Scribe:
                 most = len(events) // 2
             else:
                 del self._pending[: len(events)]
+                await self._note_fenced()
+
+    async def _note_fenced(self) -> None:
+        if not self.is_fenced:
+            self.is_fenced = True
+            await self._after_fence()
 
     async def _append(self, events: tuple[EpisodeEvent, ...]) -> int:
         self._commits += 1

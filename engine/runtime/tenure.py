@@ -7,7 +7,7 @@ anywhere, in a crash or in a lost claim, leaves the next one exactly what is lef
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ import msgspec
 from engine import publicity, recovery, telemetry
 from engine.actor import Actor, Expectation
 from engine.app import App, Orphan
-from engine.episode import ENDED, RUNS, Begin, Episode, Fail, Finish, Status, fold
+from engine.episode import ENDED, RUNS, Begin, Episode, Fail, Finish, Status
 from engine.errors import EpisodeFailed
 from engine.publicity import PublicEvent
 from engine.recovery import Policy, Takeover
@@ -25,17 +25,18 @@ from engine.runtime.driver import Driver
 from engine.runtime.herald import Herald
 from engine.runtime.performer import Performer
 from engine.runtime.scribe import Scribe
+from engine.runtime.slots import Slots
 from engine.runtime.thinker import Thinker
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.usercode import call
 from streams.clock import Clock
 from streams.events import EpisodeOpened
 from streams.leases import Lease
-from streams.log import Recorded
+from streams.log import START, Recorded
 from streams.ports import Ports
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Crew:
     """What every tenure of one actor on one node works with."""
 
@@ -47,6 +48,8 @@ class Crew:
     stopping: asyncio.Event
     turns: Turns
     """The node's, for all of its actors."""
+    slots: Slots
+    """Places for episodes of this actor."""
 
 
 NO_SUCH_EPISODE: Final = "no_such_episode"
@@ -61,14 +64,14 @@ class Obstacle(msgspec.Struct, frozen=True):
     detail: str
 
 
-def obstacle(actor: Actor, records: Sequence[Recorded]) -> Obstacle | None:
+def obstacle(actor: Actor, episode: Episode, records: Sequence[Recorded]) -> Obstacle | None:
     """Return why a node that runs `actor` as it is cannot have the episode; None if it can.
 
     Args:
         actor: as this node's version of the app declares it; another node's may differ.
+        episode: the fold of `records`.
         records: the episode's journal.
     """
-    episode = fold(records)
     if episode.opened is None:
         return Obstacle(NO_SUCH_EPISODE, "the journal holds no such episode")
     if episode.status in ENDED:
@@ -85,29 +88,45 @@ def obstacle(actor: Actor, records: Sequence[Recorded]) -> Obstacle | None:
 
 
 class Tenure:
-    """From the fence to the release of one claim."""
+    """From the fence to the last public event, under one claim."""
 
     def __init__(
-        self, crew: Crew, records: Sequence[Recorded], *, subject: str, claim: Callable[[], Lease]
+        self,
+        crew: Crew,
+        opened: EpisodeOpened,
+        episode: Episode,
+        records: Sequence[Recorded],
+        *,
+        claim: Callable[[], Lease],
+        accept: Callable[[], Awaitable[None]],
     ) -> None:
-        """Take over where `records` end.
+        """Take over where `records` end; without any, `opened` is the first event of the first.
 
         Args:
             crew: the actor's.
-            records: the episode's journal, from its opening.
-            subject: the episode's.
+            opened: what the episode is about.
+            episode: the fold of `records`.
+            records: the episode's journal.
             claim: returns the episode's lease, as it was last renewed.
+            accept: called once the fence is durable.
         """
-        self._crew, self._records, self._claim = crew, records, claim
+        self.opened = opened
+        self._crew, self._records, self._claim, self._accept = crew, records, claim, accept
         self._revision = claim().revision
         self._takeover = Takeover()
+        self._telling: asyncio.Task[None] | None = None
+        self._since = records[0].seq if records else START
+        self._fenced_at = START
+        self._had_ended = episode.status in ENDED
         self._scribe = Scribe(
             crew.ports.log,
             crew.clock,
-            subject=subject,
-            episode=fold(records),
-            version=records[-1].seq,
+            subject=crew.ports.stack.episode(opened.episode_id),
+            episode=episode,
+            version=records[-1].seq if records else START,
             pen=f"r{self._revision}",
+            before_fence=self._check_claim,
+            after_fence=self._note_fenced,
         )
         self._applier = Applier(crew.ports.log, crew.ports.stack, crew.clock, crew.turns)
         self._herald = Herald(crew.ports.world)
@@ -118,55 +137,39 @@ class Tenure:
         return self._scribe.episode
 
     @property
-    def opened(self) -> EpisodeOpened:
-        """What the episode is about. It must have been opened."""
-        opened = self.episode.opened
-        assert opened is not None, "a tenure of an episode that was never opened"
-        return opened
+    def is_fenced(self) -> bool:
+        """Whether this node's start is durable: from then on nobody else can append."""
+        return self._scribe.is_fenced
 
-    async def fence(self) -> None:
-        """Put this node's start on the journal: from here on nobody else can append.
+    @property
+    def has_ended(self) -> bool:
+        """Whether the end of the episode is durable, be it by this tenure or an earlier one."""
+        return self._had_ended or (self.is_fenced and self.episode.status in ENDED)
 
-        Raises:
-            VersionConflict: the episode moved since it was read.
-            Unavailable: the log is away; nothing was started.
-        """
-        self._takeover = await self._decide_takeover()
-        self._scribe.record(
-            Begin(
-                node=self._crew.node,
-                claim_revision=self._revision,
-                fresh=self._takeover.fresh,
-            )
-        )
-        try:
-            await self._scribe.barrier()
-        except asyncio.CancelledError:
-            await self._scribe.close()
-            raise
+    async def complete(self, *, careful: bool) -> None:
+        """Put up the fence, and do all that is left, to the last public event.
 
-    async def complete(self) -> None:
-        """Do all that is left, to the last public event.
+        Args:
+            careful: wait for the fence before anything else. Otherwise it may ride in one commit
+                with what comes next, and is waited for only before the first step of the outside.
 
         Raises:
             Leaving: the node is going down; the episode is for another node.
             LeaseLost, VersionConflict: another node may have taken over, or has.
             Contended: a finding is fought over without end. What is left is for another time.
+            TooLarge, Unwritable: the journal cannot keep an event.
             Unavailable: the log is away. What is left is for the next owner.
         """
         labels = {"actor": self._crew.actor.id}
         started_s = self._crew.clock.monotonic_s()
         telemetry.episodes_running.add(1, labels)
-        telling = asyncio.create_task(self._herald.tell([self._started()]))
         try:
+            await self._fence(careful=careful)
             applied = await self._drive_and_finish()
-            await telling
-            await self._herald.tell(self._news(applied))
+            await self._tell(applied)
         finally:
             telemetry.episodes_running.add(-1, labels)
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
-            await self._scribe.close()
+            await self._close()
         telemetry.episodes_ended.add(1, {**labels, "status": self.episode.status.value})
         telemetry.episode_duration.record(self._crew.clock.monotonic_s() - started_s, labels)
 
@@ -179,9 +182,44 @@ class Tenure:
         converged = self.episode.converged
         intents = converged.findings if converged else ()
         applied = await self._applier.look(
-            intents, episode_id=self.opened.episode_id, since=self._records[0].seq
+            intents, episode_id=self.opened.episode_id, since=self._since
         )
         await self._herald.tell(self._news(applied))
+
+    async def _fence(self, *, careful: bool) -> None:
+        """Put down this node's start, and the opening if there is none yet."""
+        opening: tuple[EpisodeOpened, ...] = ()
+        if self.episode.opened is None:
+            opening = (self.opened,)
+        else:
+            self._takeover = await self._decide_takeover()
+        begin = Begin(
+            node=self._crew.node, claim_revision=self._revision, fresh=self._takeover.fresh
+        )
+        self._scribe.record(*opening, begin)
+        if careful:
+            await self._scribe.barrier()
+
+    async def _note_fenced(self) -> None:
+        """Tell who waits for it that the fence is up; and the world, if the end is not near."""
+        self._fenced_at = self._scribe.version
+        await self._accept()
+        if self.episode.status not in ENDED:
+            self._telling = asyncio.create_task(self._herald.tell([self._started()]))
+
+    async def _tell(self, applied: Sequence[Applied]) -> None:
+        news = self._news(applied)
+        if self._telling is None:
+            news = [self._started(), *news]
+        else:
+            await self._telling
+        await self._herald.tell(news)
+
+    async def _close(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+        await self._scribe.close()
 
     async def _decide_takeover(self) -> Takeover:
         app, actor, expectation = self._crew.app, self._crew.actor, self._expectation()
@@ -211,7 +249,7 @@ class Tenure:
             self.episode.converged.findings,
             opened=self.opened,
             attempt=self.episode.attempts,
-            since=self._records[0].seq,
+            since=self._since,
             version=self._scribe.version,
         )
         outcomes = tuple(one.outcome for one in applied)
@@ -271,7 +309,7 @@ class Tenure:
             self.opened,
             attempt=self.episode.attempts,
             node=self._crew.node,
-            seq=self._scribe.version,
+            seq=self._fenced_at,
         )
 
     def _news(self, applied: Sequence[Applied]) -> list[PublicEvent]:

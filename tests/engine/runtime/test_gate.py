@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
+from engine import dedupe
+from engine.actions import tool_call
 from engine.runtime import gate as gate_module
-from engine.runtime.gate import Gate
-from engine.runtime.undertaker import Undertaker
 from engine.trigger import event
 from streams.errors import Unavailable
 from streams.events import Budget, DeadLettered, EpisodeOpened
 from streams.parsing import HOPS_HEADER, MESSAGE_ID_HEADER
 from streams.subjects import Stream
 from tests.engine.runtime.stage import (
-    CLOCK,
     HAPPENED,
+    Counter,
     Scripted,
     all_answered,
     app_of,
@@ -236,23 +235,82 @@ class AwayAtFirst:
         await self._inbox.send(command, id=id, trace=trace)
 
 
-async def test_an_event_that_found_the_log_away_is_handed_back_and_comes_again(ports, app):
+class AwayFor:
+    """A log that is away for the first append of some episodes."""
 
-    away = replace(ports, inbox=AwayAtFirst(ports.inbox, times=1))
+    def __init__(self, log, *episode_ids):
+        self._log, self._left = log, set(episode_ids)
+        self.read, self.last = log.read, log.last
+
+    async def append(self, subject, commit, *, after):
+        for id_ in tuple(self._left):
+            if id_ in subject:
+                self._left.remove(id_)
+                raise Unavailable(subject, detail="away")
+        return await self._log.append(subject, commit, after=after)
+
+
+@pytest.fixture
+def prompt(monkeypatch):
+    """What is handed back comes again at once."""
+    monkeypatch.setattr(gate_module, "HAND_BACK_S", 0.0)
+
+
+async def test_an_event_that_comes_again_opens_its_episode_alone(ports, app, prompt):
+    """It may have crashed a node; now whoever starts the episode is counted."""
+    id_ = opening(app).episode_id
     await ports.world.publish(HAPPENED, {}, id="x1")
-    async with running(app, away):
-        life_ = await lived(ports, opening(app).episode_id)
+    async with running(app, replace(ports, log=AwayFor(ports.log, id_))):
+        life_ = await lived(ports, id_)
+    first = life_.records[0].commit
+    assert (first.id, len(first.events)) == (f"open.{id_}", 1)
+
+
+async def test_an_event_that_found_the_log_away_is_handed_back_and_comes_again(ports, app, prompt):
+    id_ = opening(app).episode_id
+    log, inbox = AwayFor(ports.log, id_), AwayAtFirst(ports.inbox, times=1)
+    await ports.world.publish(HAPPENED, {}, id="x1")
+    async with running(app, replace(ports, log=log, inbox=inbox)):
+        life_ = await lived(ports, id_)
     assert len(life_.of(EpisodeOpened)) == 1
 
 
-async def test_a_gate_sees_only_the_events_that_its_actor_names(ports, app):
+async def test_an_event_is_acknowledged_when_every_episode_that_it_opens_is_durable(
+    ports, app, prompt
+):
+    actor = app.actors["worker"]
+    actor.expect("other", Scripted(), on=event(HAPPENED))
+    ids = {
+        name: dedupe.episode_id(
+            stack="vigil", actor="worker", expectation=name, dedupe_key="event:x1"
+        )
+        for name in ("thing", "other")
+    }
+    await ports.world.publish(HAPPENED, {}, id="x1")
+    async with running(app, replace(ports, log=AwayFor(ports.log, ids["other"]))):
+        lives = [await lived(ports, id_) for id_ in ids.values()]
+        await all_answered(ports.world)
+    assert [len(life_.of(EpisodeOpened)) for life_ in lives] == [1, 1]
 
-    stopping = asyncio.Event()
-    gate = Gate(ports, app.actors["worker"], CLOCK, stopping, Undertaker(ports, CLOCK))
-    serving = asyncio.create_task(gate.serve())
+
+async def test_a_node_without_room_opens_the_episode_for_whoever_has(ports):
+    tool = Counter(open_=False)
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool}, most=1)
+    await watch(ports, app)
+    async with running(app, ports):
+        for id_ in ("x1", "x2", "x3"):
+            await ports.world.publish(HAPPENED, {}, id=id_)
+        await all_answered(ports.world)
+        assert len(tool.calls) == 1
+        assert len(await opened(ports)) == 3
+        tool.gate.set()
+        for id_ in ("x1", "x2", "x3"):
+            await lived(ports, opening(app, id_=id_).episode_id)
+
+
+async def test_a_gate_sees_only_the_events_that_its_actor_names(ports, app):
     await ports.world.publish("unrelated.event", {}, id="x1")
     await ports.world.publish(HAPPENED, {}, id="x2")
-    await all_answered(ports.world)
-    stopping.set()
-    await serving
+    async with running(app, ports):
+        await all_answered(ports.world)
     assert [one.trigger.event_id for one in await opened(ports)] == ["x2"]

@@ -42,6 +42,10 @@ class HeldLog:
             self.in_flight -= 1
 
 
+async def noted() -> None:
+    """Nobody waits for the fence."""
+
+
 @pytest.fixture
 def held(ports):
     return HeldLog(ports.log)
@@ -60,6 +64,8 @@ async def scribe(ports, held):
         episode=so_far.episode,
         version=so_far.records[-1].seq,
         pen="r1",
+        before_fence=lambda: None,
+        after_fence=noted,
     )
     yield scribe
     await scribe.close()

@@ -1,0 +1,179 @@
+"""One go at one episode: claim it, serve it to its end, and give the claim up last.
+
+The claim is given up last and on purpose. Whatever goes wrong in between leaves it to lapse,
+which calls for recovery: the next owner replays the journal and does what is left.
+
+An episode that was read before it was claimed may have moved meanwhile. That does no harm: the
+first commit names the version that was read, and is refused. Only then is it ours, and only
+then is whoever offered it told so; until then it stays with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import structlog
+
+from engine.episode import ENDED, UNOPENED, Episode
+from engine.runtime.applier import Contended
+from engine.runtime.driver import Leaving
+from engine.runtime.keeper import Held, Keeper
+from engine.runtime.tenure import Crew, Tenure
+from streams.commands import Recover
+from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
+from streams.events import EndStatus, EpisodeOpened
+from streams.log import Recorded
+
+Accept: TypeAlias = Callable[[], Awaitable[None]]
+
+log = structlog.get_logger("vigil.shift")
+
+
+@dataclass(frozen=True)
+class Shift:
+    """One go, of one node."""
+
+    crew: Crew
+    keeper: Keeper
+    accept: Accept
+    """Called once it is durable that this node has the episode, or that the episode has ended."""
+
+    async def open(self, opened: EpisodeOpened) -> bool:
+        """Open an episode and run it at once; return whether this node got it.
+
+        Raises:
+            Unavailable: the log was away before it was durable that this node has it.
+        """
+        return await self._run(opened, UNOPENED, (), careful=False)
+
+    async def take_over(
+        self, episode: Episode, records: Sequence[Recorded], *, careful: bool
+    ) -> bool:
+        """Do what is left of an episode; return whether this node got it.
+
+        Args:
+            episode: the fold of `records`; it has been opened.
+            records: its journal.
+            careful: whether its start must be durable before any of its code runs, so that a
+                crash of that code is counted.
+
+        Raises:
+            Unavailable: the log was away before it was durable that this node has it.
+        """
+        assert episode.opened is not None, "a shift of an episode that was never opened"
+        return await self._run(episode.opened, episode, records, careful=careful)
+
+    async def _run(
+        self,
+        opened: EpisodeOpened,
+        episode: Episode,
+        records: Sequence[Recorded],
+        *,
+        careful: bool,
+    ) -> bool:
+        task = asyncio.current_task()
+        assert task is not None
+        key = self.crew.ports.stack.episode_claim(opened.actor_id, opened.episode_id)
+        held = await self.keeper.acquire(key, attempt=episode.attempts + 1, on_lost=task.cancel)
+        if held is None:
+            return False
+        tenure = Tenure(
+            self.crew,
+            opened,
+            episode,
+            records,
+            claim=lambda: held.lease,
+            accept=self.accept,
+        )
+        try:
+            return await self._hold(tenure, held, careful=careful or held.lease.stolen)
+        except asyncio.CancelledError:
+            if not held.lost:
+                raise
+            task.uncancel()
+            log.warning("stopped: the lease was lost")
+            return tenure.is_fenced
+        finally:
+            self.keeper.forget(held)
+
+    async def _hold(self, tenure: Tenure, held: Held, *, careful: bool) -> bool:
+        """Do what is left of a claimed episode; return whether this node got it."""
+        if tenure.episode.status in ENDED:
+            await tenure.tell_again()
+            await self.accept()
+            may_go = True
+        else:
+            may_go = await self._serve(tenure, held, careful=careful)
+        if may_go:
+            await self._give_up(held, tenure)
+        return tenure.is_fenced or tenure.has_ended
+
+    async def _serve(self, tenure: Tenure, held: Held, *, careful: bool) -> bool:
+        """Serve a tenure to its end, and return whether its claim may be given up."""
+        try:
+            await tenure.complete(careful=careful)
+        except Leaving:
+            return await self._hand_over(tenure)
+        except Contended as error:
+            log.warning("a finding is fought over; handing the episode over", error=str(error))
+            return await self._hand_over(tenure)
+        except (VersionConflict, LeaseLost) as error:
+            if not tenure.is_fenced:
+                return await self._stand_back(tenure, held)
+            self.keeper.note_lost(held, why=_why(error))
+            return False
+        except (TooLarge, Unwritable):
+            if tenure.is_fenced:
+                raise
+            return True
+        except Unavailable as error:
+            if not tenure.is_fenced:
+                raise
+            log.warning("stopped: the log is away; the lease will lapse", error=str(error))
+            return False
+        log.debug("episode ended", status=tenure.episode.status.value)
+        return True
+
+    async def _stand_back(self, tenure: Tenure, held: Held) -> bool:
+        """Leave an episode that has moved since it was read; return whether the claim may go.
+
+        A claim that was taken over from a lapsed one has removed the marker of the lapse, and the
+        call for recovery may have been answered elsewhere: then nothing else calls for it.
+        """
+        id_ = f"refused.{held.lease.key}.{held.lease.revision}"
+        return not held.lease.stolen or await self._call(tenure, reason="lapsed", id_=id_)
+
+    async def _give_up(self, held: Held, tenure: Tenure) -> None:
+        """Give the claim up, saying so if the episode has failed."""
+        finished = tenure.episode.finished if tenure.has_ended else None
+        if finished is not None and finished.status is EndStatus.FAILED:
+            error = f"{finished.error_class}: {finished.error_detail}"
+            await self.keeper.fail(held, error=error)
+        else:
+            await self.keeper.complete(held)
+
+    async def _hand_over(self, tenure: Tenure) -> bool:
+        leave_id = f"leave.{tenure.opened.episode_id}.{tenure.episode.attempts}"
+        handed_over = await self._call(tenure, reason="handover", id_=leave_id)
+        if handed_over:
+            log.info("handed over")
+        return handed_over
+
+    async def _call(self, tenure: Tenure, *, reason: str, id_: str) -> bool:
+        """Call a node to the episode. Only then may the claim go: its lapse would call, too."""
+        opened = tenure.opened
+        recover = Recover(actor_id=opened.actor_id, episode_id=opened.episode_id, reason=reason)
+        try:
+            await self.crew.ports.inbox.send(recover, id=id_)
+        except Unavailable as error:
+            log.warning("no other node called; the lease will lapse", error=str(error))
+            return False
+        return True
+
+
+def _why(error: VersionConflict | LeaseLost) -> str:
+    is_conflict = isinstance(error, VersionConflict)
+    return f"another node has taken over: {error}" if is_conflict else str(error)

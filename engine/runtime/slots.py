@@ -1,0 +1,60 @@
+"""So many at a time: what bounds the work of a doer, and lets several doers share one bound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class Slots:
+    """Places for work. Who waits gets one first: nobody overtakes."""
+
+    def __init__(self, most: int) -> None:
+        """Begin with `most` free places."""
+        self._free = most
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._freed = asyncio.Event()
+
+    @property
+    def free(self) -> int:
+        """How many places nobody has or waits for."""
+        return max(0, self._free - len(self._waiting))
+
+    def try_take(self) -> bool:
+        """Take a place if one is free, and return whether."""
+        if not self.free:
+            return False
+        self._free -= 1
+        return True
+
+    async def take(self, *, within_s: float) -> bool:
+        """Wait for a place, for at most `within_s`, and return whether it was got."""
+        if self.try_take():
+            return True
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await asyncio.wait({turn}, timeout=within_s)
+        except asyncio.CancelledError:
+            if turn.done():
+                self.give_back()
+            raise
+        finally:
+            if not turn.done():
+                self._waiting.remove(turn)
+        return turn.done()
+
+    def give_back(self) -> None:
+        """Free a place, for whoever has waited longest."""
+        if self._waiting:
+            self._waiting.popleft().set_result(None)
+        else:
+            self._free += 1
+            self._freed.set()
+
+    async def wait_free(self) -> int:
+        """Wait until a place is free, and return how many are."""
+        while not self.free:
+            self._freed.clear()
+            await self._freed.wait()
+        return self.free

@@ -1,0 +1,173 @@
+"""What is durable, and when, before a node may go on with an episode."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from engine.actions import observe, tool_call
+from streams.errors import Unavailable
+from streams.events import (
+    CheckpointSaved,
+    EpisodeConverged,
+    EpisodeFinished,
+    EpisodeOpened,
+    EpisodeStarted,
+    StepRecorded,
+)
+from tests.engine.runtime.stage import (
+    HAPPENED,
+    STARTED,
+    Counter,
+    Scripted,
+    all_answered,
+    app_of,
+    ask_start,
+    eventually,
+    life,
+    lived,
+    open_episode,
+    opening,
+    play,
+    running,
+    write,
+)
+
+
+class Closed:
+    """A log that takes no append until it is open."""
+
+    def __init__(self, log):
+        self._log = log
+        self.open, self.tried = asyncio.Event(), asyncio.Event()
+        self.read, self.last = log.read, log.last
+
+    async def append(self, subject, commit, *, after):
+        self.tried.set()
+        await self.open.wait()
+        return await self._log.append(subject, commit, after=after)
+
+
+def shape(life_):
+    return [[type(event) for event in record.commit.events] for record in life_.records]
+
+
+async def woken(ports, app):
+    """The life of the episode that one event opens on a node with room."""
+    async with running(app, ports):
+        await eventually(lambda: ports.world._durables)
+        await ports.world.publish(HAPPENED, {}, id="x1")
+        return await lived(ports, opening(app).episode_id)
+
+
+async def test_an_episode_without_steps_is_one_commit(ports):
+    life_ = await woken(ports, app_of(Scripted()))
+    assert shape(life_) == [[EpisodeOpened, EpisodeStarted, EpisodeConverged, EpisodeFinished]]
+
+
+async def test_an_episode_of_its_own_thoughts_is_one_commit(ports):
+    life_ = await woken(ports, app_of(Scripted(observe(1))))
+    assert len(life_.records) == 1
+
+
+async def test_a_queued_episode_starts_and_ends_in_one_commit():
+    life_ = await play(Scripted())
+    assert shape(life_) == [[EpisodeOpened], [EpisodeStarted, EpisodeConverged, EpisodeFinished]]
+
+
+async def test_a_strict_episode_has_a_commit_for_each_step(ports):
+    tool = Counter()
+    plan = (tool_call("tool", "a"), tool_call("tool", "b"))
+    life_ = await woken(ports, app_of(Scripted(*plan), tools={"tool": tool}, durability="strict"))
+    assert shape(life_) == [
+        [EpisodeOpened, EpisodeStarted, CheckpointSaved],
+        [StepRecorded],
+        [StepRecorded],
+        [EpisodeConverged, EpisodeFinished],
+    ]
+
+
+@pytest.mark.parametrize("is_queued", [False, True])
+async def test_no_tool_is_called_before_the_fence_is_durable(ports, is_queued):
+    """I3: another node may have made the call, and recorded it."""
+    tool = Counter()
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
+    closed = Closed(ports.log)
+    async with running(app, replace(ports, log=closed)):
+        await eventually(lambda: ports.world._durables)
+        if is_queued:
+            await open_episode(ports, app)
+        else:
+            await ports.world.publish(HAPPENED, {}, id="x1")
+        await closed.tried.wait()
+        await asyncio.sleep(0)
+        assert tool.calls == []
+        closed.open.set()
+        await lived(ports, opening(app).episode_id)
+    assert tool.calls == ["a"]
+
+
+async def test_an_event_that_is_published_again_calls_no_tool_again(ports):
+    """I1, I3."""
+    tool = Counter()
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
+    first = await woken(ports, app)
+    seq = await ports.world.publish(HAPPENED, {}, id="x1")
+    async with running(app, ports):
+        await ports.world.republish(seq, id="again")
+        await all_answered(ports.world)
+        await all_answered(ports.inbox)
+    assert tool.calls == ["a"]
+    assert (await life(ports, opening(app).episode_id)) == first
+
+
+class Refusing:
+    """A log that is away for its first appends."""
+
+    def __init__(self, log, *, times):
+        self._log, self._times = log, times
+        self.read, self.last = log.read, log.last
+
+    async def append(self, subject, commit, *, after):
+        if self._times:
+            self._times -= 1
+            raise Unavailable(subject, detail="away")
+        return await self._log.append(subject, commit, after=after)
+
+
+async def test_a_start_that_may_have_crashed_a_node_is_durable_before_any_code_runs(ports):
+    """Else code that kills its node would kill one after the other, and nobody would count."""
+    strategy, seen = Scripted(), []
+    app = app_of(strategy)
+
+    async def converge(state, ctx):
+        seen.append(len((await life(ports, id_)).of(EpisodeStarted)))
+        return Scripted.converge(strategy, state, ctx)
+
+    strategy.converge = converge
+    id_ = await open_episode(ports, app)
+    async with running(app, replace(ports, log=Refusing(ports.log, times=1))):
+        await lived(ports, id_)
+    assert seen == [0, 1]
+
+
+async def test_an_episode_that_another_node_had_is_fenced_first(ports):
+    """The fence of a takeover is durable before the strategy is asked for anything."""
+    strategy = Scripted(observe("seen"))
+    app = app_of(strategy)
+    opened = opening(app)
+    await write(ports, opened.episode_id, opened)
+    await write(ports, opened.episode_id, STARTED)
+    fences = []
+
+    async def init(episode, trigger):
+        fences.extend((await life(ports, opened.episode_id)).of(EpisodeStarted))
+        return Scripted.State()
+
+    strategy.init = init
+    await ask_start(ports, opened.episode_id)
+    async with running(app, ports):
+        await lived(ports, opened.episode_id)
+    assert [event.node for event in fences] == ["dead", "n1"]

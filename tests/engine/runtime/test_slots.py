@@ -1,0 +1,65 @@
+"""So many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine.runtime.slots import Slots
+
+LONG_S = 10.0
+
+
+async def test_there_are_as_many_places_as_said():
+    slots = Slots(2)
+    assert [slots.try_take() for _ in range(3)] == [True, True, False]
+    slots.give_back()
+    assert slots.free == 1
+    assert slots.try_take()
+
+
+async def test_who_waits_longest_gets_the_next_place_and_nobody_overtakes():
+    slots = Slots(1)
+    slots.try_take()
+    order = []
+
+    async def wait(name):
+        assert await slots.take(within_s=LONG_S)
+        order.append(name)
+
+    waiting = [asyncio.create_task(wait(name)) for name in ("first", "second")]
+    await asyncio.sleep(0)
+    slots.give_back()
+    assert not slots.try_take()
+    slots.give_back()
+    await asyncio.gather(*waiting)
+    assert order == ["first", "second"]
+    assert slots.free == 0
+
+
+async def test_who_has_waited_in_vain_holds_no_place():
+    slots = Slots(1)
+    slots.try_take()
+    assert not await slots.take(within_s=0)
+    slots.give_back()
+    assert slots.free == 1
+
+
+async def test_who_is_cancelled_with_a_place_in_hand_gives_it_back():
+    slots = Slots(1)
+    slots.try_take()
+    waiting = asyncio.create_task(slots.take(within_s=LONG_S))
+    await asyncio.sleep(0)
+    slots.give_back()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert slots.free == 1
+
+
+async def test_who_waits_for_any_place_hears_how_many_are_free():
+    slots = Slots(1)
+    slots.try_take()
+    waiting = asyncio.create_task(slots.wait_free())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    slots.give_back()
+    assert await waiting == 1
