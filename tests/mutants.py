@@ -500,7 +500,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/runtime/shift.py",
         "return not held.lease.stolen or await",
         "return True or await",
-        SIMULATION,
+        "tests/engine/runtime/test_shift.py",
     ),
     Mutant(
         "an event that only others watch is left to them",

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from engine.actions import observe, tool_call
+from streams.commands import Recover
 from streams.errors import Unavailable
 from streams.events import (
     CheckpointSaved,
@@ -20,6 +21,7 @@ from streams.events import (
 from tests.engine.runtime.stage import (
     HAPPENED,
     STARTED,
+    WAIT_S,
     Counter,
     Scripted,
     all_answered,
@@ -171,3 +173,50 @@ async def test_an_episode_that_another_node_had_is_fenced_first(ports):
     async with running(app, ports):
         await lived(ports, opened.episode_id)
     assert [event.node for event in fences] == ["dead", "n1"]
+
+
+class Overtaken:
+    """A log where a rival is faster, once."""
+
+    def __init__(self, ports, rival):
+        self._ports, self._rival = ports, rival
+        self.read, self.last = ports.log.read, ports.log.last
+
+    async def append(self, subject, commit, *, after):
+        rival, self._rival = self._rival, None
+        if rival is not None:
+            await write(self._ports, *rival)
+        return await self._ports.log.append(subject, commit, after=after)
+
+
+class Noting:
+    """An inbox that notes what it is sent."""
+
+    def __init__(self, inbox):
+        self._inbox, self.sent = inbox, []
+        self.open, self.is_waiting = inbox.open, inbox.is_waiting
+
+    async def send(self, command, *, id, trace=""):  # noqa: A002
+        self.sent.append((id.partition(".")[0], command))
+        await self._inbox.send(command, id=id, trace=trace)
+
+
+async def test_who_takes_a_lapsed_claim_in_vain_calls_for_recovery_itself(ports):
+    """Taking the claim removed the marker of the lapse: nobody else would call any more."""
+    app = app_of(Scripted())
+    id_ = opening(app).episode_id
+    await write(ports, id_, opening(app))
+    await ports.leases.acquire(ports.stack.episode_claim("worker", id_), holder="dead")
+    async with asyncio.timeout(WAIT_S), ports.leases.watch() as watch:
+        lapsed = False
+        while not lapsed:
+            changes = await watch.receive(most=10, wait_s=WAIT_S)
+            lapsed = any(change.state == "expired" for change in changes)
+
+    inbox = Noting(ports.inbox)
+    log = Overtaken(ports, (id_, STARTED))
+    await ask_start(ports, id_)
+    async with running(app, replace(ports, log=log, inbox=inbox)):
+        await lived(ports, id_)
+    called = [command for name, command in inbox.sent if name == "refused"]
+    assert called == [Recover(actor_id="worker", episode_id=id_, reason="lapsed")]
