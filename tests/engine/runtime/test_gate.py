@@ -18,6 +18,7 @@ from streams.parsing import HOPS_HEADER, MESSAGE_ID_HEADER
 from streams.subjects import Stream
 from tests.engine.runtime.stage import (
     HAPPENED,
+    WAIT_S,
     Counter,
     Scripted,
     all_answered,
@@ -256,11 +257,17 @@ def prompt(monkeypatch):
     monkeypatch.setattr(gate_module, "HAND_BACK_S", 0.0)
 
 
-async def test_an_event_that_comes_again_opens_its_episode_alone(ports, app, prompt):
+async def test_an_event_that_comes_again_opens_its_episode_alone(ports, app):
     """It may have crashed a node; now whoever starts the episode is counted."""
-    id_ = opening(app).episode_id
     await ports.world.publish(HAPPENED, {}, id="x1")
-    async with running(app, replace(ports, log=AwayFor(ports.log, id_))):
+    actor = app.actors["worker"]
+    source = await ports.world.open(actor.id, actor.event_names())
+    (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
+    await delivery.nak()
+    await source.close()
+
+    id_ = opening(app).episode_id
+    async with running(app, ports):
         life_ = await lived(ports, id_)
     first = life_.records[0].commit
     assert (first.id, len(first.events)) == (f"open.{id_}", 1)
