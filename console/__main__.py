@@ -13,6 +13,7 @@ from console.cli import dead, episodes, findings, serving
 from console.cli.doctor import doctor
 from console.cli.publish import publish
 from console.cli.recover import recover
+from console.cli.repartition import repartition
 from console.cli.sql import sql
 from console.errors import EXPECTED, exit_code, one_line, only_error
 
@@ -33,6 +34,7 @@ app.add_typer(episodes.app, name="episodes")
 app.add_typer(findings.app, name="findings")
 app.add_typer(dead.app, name="dead")
 app.command()(recover)
+app.command()(repartition)
 app.command()(sql)
 app.command()(doctor)
 
@@ -59,6 +61,9 @@ def _shared(
         str | None, typer.Option(help="Longest that a stopping node waits, in seconds.")
     ] = None,
     replicas: Annotated[str | None, typer.Option(help="Copies of new streams.")] = None,
+    partitions: Annotated[
+        str | None, typer.Option(help="Streams that a new stack is spread over; by default one.")
+    ] = None,
     log: Annotated[str | None, typer.Option(help="console or json.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,  # noqa: ARG001
@@ -77,6 +82,7 @@ def _shared(
         "lease_s": lease_s,
         "grace_s": grace_s,
         "replicas": replicas,
+        "partitions": partitions,
         "log": log,
         "log_level": log_level,
     }

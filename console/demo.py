@@ -26,7 +26,7 @@ from console.work import connected, pooled, projecting, run_node
 from engine import App
 from projections.errors import NotCaughtUp
 from projections.postgres.pool import Pool
-from projections.postgres.progress import caught_up
+from projections.postgres.progress import caught_up, heads
 from streams.clock import SystemClock
 from streams.embedded import die_with
 from streams.ports import Ports
@@ -63,7 +63,8 @@ def show(given: Mapping[str, object], *, seconds: float | None) -> None:
             runfile.announced(runfile.FOLDER, run_settings(reading)),
             (FOLDER / "vigil.log").open("a", encoding="utf-8") as log,
         ):
-            telemetry.log_to(log, form="console", level=reading.settings.log_level)
+            level = reading.settings.log_level
+            telemetry.log_to(log, form="console", level=level, node=reading.node)
             telemetry.export(os.environ, node=reading.node)
             run(_run(app, reading, servers, seconds=seconds))
 
@@ -128,7 +129,7 @@ async def _sum_up(ports: Ports, pool: Pool) -> None:
     """Ask the rows what happened, and say how to go on asking."""
     console = tables.terminal()
     try:
-        await caught_up(pool, ports.stack, await ports.log.head(), timeout_s=CATCH_UP_S_MAX)
+        await caught_up(pool, ports.stack, await heads(ports), timeout_s=CATCH_UP_S_MAX)
     except NotCaughtUp as error:
         console.print(f"the rows are not complete yet: {error}")
     for name in QUESTIONS:

@@ -12,16 +12,15 @@ import msgspec
 
 from console.reading import applied_migrations
 from console.settings import Reading, shown
-from console.work import connected, pooled
-from projections.errors import NotCaughtUp, ProjectionError
+from console.work import connected, link_settings, pooled
+from projections.errors import ProjectionError
 from projections.postgres.pool import Pool
-from projections.postgres.progress import caught_up
 from projections.postgres.queries import migrations
 from projections.postgres.reader import Row, list_checkpoints, run_sql
 from streams import jetstream
 from streams.clock import SystemClock
 from streams.errors import StreamError
-from streams.jetstream import Inspection, LinkSettings, StreamReport
+from streams.jetstream import Inspection, StreamReport
 from streams.subjects import Stack, Stream
 
 LAG_MAX: Final = 10_000
@@ -35,6 +34,9 @@ PATIENCE_S: Final = 2.0
 """How long to watch such a checkpoint, in seconds: after a quiet hour, what is beyond it may
 be as new as our look."""
 
+LOOK_S: Final = 0.1
+"""Between two looks at it, in seconds."""
+
 _OF_NOBODY: Final = "See that a projector runs: `vigil project`, or a node without --no-project."
 _OF_ANOTHER: Final = (
     "Stop every projector, drop the schema vigil with CASCADE, and start one: "
@@ -43,6 +45,11 @@ _OF_ANOTHER: Final = (
 _OF_TROUBLE: Final = "Do what it says, or see the projector's log; it tries again by itself."
 
 _DISTRIBUTION: Final = "vigil-engine"
+
+_CLAIMS: Final = "claims"
+"""The projection that follows no stream of commits."""
+
+_CLOCK: Final = SystemClock()
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +96,7 @@ async def examine(reading: Reading) -> list[Check]:
 
 async def _look_at_log(reading: Reading) -> list[Check]:
     settings = reading.settings
-    link = LinkSettings(lease_ttl_s=settings.lease_s, replicas=settings.replicas)
+    link = link_settings(reading)
     what = f"NATS at {shown('nats_url', settings.nats_url)}"
     try:
         inspection = await jetstream.inspect(settings.nats_url, stack=reading.stack, settings=link)
@@ -101,9 +108,12 @@ async def _look_at_log(reading: Reading) -> list[Check]:
 
 async def _heads(reading: Reading) -> dict[str, int]:
     """Return the newest sequence of what is projected. The streams are there: none is made."""
-    projected = (Stream.JOURNAL, Stream.DEAD)
     async with connected(reading) as ports:
-        return {stream.value: await ports.log.head(stream) for stream in projected}
+        return {
+            ports.stack.part(stream, partition): await ports.log.head(stream, partition=partition)
+            for stream in (Stream.JOURNAL, Stream.DEAD)
+            for partition in ports.stack.partitions_of(stream)
+        }
 
 
 async def _look_at_rows(reading: Reading, heads: Mapping[str, int]) -> list[Check]:
@@ -129,12 +139,13 @@ async def look_at_lags(pool: Pool, stack: Stack, heads: Mapping[str, int]) -> li
     Raises:
         ProjectionError: the rows cannot be asked.
     """
-    rows = await list_checkpoints(pool, stack)
-    places = {str(row["projection"]): _place(row) for row in rows}
-    return [
-        await _of_lag(pool, stack, Stream(each), head=head, place=places.get(each, _NOWHERE))
+    places = await _places(pool, stack)
+    lags = [
+        await _of_lag(pool, stack, each, head=head, place=places.get(each, _NOWHERE))
         for each, head in heads.items()
     ]
+    strange = sorted(places.keys() - heads.keys() - {_CLAIMS}) if heads else []
+    return [*lags, *map(_of_another_layout, strange)]
 
 
 def _of_server(inspection: Inspection, what: str) -> Check:
@@ -191,8 +202,19 @@ def _place(row: Row) -> _Place:
     )
 
 
-async def _of_lag(pool: Pool, stack: Stack, stream: Stream, *, head: int, place: _Place) -> Check:
-    what, behind = f"projection {stream.value}", head - place.reached
+async def _places(pool: Pool, stack: Stack) -> dict[str, _Place]:
+    rows = await list_checkpoints(pool, stack)
+    return {str(row["projection"]): _place(row) for row in rows}
+
+
+def _of_another_layout(projection: str) -> Check:
+    says = "the rows show a journal that was spread over another number of partitions"
+    what = f"projection {projection}"
+    return Check(what=what, status="problem", says=says, remedy=_OF_ANOTHER)
+
+
+async def _of_lag(pool: Pool, stack: Stack, projection: str, *, head: int, place: _Place) -> Check:
+    what, behind = f"projection {projection}", head - place.reached
     says, remedy = f"at {place.reached:,} of {head:,}", _OF_NOBODY
     if place.trouble is not None:
         says, remedy = f"stands still {says}: {place.trouble}", _OF_TROUBLE
@@ -200,24 +222,25 @@ async def _of_lag(pool: Pool, stack: Stack, stream: Stream, *, head: int, place:
         says, remedy = f"{says}: the stream is not the one that the rows show", _OF_ANOTHER
     elif behind > LAG_MAX:
         says = f"{behind:,} messages behind, {says}"
-    elif behind and await _stands_still(pool, stack, stream, place):
+    elif behind and await _stands_still(pool, stack, projection, place):
         says = f"stands still {says}"
     else:
         return Check(what=what, status="ok", says=says)
     return Check(what=what, status="problem", says=says, remedy=remedy)
 
 
-async def _stands_still(pool: Pool, stack: Stack, stream: Stream, place: _Place) -> bool:
+async def _stands_still(pool: Pool, stack: Stack, projection: str, place: _Place) -> bool:
     """Return whether the checkpoint has not moved for `STILL_S_MAX`, and does not while we look."""
     still_s = _seconds_since(place.moved_at)
     if still_s is not None and still_s <= STILL_S_MAX:
         return False
-    try:
-        await caught_up(pool, stack, place.reached + 1, timeout_s=PATIENCE_S, stream=stream)
-    except NotCaughtUp:
-        return True
-    return False
+    until_s = _CLOCK.monotonic_s() + PATIENCE_S
+    while _CLOCK.monotonic_s() < until_s:
+        await _CLOCK.sleep(LOOK_S)
+        if (await _places(pool, stack)).get(projection, _NOWHERE).reached > place.reached:
+            return False
+    return True
 
 
 def _seconds_since(moment: datetime | None) -> float | None:
-    return (SystemClock().now() - moment).total_seconds() if moment else None
+    return (_CLOCK.now() - moment).total_seconds() if moment else None

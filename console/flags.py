@@ -20,6 +20,7 @@ SETTINGS: Final = {
     "--lease-s": "lease_s",
     "--grace-s": "grace_s",
     "--replicas": "replicas",
+    "--partitions": "partitions",
     "--log": "log",
     "--log-level": "log_level",
 }

@@ -33,7 +33,7 @@ def serve(
         Unavailable, Incompatible, PostgresUnavailable: it could not start.
     """
     settings = reading.settings
-    telemetry.log_to_stderr(form=settings.log, level=settings.log_level)
+    telemetry.log_to_stderr(form=settings.log, level=settings.log_level, node=reading.node)
     telemetry.export(os.environ, node=reading.node)
     is_clean = run(_serve(reading, app, is_projecting=is_projecting, abandon=abandon))
     return 0 if is_clean else EXIT_UNCLEAN
@@ -69,13 +69,17 @@ def _greeting(reading: Reading, app: App | None, *, is_projecting: bool) -> str:
     return f"{who} · stack {reading.stack.name} · {url} · {rows}{actors}"
 
 
-def up(app: App, folder: Path, read: Callable[[Servers], Reading]) -> int:
-    """Run servers in `folder`, a node of `app` and a projector; return the exit code.
+def up(
+    folder: Path,
+    read: Callable[[Servers], Reading],
+    serve_on: Callable[[Reading, Callable[[], None]], int],
+) -> int:
+    """Run servers in `folder`, and what `serve_on` runs; return its exit code.
 
     Args:
-        app: what to run.
         folder: keeps what the servers store. The run file is in the current folder's `.vigil`.
         read: makes the settings, once the servers' addresses are known.
+        serve_on: runs nodes and a projector until a signal; a second one calls its last argument.
 
     Raises:
         Trouble: servers run there or here already, or the tables are another version's.
@@ -87,7 +91,7 @@ def up(app: App, folder: Path, read: Callable[[Servers], Reading]) -> int:
         with runfile.announced(runfile.FOLDER, run_settings(reading)):
             print(f"NATS      {servers.nats.url}")
             print(f"Postgres  {servers.postgres.dsn}")
-            return serve(reading, app=app, is_projecting=True, abandon=servers.kill)
+            return serve_on(reading, servers.kill)
 
 
 def run_settings(reading: Reading) -> dict[str, str]:

@@ -32,12 +32,16 @@ from console import flags, runfile
 from console.errors import Mistake
 from streams.errors import BadName
 from streams.jetstream.servers import parse_servers
-from streams.subjects import Stack
+from streams.subjects import PARTITIONS_MAX, Stack
 from streams.subjects import name as checked_name
 
 FILE: Final = "vigil.toml"
 PREFIX: Final = "VIGIL_"
 NODE_NAME_CHARS_MAX: Final = 64
+"""Longest name of a node, as `streams.subjects.name` has it."""
+
+SIBLING_CHARS: Final = 3
+"""Left free in a name that is made here: `-64` tells one of several processes."""
 
 SECRET: Final = frozenset({"nats_url", "postgres_dsn"})
 """May hold a password: never shown as they are."""
@@ -80,6 +84,9 @@ class Settings(BaseSettings):
     """How long a stopping node waits for its episodes to reach a barrier, in seconds."""
     replicas: Annotated[Literal[1, 3, 5], BeforeValidator(_number)] = 1
     """Copies of every stream, used when it is created."""
+    partitions: int | None = Field(default=None, ge=1, le=PARTITIONS_MAX)
+    """Streams that the journal and the work of a new stack are spread over. Empty: 1 for a new
+    stack, and what the servers say for any other; a number that contradicts them is refused."""
     log: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -134,7 +141,8 @@ def read(given: Mapping[str, object], *, folder: Path | None = None) -> Reading:
 
 def shown(key: str, value: object) -> str:
     """Return the setting as it may be shown: without users, passwords and tokens."""
-    return _CREDENTIALS.sub(r"\1…\2", str(value)) if key in SECRET else str(value)
+    said = "" if value is None else str(value)
+    return _CREDENTIALS.sub(r"\1…\2", said) if key in SECRET else said
 
 
 def _stack(settings: Settings) -> Stack:
@@ -147,7 +155,7 @@ def _node(settings: Settings) -> str:
         return checked_name(settings.node, of="node")
     suffix = f"-{getpid()}"
     host = re.sub(r"[^A-Za-z0-9_-]", "-", platform.node())
-    return host[: NODE_NAME_CHARS_MAX - len(suffix)] + suffix
+    return host[: NODE_NAME_CHARS_MAX - SIBLING_CHARS - len(suffix)] + suffix
 
 
 def _layers(given: Mapping[str, object], folder: Path) -> list[tuple[str, Mapping[str, Any]]]:

@@ -1,7 +1,7 @@
 """What a running program tells: log lines always, traces and metrics when asked for.
 
-Log lines go to stderr, or to a file; the standard library's, and warnings, with them. What
-an episode's code says carries its `episode_id`.
+Log lines go to stderr, or to a file; the standard library's, and warnings, with them. Each
+carries the node's name; what an episode's code says carries its `episode_id`.
 
 OpenTelemetry's SDK is set up only when one of its own variables asks for it:
 `OTEL_TRACES_EXPORTER`, `OTEL_METRICS_EXPORTER` or `OTEL_EXPORTER_OTLP_ENDPOINT`, and not
@@ -34,12 +34,13 @@ _SHARED: Final = (
 )
 
 
-def log_to(stream: TextIO, *, form: str, level: str) -> None:
+def log_to(stream: TextIO, *, form: str, level: str, node: str) -> None:
     """Write log lines to `stream`: `form` is `json` or `console`; nothing below `level`."""
+    shared: list[structlog.typing.Processor] = [*_SHARED, _signed(node)]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=_SHARED,
+            foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 *_last_steps(form, colors=stream.isatty()),
@@ -51,12 +52,24 @@ def log_to(stream: TextIO, *, form: str, level: str) -> None:
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
-            *_SHARED,
+            *shared,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+def _signed(node: str) -> structlog.typing.Processor:
+    """Return what says in every line which node it is from."""
+
+    def sign(
+        _logger: object, _method: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        event.setdefault("node", node)
+        return event
+
+    return sign
 
 
 def _last_steps(form: str, *, colors: bool) -> list[structlog.typing.Processor]:
@@ -77,9 +90,9 @@ def _stack_is_a_name(
     return event
 
 
-def log_to_stderr(*, form: str, level: str) -> None:
+def log_to_stderr(*, form: str, level: str, node: str) -> None:
     """Write log lines where they disturb no output."""
-    log_to(sys.stderr, form=form, level=level)
+    log_to(sys.stderr, form=form, level=level, node=node)
 
 
 def export(environ: Mapping[str, str], *, node: str) -> None:

@@ -26,12 +26,20 @@ async def connected(reading: Reading) -> AsyncIterator[Ports]:
         Unavailable: no NATS server could be reached.
         Incompatible: the server, or a stream, is not what the engine needs.
     """
-    settings = reading.settings
-    link = LinkSettings(
-        name=f"vigil {reading.node}", lease_ttl_s=settings.lease_s, replicas=settings.replicas
-    )
-    async with jetstream.connect(settings.nats_url, stack=reading.stack, settings=link) as ports:
+    url, link = reading.settings.nats_url, link_settings(reading)
+    async with jetstream.connect(url, stack=reading.stack, settings=link) as ports:
         yield ports
+
+
+def link_settings(reading: Reading) -> LinkSettings:
+    """Return what the settings say about the connection and what it creates."""
+    settings = reading.settings
+    return LinkSettings(
+        name=f"vigil {reading.node}",
+        lease_ttl_s=settings.lease_s,
+        replicas=settings.replicas,
+        partitions=settings.partitions,
+    )
 
 
 @asynccontextmanager

@@ -106,7 +106,7 @@ def remedy(letter: Letter, *, stack: Stack) -> Remedy:
         Rejected: it is settled already, there is none, or what it holds cannot be tried again.
     """
     lettered = _waiting(letter)
-    if lettered.episode_id and lettered.stream == stack.stream(Stream.WORK):
+    if lettered.episode_id and stack.is_of(lettered.stream, Stream.WORK):
         return Recall(lettered.episode_id)
     if lettered.episode_id:
         return Reopen(lettered.episode_id)

@@ -1,14 +1,16 @@
 """THE READ MODELS: what the journal says, as rows that people query with SQL.
 
-    follower ──commits──▶ episodes | findings | dead ──changes──▶ arrange ──▶ one transaction
-    watch ────claims────▶ claims ─────────────────────┘                       rows + checkpoint
+    follower ──commits──▶ lives: episodes | findings | dead ──changes──▶ one transaction
+    watch ────claims────▶ claims ─────────────────────┘                  rows + checkpoint
 
-**Rules are pure.** `episodes`, `findings`, `dead` and `claims` turn what was recorded into
-row changes as data (`statement`); `values` makes any text and JSON acceptable to Postgres.
+**Rules are pure.** `episodes`, `findings`, `dead` and `claims` fold what was recorded into
+row changes as data (`statement`), for each aggregate by itself (`lives`); `values` makes any
+text and JSON acceptable to Postgres.
 
 **Every commit is applied once.** Rows and the checkpoint move in one transaction, and the
 checkpoint moves only from where this projector left it. A second projector, alive by
 mistake, is refused by that check (`ProjectorFenced`) whatever it believes about leases.
+Each partition of a journal is a projection of its own.
 
 **Rows are only a view.** They can be dropped and made again from the journal, byte for
 byte (work claims excepted: their bucket forgets). So Postgres need not sync each

@@ -7,20 +7,29 @@ projector first forgets what it thought was held and then hears from its watch w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
-from projections.statement import Change, Statement
-from projections.values import text, text_or_none
+from projections.statement import Change, Row, Statement
+from projections.values import key
 from streams.leases import Claim, ClaimChange
 
 
-class Taken(NamedTuple):
-    """One row of `sql/take_claims.sql`."""
+class Ended(Row, omit_defaults=True, kw_only=True):
+    """One row of `sql/end_claims.sql`: of the claim that it ended, the row may know more."""
 
     dedupe_key: str
     fence: int
     work_type: str
+    state: str
+    error_detail: str | None = None
+    finished_at: datetime | None = None
+
+
+class Taken(Ended, omit_defaults=True, kw_only=True):
+    """One row of `sql/take_claims.sql`: a claim, and how it ended if it has."""
+
     owner_node: str
     attempt: int
     claimed_at: datetime
@@ -28,46 +37,43 @@ class Taken(NamedTuple):
     lease_until: datetime
 
 
-class Ended(NamedTuple):
-    """One row of `sql/end_claims.sql`."""
-
-    dedupe_key: str
-    fence: int
-    work_type: str
-    state: str
-    error_detail: str | None
-    finished_at: datetime
-
-
-class Forgotten(NamedTuple):
+class Forgotten(Row, omit_defaults=True, kw_only=True):
     """The one row of `sql/forget_claims.sql`; it changes every claim that shows as held."""
 
     finished_at: datetime
 
 
-FORGET: Final = Statement(name="forget_claims", table="work_claims", rank=0, key_size=0)
-TAKE: Final = Statement(name="take_claims", table="work_claims", rank=1, key_size=1)
-END: Final = Statement(name="end_claims", table="work_claims", rank=2, key_size=1)
+FORGET: Final = Statement(name="forget_claims", table="work_claims", keys=())
+TAKE: Final = Statement(name="take_claims", table="work_claims", keys=("dedupe_key",))
+END: Final = Statement(name="end_claims", table="work_claims", keys=("dedupe_key",))
 
 
 def forget(now: datetime) -> Change:
     """Return the change after which no claim shows as held. It must be a batch's first."""
-    return Change(FORGET, Forgotten(now))
+    return Change(FORGET, Forgotten(finished_at=now))
 
 
-def project(change: ClaimChange) -> Change:
-    """Return the row change that a change in the bucket asks for."""
-    if change.claim is None:
-        return Change(END, _ended(change))
-    return Change(TAKE, _taken(change, change.claim))
+def project(seen: Iterable[ClaimChange]) -> list[Change]:
+    """Return the row changes that changes in the bucket ask for, each row once."""
+    rows: dict[str, Ended] = {}
+    for change in seen:
+        dedupe_key = key(change.key)
+        if change.claim is not None:
+            rows[dedupe_key] = _taken(change, change.claim, dedupe_key=dedupe_key)
+        elif dedupe_key in rows:
+            _end(rows[dedupe_key], change)
+        else:
+            rows[dedupe_key] = _ended(change, dedupe_key=dedupe_key)
+    return [Change(TAKE if isinstance(row, Taken) else END, row) for row in rows.values()]
 
 
-def _taken(change: ClaimChange, claim: Claim) -> Taken:
+def _taken(change: ClaimChange, claim: Claim, *, dedupe_key: str) -> Taken:
     return Taken(
-        dedupe_key=text(change.key),
+        dedupe_key=dedupe_key,
         fence=change.revision,
-        work_type=_work_type(change.key),
-        owner_node=text(claim.owner_node),
+        work_type=_work_type(dedupe_key),
+        state="claimed",
+        owner_node=claim.owner_node,
         attempt=claim.attempt,
         claimed_at=claim.claimed_at,
         last_heartbeat_at=claim.heartbeat_at,
@@ -75,16 +81,23 @@ def _taken(change: ClaimChange, claim: Claim) -> Taken:
     )
 
 
-def _ended(change: ClaimChange) -> Ended:
-    return Ended(
-        dedupe_key=text(change.key),
+def _ended(change: ClaimChange, *, dedupe_key: str) -> Ended:
+    ended = Ended(
+        dedupe_key=dedupe_key,
         fence=change.revision,
-        work_type=_work_type(change.key),
+        work_type=_work_type(dedupe_key),
         state=change.state,
-        error_detail=text_or_none(change.error),
-        finished_at=change.at,
     )
+    _end(ended, change)
+    return ended
 
 
-def _work_type(key: str) -> str:
-    return text(key.partition(".")[0])
+def _end(row: Ended, change: ClaimChange) -> None:
+    row.fence = change.revision
+    row.state = change.state
+    row.error_detail = change.error or None
+    row.finished_at = change.at
+
+
+def _work_type(dedupe_key: str) -> str:
+    return dedupe_key.partition(".")[0]

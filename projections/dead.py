@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, assert_never, get_args
 
-from projections.statement import Change, Statement
-from projections.values import json_of, text, text_or_none, uuid_or_none
-from streams.errors import UnreadableEvent
-from streams.events import DeadDiscarded, DeadLettered, DeadRequeued, LogEvent
+from projections.belonging import events_of
+from projections.statement import Change, Row, Statement
+from projections.values import key, uuid_or_none
+from streams.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued
 from streams.log import Recorded
 
 
-class Letter(NamedTuple):
-    """One row of `sql/save_dead_letters.sql`."""
+class Settlement(Row, omit_defaults=True, kw_only=True):
+    """One row of `sql/settle_dead_letters.sql`."""
 
     letter_key: str
     journal_seq: int
+    status: str
+    settled_at: datetime | None = None
+    settled_by: str | None = None
+    settled_note: str | None = None
+
+
+class Letter(Settlement, omit_defaults=True, kw_only=True):
+    """One row of `sql/save_dead_letters.sql`, with what was decided about it since."""
+
     reason: str
     detail: str
     source_stream: str
@@ -25,83 +34,78 @@ class Letter(NamedTuple):
     source_subject: str
     actor_id: str | None
     episode_id: str | None
-    headers: str | None
+    headers: Mapping[str, str]
     payload: bytes
     payload_size_bytes: int
     lettered_at: datetime
 
 
-class Settlement(NamedTuple):
-    """One row of `sql/settle_dead_letters.sql`."""
+SAVE: Final = Statement(name="save_dead_letters", table="dead_letters", keys=("letter_key",))
+SETTLE: Final = Statement(name="settle_dead_letters", table="dead_letters", keys=("letter_key",))
 
-    letter_key: str
-    journal_seq: int
-    status: str
-    settled_at: datetime
-    settled_by: str
-    settled_note: str | None
+_EVENTS: Final[frozenset[type[DeadEvent]]] = frozenset(get_args(DeadEvent))
 
 
-SAVE: Final = Statement(name="save_dead_letters", table="dead_letters", rank=0, key_size=1)
-SETTLE: Final = Statement(name="settle_dead_letters", table="dead_letters", rank=1, key_size=1)
+class DeadLife:
+    """What some commits in the life of one dead letter, one after the other, come to."""
 
+    def __init__(self, letter_key: str) -> None:
+        self._letter_key = key(letter_key)
+        self._row: Settlement | None = None
 
-def project(record: Recorded, *, aggregate: str) -> Iterator[Change]:
-    """Yield the row changes that a commit in the life of the letter `aggregate` asks for.
+    def add(self, record: Recorded) -> None:
+        """Take the next commit.
 
-    Raises:
-        UnreadableEvent: the life is not a dead letter's.
-    """
-    for event in record.commit.events:
-        yield _change(record, event, letter_key=aggregate)
+        Raises:
+            UnreadableEvent: it is not one of a dead letter's. It is left out.
+        """
+        for event in events_of(record, _EVENTS, whose="a dead letter"):
+            match event:
+                case DeadLettered():
+                    self._row = _letter(record, event, letter_key=self._letter_key)
+                case DeadRequeued() | DeadDiscarded():
+                    self._settle(event, seq=record.seq, at=record.commit.at)
+                case _:
+                    assert_never(event)
 
+    def changes(self) -> Iterator[Change]:
+        """Yield what they ask for: one change of one row."""
+        if self._row is not None:
+            yield Change(SAVE if isinstance(self._row, Letter) else SETTLE, self._row)
 
-def _change(record: Recorded, event: LogEvent, *, letter_key: str) -> Change:
-    match event:
-        case DeadLettered():
-            return Change(SAVE, _letter(record, event, letter_key=letter_key))
-        case DeadRequeued() | DeadDiscarded():
-            return Change(SETTLE, _settlement(record, event, letter_key=letter_key))
-        case _:
-            detail = f"{type(event).__name__} in the life of a dead letter"
-            raise UnreadableEvent(record.subject, seq=record.seq, detail=detail)
-
-
-def _settlement(
-    record: Recorded, event: DeadRequeued | DeadDiscarded, *, letter_key: str
-) -> Settlement:
-    return Settlement(
-        letter_key=letter_key,
-        journal_seq=record.seq,
-        status="requeued" if isinstance(event, DeadRequeued) else "discarded",
-        settled_at=record.commit.at,
-        settled_by=text(event.by),
-        settled_note=_note(event),
-    )
+    def _settle(self, event: DeadRequeued | DeadDiscarded, *, seq: int, at: datetime) -> None:
+        row = self._row or Settlement(letter_key=self._letter_key, journal_seq=seq, status="")
+        row.journal_seq = seq
+        row.status = "requeued" if isinstance(event, DeadRequeued) else "discarded"
+        row.settled_at = at
+        row.settled_by = event.by
+        row.settled_note = _note(event)
+        self._row = row
 
 
 def _note(event: DeadRequeued | DeadDiscarded) -> str | None:
     match event:
         case DeadDiscarded(reason=reason):
-            return text_or_none(reason)
+            return reason or None
         case DeadRequeued(episode_id="", event_seq=seq):
             return f"event {seq}"
         case DeadRequeued(episode_id=episode_id):
-            return text(f"episode {episode_id}")
+            return f"episode {episode_id}"
 
 
 def _letter(record: Recorded, event: DeadLettered, *, letter_key: str) -> Letter:
     return Letter(
         letter_key=letter_key,
         journal_seq=record.seq,
-        reason=text(event.reason),
-        detail=text(event.detail),
-        source_stream=text(event.stream),
+        status="waiting",
+        reason=event.reason,
+        detail=event.detail,
+        source_stream=event.stream,
         source_seq=event.seq,
-        source_subject=text(event.subject),
-        actor_id=text_or_none(event.actor_id),
+        source_subject=event.subject,
+        actor_id=event.actor_id or None,
         episode_id=uuid_or_none(event.episode_id),
-        headers=json_of(event.headers),
+        headers=event.headers,
         payload=event.payload,
         payload_size_bytes=event.payload_size_bytes,
         lettered_at=record.commit.at,

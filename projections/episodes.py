@@ -1,57 +1,40 @@
 """The episodes read model: a row per episode, per step and per checkpoint. Pure.
 
-Whatever changes an episode after its opening is one statement that fills in what it
-knows, so that a whole life in one batch is one insert and one update.
+What some commits of one life come to is at most one change of the episode's row: an
+opening with everything known since, or what happened after an opening that is in the rows
+already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final, NamedTuple, cast
+from typing import Final, assert_never, get_args
 
 import msgspec
 
-from projections.statement import Change, Statement, Values, fill_in
-from projections.values import json, json_of, text, text_or_none, uuid_or_none
+from projections.belonging import events_of
+from projections.statement import Change, Row, Statement
+from projections.values import uuid_or_none
 from streams.errors import UnreadableEvent
 from streams.events import (
-    Budget,
     CheckpointSaved,
     EpisodeConverged,
+    EpisodeEvent,
     EpisodeFinished,
     EpisodeLeft,
     EpisodeOpened,
     EpisodeStarted,
     EventTrigger,
-    LogEvent,
     StepAnnounced,
     StepRecorded,
     Trigger,
 )
-from streams.json import NOTHING
+from streams.json import NOTHING, JsonObject
 from streams.log import Recorded
 
 
-class Opened(NamedTuple):
-    """One row of `sql/open_episodes.sql`."""
-
-    episode_id: str
-    journal_seq: int
-    actor_id: str
-    expectation_id: str
-    spec_rev: str | None
-    generation: int
-    trigger_type: str
-    trigger_ref: str | None
-    subject_kind: str | None
-    subject_id: str | None
-    dedupe_key: str
-    budget: str | None
-    queued_at: datetime
-
-
-class Advance(NamedTuple):
+class Advance(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/advance_episodes.sql`; None leaves a column as it is."""
 
     episode_id: str
@@ -66,14 +49,31 @@ class Advance(NamedTuple):
     tokens_used: int | None = None
     """The final count, instead of what the steps added up to."""
     tokens_added: int = 0
-    classification: str | None = None
+    classification: msgspec.Raw = NOTHING
     confidence: float | None = None
     summary: str | None = None
     error_class: str | None = None
     error_detail: str | None = None
 
 
-class Step(NamedTuple):
+class Opened(Advance, omit_defaults=True, kw_only=True):
+    """One row of `sql/open_episodes.sql`: the opening, and what is known to have followed it."""
+
+    actor_id: str
+    expectation_id: str
+    spec_rev: str | None
+    generation: int
+    trigger_type: str
+    trigger_ref: Trigger
+    subject_kind: str | None
+    subject_id: str | None
+    dedupe_key: str
+    budget: JsonObject
+    """With its defaults spelled out; on the wire they are left out."""
+    queued_at: datetime
+
+
+class Step(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/record_steps.sql`; None leaves a column as it is.
 
     Not the fingerprint: it is of the arguments before redaction, and a short secret can be
@@ -89,8 +89,8 @@ class Step(NamedTuple):
     created_at: datetime
     announced_at: datetime | None = None
     side_effect_key: str | None = None
-    args_redacted: str | None = None
-    result: str | None = None
+    args_redacted: msgspec.Raw = NOTHING
+    result: msgspec.Raw = NOTHING
     error_class: str | None = None
     error_detail: str | None = None
     cost_tokens: int | None = None
@@ -98,7 +98,7 @@ class Step(NamedTuple):
     model: str | None = None
 
 
-class Checkpoint(NamedTuple):
+class Checkpoint(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/save_checkpoints.sql`.
 
     Not the state: it may hold results as the strategy saw them, which `redact_result` keeps
@@ -115,216 +115,191 @@ class Checkpoint(NamedTuple):
     created_at: datetime
 
 
-def both(earlier: Values, later: Values) -> Values:
-    """Return two advances of one episode as one."""
-    # Only advances are folded with this, see ADVANCE below.
-    first, second = cast("Advance", earlier), cast("Advance", later)
-    before = first.tokens_added if second.tokens_used is None else 0
-    return Advance._make(fill_in(first, second))._replace(
-        started_at=first.started_at or second.started_at,
-        tokens_added=before + second.tokens_added,
+OPEN: Final = Statement(name="open_episodes", table="episodes", keys=("episode_id",))
+ADVANCE: Final = Statement(name="advance_episodes", table="episodes", keys=("episode_id",))
+RECORD: Final = Statement(
+    name="record_steps", table="episode_steps", keys=("episode_id", "step_no")
+)
+SAVE: Final = Statement(
+    name="save_checkpoints", table="episode_checkpoints", keys=("episode_id", "checkpoint_no")
+)
+
+_EVENTS: Final[frozenset[type[EpisodeEvent]]] = frozenset(get_args(EpisodeEvent))
+
+
+class EpisodeLife:
+    """What some commits in the life of one episode, one after the other, come to."""
+
+    def __init__(self, episode_id: str) -> None:
+        self._episode_id = episode_id
+        self._advance: Advance | None = None
+        """What is to happen to the episode's row; an `Opened`, if they open it."""
+        self._steps: dict[int, Step] = {}
+        self._saved: dict[int, Checkpoint] = {}
+
+    @classmethod
+    def begin(cls, record: Recorded, aggregate: str) -> EpisodeLife:
+        """Return what no commit comes to yet, for the `aggregate` that `record` is about.
+
+        Raises:
+            UnreadableEvent: the episode's id is not a UUID.
+        """
+        episode_id = uuid_or_none(aggregate)
+        if episode_id is None:
+            raise UnreadableEvent(record.subject, seq=record.seq, detail="its id is not a UUID")
+        return cls(episode_id)
+
+    def add(self, record: Recorded) -> None:
+        """Take the next commit.
+
+        Raises:
+            UnreadableEvent: it is not one of an episode's. It is left out.
+        """
+        for event in events_of(record, _EVENTS, whose="an episode"):
+            self._add(event, seq=record.seq, at=record.commit.at)
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what they ask for, each row once."""
+        if self._advance is not None:
+            yield Change(OPEN if isinstance(self._advance, Opened) else ADVANCE, self._advance)
+        for step in self._steps.values():
+            yield Change(RECORD, step)
+        for saved in self._saved.values():
+            yield Change(SAVE, saved)
+
+    def _add(self, event: EpisodeEvent, *, seq: int, at: datetime) -> None:
+        match event:
+            case StepRecorded():
+                self._record(event, seq=seq, at=at)
+            case EpisodeOpened():
+                self._advance = _opened(event, episode_id=self._episode_id, seq=seq, at=at)
+            case EpisodeStarted():
+                _start(self._advanced(seq), event, at=at)
+            case EpisodeConverged():
+                _converge(self._advanced(seq), event)
+            case EpisodeFinished():
+                _finish(self._advanced(seq), event, at=at)
+            case EpisodeLeft():
+                self._advanced(seq).status = "queued"
+            case StepAnnounced():
+                self._put(_announced(event, episode_id=self._episode_id, seq=seq, at=at))
+            case CheckpointSaved():
+                saved = _checkpoint(event, episode_id=self._episode_id, seq=seq, at=at)
+                self._saved[saved.checkpoint_no] = saved
+            case _:
+                assert_never(event)
+
+    def _advanced(self, seq: int) -> Advance:
+        """Return what the commit at `seq` may add to."""
+        if self._advance is None:
+            self._advance = Advance(episode_id=self._episode_id, journal_seq=seq)
+        self._advance.journal_seq = seq
+        return self._advance
+
+    def _record(self, event: StepRecorded, *, seq: int, at: datetime) -> None:
+        self._put(_recorded(event, episode_id=self._episode_id, seq=seq, at=at))
+        advance = self._advanced(seq)
+        advance.turns_used = event.step_no
+        advance.tokens_added += event.cost_tokens
+
+    def _put(self, step: Step) -> None:
+        earlier = self._steps.get(step.step_no)
+        self._steps[step.step_no] = step if earlier is None else _filled_in(earlier, step)
+
+
+def _filled_in(earlier: Step, later: Step) -> Step:
+    """Return `later`, and where it says nothing, `earlier`."""
+    said = msgspec.structs.asdict(later).items()
+    return msgspec.structs.replace(
+        earlier, **{name: value for name, value in said if value not in (None, NOTHING)}
     )
 
 
-OPEN: Final = Statement(name="open_episodes", table="episodes", rank=0, key_size=1)
-ADVANCE: Final = Statement(name="advance_episodes", table="episodes", rank=1, key_size=1, fold=both)
-RECORD: Final = Statement(name="record_steps", table="episode_steps", key_size=2, fold=fill_in)
-SAVE: Final = Statement(name="save_checkpoints", table="episode_checkpoints", key_size=2)
-
-
-class _Place(NamedTuple):
-    """Which episode a commit is about, and where and when it was recorded."""
-
-    episode_id: str
-    seq: int
-    at: datetime
-
-
-def project(record: Recorded, *, aggregate: str) -> Iterator[Change]:
-    """Yield the row changes that a commit in the life of the episode `aggregate` asks for.
-
-    Raises:
-        UnreadableEvent: the episode's id is not a UUID, or the life is not an episode's.
-    """
-    place = _place(record, aggregate)
-    for event in record.commit.events:
-        changes = _changes(place, event)
-        if not changes:
-            detail = f"{type(event).__name__} in the life of an episode"
-            raise UnreadableEvent(record.subject, seq=record.seq, detail=detail)
-        yield from changes
-
-
-def _place(record: Recorded, aggregate: str) -> _Place:
-    episode_id = uuid_or_none(aggregate)
-    if episode_id is None:
-        raise UnreadableEvent(record.subject, seq=record.seq, detail="its id is not a UUID")
-    return _Place(episode_id, record.seq, record.commit.at)
-
-
-def _changes(place: _Place, event: LogEvent) -> tuple[Change, ...]:
-    """Return what `event` changes; nothing, if no episode ever lives it."""
-    match event:
-        case StepRecorded():
-            return _recorded(place, event), _spent(place, event)
-        case StepAnnounced():
-            return (_announced(place, event),)
-        case EpisodeOpened():
-            return (_opened(place, event),)
-        case EpisodeStarted():
-            return (_started(place, event),)
-        case EpisodeLeft():
-            return (_left(place),)
-        case EpisodeConverged():
-            return (_converged(place, event),)
-        case EpisodeFinished():
-            return (_finished(place, event),)
-        case CheckpointSaved():
-            return (_saved(place, event),)
-        case _:
-            return ()
-
-
-def _opened(place: _Place, event: EpisodeOpened) -> Change:
-    return Change(
-        OPEN,
-        Opened(
-            episode_id=place.episode_id,
-            journal_seq=place.seq,
-            actor_id=text(event.actor_id),
-            expectation_id=text(event.expectation_id),
-            spec_rev=text_or_none(event.spec_rev),
-            generation=event.generation,
-            trigger_type=_trigger_type(event.trigger),
-            trigger_ref=json_of(event.trigger),
-            subject_kind=text_or_none(event.subject_kind),
-            subject_id=text_or_none(event.trigger.entity_id),
-            dedupe_key=text(event.dedupe_key),
-            budget=_budget(event.budget),
-            queued_at=place.at,
-        ),
+def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) -> Opened:
+    return Opened(
+        episode_id=episode_id,
+        journal_seq=seq,
+        status="queued",
+        actor_id=event.actor_id,
+        expectation_id=event.expectation_id,
+        spec_rev=event.spec_rev or None,
+        generation=event.generation,
+        trigger_type="event" if isinstance(event.trigger, EventTrigger) else "manual",
+        trigger_ref=event.trigger,
+        subject_kind=event.subject_kind or None,
+        subject_id=event.trigger.entity_id or None,
+        dedupe_key=event.dedupe_key,
+        budget=msgspec.structs.asdict(event.budget),
+        queued_at=at,
     )
 
 
-def _started(place: _Place, event: EpisodeStarted) -> Change:
-    return Change(
-        ADVANCE,
-        Advance(
-            place.episode_id,
-            place.seq,
-            status="running",
-            node=text(event.node),
-            attempts=event.attempt,
-            started_at=place.at,
-        ),
+def _start(advance: Advance, event: EpisodeStarted, *, at: datetime) -> None:
+    advance.status = "running"
+    advance.node = event.node
+    advance.attempts = event.attempt
+    advance.started_at = advance.started_at or at
+
+
+def _converge(advance: Advance, event: EpisodeConverged) -> None:
+    if event.classification != NOTHING:
+        advance.classification = event.classification
+    if event.confidence is not None:
+        advance.confidence = event.confidence
+    advance.summary = event.summary or advance.summary
+
+
+def _finish(advance: Advance, event: EpisodeFinished, *, at: datetime) -> None:
+    advance.status = event.status.value
+    advance.finished_at = at
+    advance.turns_used = event.turns_used
+    advance.tokens_used = event.tokens_used
+    advance.tokens_added = 0
+    advance.error_class = event.error_class or advance.error_class
+    advance.error_detail = event.error_detail or advance.error_detail
+
+
+def _announced(event: StepAnnounced, *, episode_id: str, seq: int, at: datetime) -> Step:
+    return Step(
+        episode_id=episode_id,
+        step_no=event.step_no,
+        journal_seq=seq,
+        kind="tool_call",
+        state="announced",
+        tool_name=event.tool_name or None,
+        created_at=at,
+        announced_at=at,
+        side_effect_key=event.idempotency_key or None,
     )
 
 
-def _left(place: _Place) -> Change:
-    return Change(ADVANCE, Advance(place.episode_id, place.seq, status="queued"))
-
-
-def _spent(place: _Place, event: StepRecorded) -> Change:
-    return Change(
-        ADVANCE,
-        Advance(
-            place.episode_id,
-            place.seq,
-            turns_used=event.step_no,
-            tokens_added=event.cost_tokens,
-        ),
+def _recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) -> Step:
+    return Step(
+        episode_id=episode_id,
+        step_no=event.step_no,
+        journal_seq=seq,
+        kind=event.kind.value,
+        state="recorded",
+        tool_name=event.tool_name or None,
+        created_at=at,
+        args_redacted=event.args,
+        result=event.result if event.result_shown == NOTHING else event.result_shown,
+        error_class=event.error_class or None,
+        error_detail=event.error_detail or None,
+        cost_tokens=event.cost_tokens,
+        cost_ms=event.cost_ms,
+        model=event.model or None,
     )
 
 
-def _converged(place: _Place, event: EpisodeConverged) -> Change:
-    return Change(
-        ADVANCE,
-        Advance(
-            place.episode_id,
-            place.seq,
-            classification=json(event.classification),
-            confidence=event.confidence,
-            summary=text_or_none(event.summary),
-        ),
+def _checkpoint(event: CheckpointSaved, *, episode_id: str, seq: int, at: datetime) -> Checkpoint:
+    return Checkpoint(
+        episode_id=episode_id,
+        checkpoint_no=event.checkpoint_no,
+        journal_seq=seq,
+        step_no=event.step_no,
+        phase=event.phase,
+        schema_version=event.schema_version,
+        state_size_bytes=len(memoryview(event.state)),
+        created_at=at,
     )
-
-
-def _finished(place: _Place, event: EpisodeFinished) -> Change:
-    return Change(
-        ADVANCE,
-        Advance(
-            place.episode_id,
-            place.seq,
-            status=event.status.value,
-            finished_at=place.at,
-            turns_used=event.turns_used,
-            tokens_used=event.tokens_used,
-            error_class=text_or_none(event.error_class),
-            error_detail=text_or_none(event.error_detail),
-        ),
-    )
-
-
-def _announced(place: _Place, event: StepAnnounced) -> Change:
-    return Change(
-        RECORD,
-        Step(
-            episode_id=place.episode_id,
-            step_no=event.step_no,
-            journal_seq=place.seq,
-            kind="tool_call",
-            state="announced",
-            tool_name=text_or_none(event.tool_name),
-            created_at=place.at,
-            announced_at=place.at,
-            side_effect_key=text_or_none(event.idempotency_key),
-        ),
-    )
-
-
-def _recorded(place: _Place, event: StepRecorded) -> Change:
-    shown = event.result if event.result_shown == NOTHING else event.result_shown
-    return Change(
-        RECORD,
-        Step(
-            episode_id=place.episode_id,
-            step_no=event.step_no,
-            journal_seq=place.seq,
-            kind=event.kind.value,
-            state="recorded",
-            tool_name=text_or_none(event.tool_name),
-            created_at=place.at,
-            args_redacted=json(event.args),
-            result=json(shown),
-            error_class=text_or_none(event.error_class),
-            error_detail=text_or_none(event.error_detail),
-            cost_tokens=event.cost_tokens,
-            cost_ms=event.cost_ms,
-            model=text_or_none(event.model),
-        ),
-    )
-
-
-def _saved(place: _Place, event: CheckpointSaved) -> Change:
-    return Change(
-        SAVE,
-        Checkpoint(
-            episode_id=place.episode_id,
-            checkpoint_no=event.checkpoint_no,
-            journal_seq=place.seq,
-            step_no=event.step_no,
-            phase=text(event.phase),
-            schema_version=event.schema_version,
-            state_size_bytes=len(bytes(event.state)),
-            created_at=place.at,
-        ),
-    )
-
-
-def _trigger_type(trigger: Trigger) -> str:
-    return "event" if isinstance(trigger, EventTrigger) else "manual"
-
-
-def _budget(budget: Budget) -> str | None:
-    """Return the budget with its defaults spelled out; on the wire they are left out."""
-    return json_of(msgspec.structs.asdict(budget))

@@ -8,6 +8,7 @@ ProjectionError
 ├── NotCaughtUp           rows do not show the commit yet     wait longer, or see who projects
 ├── MigrationChanged      an applied migration was edited     restore the file, or rebuild
 ├── QueryRefused          Postgres does not run this query    the caller's input: say so
+├── BadPlace              not a place on this journal         the caller's input: say so
 └── BadSchema             cannot name a schema                the caller's input: say so
 """
 
@@ -44,13 +45,13 @@ class RowsRefused(ProjectionError):
 
 
 class OtherJournal(ProjectionError):
-    """The log is not the one that the rows were made from: a new one, or an older copy."""
+    """The log is not the one that the rows were made from: new, spread anew, or an older copy."""
 
     def __init__(self, stream: str, *, detail: str) -> None:
         super().__init__(
-            f"stream {stream} {detail}. It was made anew or restored from an older copy. "
-            "Stop every projector, drop the schema vigil with CASCADE, and start one: it makes "
-            "the rows again from what the log holds now"
+            f"stream {stream} {detail}. It was made or spread anew, or restored from an older "
+            "copy. Stop every projector, drop the schema vigil with CASCADE, and start one: it "
+            "makes the rows again from what the log holds now"
         )
         self.stream = stream
 
@@ -79,6 +80,10 @@ class MigrationChanged(ProjectionError):
 
 class QueryRefused(ProjectionError):
     """Postgres does not run the query: a mistake in it, a write, or too long."""
+
+
+class BadPlace(ProjectionError, ValueError):
+    """A sequence without its partition, or of one that the stack does not have."""
 
 
 class BadSchema(ProjectionError, ValueError):

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, get_args
 
-from projections.statement import Change, Statement
-from projections.values import json, text, text_or_none, uuid_or_none
-from streams.errors import UnreadableEvent
+import msgspec
+
+from projections.belonging import events_of
+from projections.statement import Change, Row, Statement
+from projections.values import key, uuid_or_none
 from streams.events import FindingCleared, FindingEvent, FindingRaised, FindingUpdated
 from streams.log import Recorded
 
 
-class Saved(NamedTuple):
+class Saved(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/save_findings.sql`."""
 
     finding_key: str
@@ -25,13 +27,13 @@ class Saved(NamedTuple):
     status: str
     actor_id: str
     expectation_id: str
-    class_: str
+    class_: str = msgspec.field(name="class")
     severity: str
     confidence: float
     summary: str
     subject_kind: str | None
     subject_id: str | None
-    evidence_refs: str | None
+    evidence_refs: msgspec.Raw
     caused_by_key: str | None
     raised_by_episode_id: str | None
     raised_at: datetime
@@ -41,7 +43,7 @@ class Saved(NamedTuple):
     cleared_reason: str | None
 
 
-class Happened(NamedTuple):
+class Happened(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/record_finding_events.sql`."""
 
     finding_key: str
@@ -54,12 +56,18 @@ class Happened(NamedTuple):
     severity: str
     confidence: float
     summary: str
-    evidence_refs: str | None
+    evidence_refs: msgspec.Raw
     at: datetime
 
 
-SAVE: Final = Statement(name="save_findings", table="findings", key_size=2)
-RECORD: Final = Statement(name="record_finding_events", table="finding_events", key_size=3)
+SAVE: Final = Statement(name="save_findings", table="findings", keys=("finding_key", "raise_no"))
+RECORD: Final = Statement(
+    name="record_finding_events",
+    table="finding_events",
+    keys=("finding_key", "journal_seq", "event_no"),
+)
+
+_EVENTS: Final[frozenset[type[FindingEvent]]] = frozenset(get_args(FindingEvent))
 
 _KINDS: Final[dict[type[FindingEvent], str]] = {
     FindingRaised: "finding_raised",
@@ -68,65 +76,71 @@ _KINDS: Final[dict[type[FindingEvent], str]] = {
 }
 
 
-def project(record: Recorded) -> Iterator[Change]:
-    """Yield the row changes that a commit in a finding's life asks for.
+class FindingLife:
+    """What some commits in the life of one finding, one after the other, come to."""
 
-    Raises:
-        UnreadableEvent: the life is not a finding's.
-    """
-    for event_no, event in enumerate(record.commit.events):
-        if not isinstance(event, FindingRaised | FindingUpdated | FindingCleared):
-            detail = f"{type(event).__name__} in the life of a finding"
-            raise UnreadableEvent(record.subject, seq=record.seq, detail=detail)
-        yield _saved(record, event)
-        yield _happened(record, event, event_no=event_no)
+    def __init__(self, finding_key: str) -> None:
+        self._finding_key = key(finding_key)
+        self._saved: dict[int, Saved] = {}
+        self._happened: list[Happened] = []
+
+    def add(self, record: Recorded) -> None:
+        """Take the next commit.
+
+        Raises:
+            UnreadableEvent: it is not one of a finding's. It is left out.
+        """
+        for event_no, event in enumerate(events_of(record, _EVENTS, whose="a finding")):
+            saved = _saved(event, finding_key=self._finding_key, seq=record.seq)
+            self._saved[saved.raise_no] = saved
+            self._happened.append(_happened(record, event, saved, event_no=event_no))
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what they ask for, each row once."""
+        for saved in self._saved.values():
+            yield Change(SAVE, saved)
+        for happened in self._happened:
+            yield Change(RECORD, happened)
 
 
-def _saved(record: Recorded, event: FindingEvent) -> Change:
+def _saved(event: FindingEvent, *, finding_key: str, seq: int) -> Saved:
     finding = event.finding
-    return Change(
-        SAVE,
-        Saved(
-            finding_key=text(finding.finding_key),
-            raise_no=finding.raise_no,
-            journal_seq=record.seq,
-            status=finding.status.value,
-            actor_id=text(finding.actor_id),
-            expectation_id=text(finding.expectation_id),
-            class_=text(finding.class_),
-            severity=finding.severity.value,
-            confidence=finding.confidence,
-            summary=text(finding.summary),
-            subject_kind=text_or_none(finding.subject_kind),
-            subject_id=text_or_none(finding.subject_id),
-            evidence_refs=json(finding.evidence),
-            caused_by_key=text_or_none(finding.caused_by_key),
-            raised_by_episode_id=uuid_or_none(finding.raised_by_episode_id),
-            raised_at=finding.raised_at,
-            updated_at=finding.updated_at,
-            cleared_by_episode_id=uuid_or_none(finding.cleared_by_episode_id),
-            cleared_at=finding.cleared_at,
-            cleared_reason=text_or_none(finding.cleared_reason),
-        ),
+    return Saved(
+        finding_key=finding_key,
+        raise_no=finding.raise_no,
+        journal_seq=seq,
+        status=finding.status.value,
+        actor_id=finding.actor_id,
+        expectation_id=finding.expectation_id,
+        class_=finding.class_,
+        severity=finding.severity.value,
+        confidence=finding.confidence,
+        summary=finding.summary,
+        subject_kind=finding.subject_kind or None,
+        subject_id=finding.subject_id or None,
+        evidence_refs=finding.evidence,
+        caused_by_key=finding.caused_by_key or None,
+        raised_by_episode_id=uuid_or_none(finding.raised_by_episode_id),
+        raised_at=finding.raised_at,
+        updated_at=finding.updated_at,
+        cleared_by_episode_id=uuid_or_none(finding.cleared_by_episode_id),
+        cleared_at=finding.cleared_at,
+        cleared_reason=finding.cleared_reason or None,
     )
 
 
-def _happened(record: Recorded, event: FindingEvent, *, event_no: int) -> Change:
-    finding = event.finding
-    return Change(
-        RECORD,
-        Happened(
-            finding_key=text(finding.finding_key),
-            journal_seq=record.seq,
-            event_no=event_no,
-            kind=_KINDS[type(event)],
-            raise_no=finding.raise_no,
-            episode_id=uuid_or_none(event.cause.episode_id),
-            status=finding.status.value,
-            severity=finding.severity.value,
-            confidence=finding.confidence,
-            summary=text(finding.summary),
-            evidence_refs=json(finding.evidence),
-            at=record.commit.at,
-        ),
+def _happened(record: Recorded, event: FindingEvent, saved: Saved, *, event_no: int) -> Happened:
+    return Happened(
+        finding_key=saved.finding_key,
+        journal_seq=record.seq,
+        event_no=event_no,
+        kind=_KINDS[type(event)],
+        raise_no=saved.raise_no,
+        episode_id=uuid_or_none(event.cause.episode_id),
+        status=saved.status,
+        severity=saved.severity,
+        confidence=saved.confidence,
+        summary=saved.summary,
+        evidence_refs=saved.evidence_refs,
+        at=record.commit.at,
     )

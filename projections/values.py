@@ -1,13 +1,18 @@
 """Event values as Postgres takes them. Pure.
 
 Postgres text cannot hold the character NUL, and its jsonb neither that nor half a
-surrogate pair; JSON on the wire can. They become U+FFFD, always and everywhere, so that
-no text whatever stops a projection and every replay makes the same rows.
+surrogate pair; JSON on the wire can, and bytes that are no UTF-8 besides. They become
+U+FFFD, always and everywhere, so that no text whatever stops a projection and every replay
+makes the same rows.
+
+Rows travel as JSON, where the first two are escapes: one look at a whole document finds
+them. Only what names a row is looked at alone, so that one row has one name.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -22,28 +27,18 @@ _ESCAPE: Final = re.compile(
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ESCAPED_REPLACEMENT: Final = "\\ufffd"
 
-
-def text(value: str) -> str:
-    """Return `value` without NUL."""
-    return value.replace("\0", REPLACEMENT)
+_encoder: Final = msgspec.json.Encoder()
 
 
-def text_or_none(value: str) -> str | None:
-    """Return `value` without NUL, or None when it says nothing."""
-    return value.replace("\0", REPLACEMENT) or None
-
-
-def json(value: msgspec.Raw) -> str | None:
-    """Return the JSON text of `value` without what jsonb refuses; None for JSON `null`."""
-    encoded = str(memoryview(value), "utf-8")
-    if encoded == "null":
-        return None
+def document(rows: Sequence[msgspec.Struct]) -> str:
+    """Return `rows` as JSON text without what Postgres refuses."""
+    encoded = _encoder.encode(rows).decode(errors="replace")
     return _ESCAPE.sub(_replace, encoded) if "\\u" in encoded else encoded
 
 
-def json_of(value: object) -> str | None:
-    """Return `value` as JSON text without what jsonb refuses; None for None."""
-    return json(msgspec.Raw(msgspec.json.encode(value)))
+def key(value: str) -> str:
+    """Return `value`, which names a row, without NUL."""
+    return value.replace("\0", REPLACEMENT)
 
 
 def uuid_or_none(value: str) -> str | None:

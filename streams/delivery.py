@@ -66,7 +66,8 @@ class Source(Protocol[T_co]):
     async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T_co]]:
         """Return 1 to `room` deliveries as soon as there are any, or none after `wait_s`.
 
-        Takes no more than it returns: what `room` leaves stays for other nodes. Survives
+        What `room` leaves stays for other nodes. What it did not use up may still fill while
+        the caller works, for at most `wait_s`, and is returned by the next `receive`. Survives
         server restarts and reconnects; while there is no server it returns nothing.
         """
 

@@ -148,7 +148,9 @@ class EmbeddedNats:
 
     def pause(self) -> None:
         """Freeze the server: connections stay open and nothing is answered."""
-        self._running().send_signal(signal.SIGSTOP)
+        server = self._running()
+        server.send_signal(signal.SIGSTOP)
+        os.waitpid(server.pid, os.WUNTRACED)  # Its threads stop one after another.
 
     def unpause(self) -> None:
         """Let a frozen server go on."""

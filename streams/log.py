@@ -3,6 +3,10 @@
 An aggregate is one exact subject. Its *version* is the stream sequence of its last
 commit, and every append names the version it was decided on: that check, not any
 lease, is what makes a second writer impossible.
+
+A stack may spread its journal over several streams (`Stack.partitions`). An aggregate lives in
+one of them, which its subject says; only what goes by sequence has to name a partition, and
+whoever wants everything asks each of `Stack.partitions_of(stream)`.
 """
 
 from __future__ import annotations
@@ -98,7 +102,9 @@ class EventLog(Protocol):
             Unavailable: no answer from the server.
         """
 
-    async def at(self, seq: int, stream: Stream = Stream.JOURNAL) -> Recorded | None:
+    async def at(
+        self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
+    ) -> Recorded | None:
         """Return the commit at `seq` as the stream's leader knows it; None if it holds none there.
 
         Raises:
@@ -106,14 +112,14 @@ class EventLog(Protocol):
             Unavailable: no answer from the server.
         """
 
-    async def head(self, stream: Stream = Stream.JOURNAL) -> int:
-        """Return the sequence of the newest message in `stream`; 0 when it never held one.
+    async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
+        """Return the sequence of the newest message in a partition; 0 when it never held one.
 
         Raises:
             Unavailable: no answer from the server.
         """
 
     def follow(
-        self, stream: Stream = Stream.JOURNAL, *, after: int = START
+        self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
     ) -> AbstractAsyncContextManager[Follower]:
-        """Return a follower of every aggregate in `stream`, from just past sequence `after`."""
+        """Return a follower of every aggregate in a partition, from just past sequence `after`."""

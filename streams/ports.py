@@ -17,6 +17,7 @@ class Ports:
     """What an engine node or a projector needs of the log."""
 
     stack: Stack
+    """With the partitions that the servers say it has."""
     log: EventLog
     inbox: Inbox
     leases: Leases

@@ -6,8 +6,16 @@
 <stack>.finding.<key>                    stream <stack>-journal   a finding's life, in order
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
 
-bucket <stack>-claims      episode.<actor>.<id>, projector.<name>
+bucket <stack>-claims      episode.<actor>.<id>, projector.<name>, layout
 bucket <stack>-registry    mode.<node>, actor.<id>, workflow.<id>
+
+A stack may spread its journal and its work over N streams, its partitions. Which one an
+aggregate lives in comes from its kind and key alone, and a token says so, here the third
+of four; streams of other layouts share no subject with these:
+
+<stack>.inbox.2of4.episode.<actor>.<id>  stream <stack>-work-2of4
+<stack>.episode.2of4.<id>                stream <stack>-journal-2of4
+<stack>.finding.0of4.<key>               stream <stack>-journal-0of4
 
 A token stands between two dots. Names that people choose for code (actors, events)
 must be tokens as they are; keys that data chooses (findings) may hold anything and
@@ -19,6 +27,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -28,20 +37,38 @@ from streams.errors import BadName
 TOKEN_BYTES_MAX: Final = 1024
 """Longest encoded token. A subject must fit in one protocol line (4,096 bytes by default)."""
 
+PARTITIONS_MAX: Final = 64
+"""Most streams that a stack's journal can be spread over."""
+
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _STACK = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _EVENT_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,15}")
+_TOKEN = re.compile(r"[0-9]{1,2}of[0-9]{1,2}")
 _ESCAPED = re.compile(r"(?:[A-Za-z0-9_-]|=[0-9A-F]{2})*")
 
 
 class Stream(StrEnum):
-    """The four streams of a stack."""
+    """The four streams of a stack; of work and journal, each partition has one."""
 
     EVENTS = "events"
     WORK = "work"
     JOURNAL = "journal"
     DEAD = "dead"
+
+
+PARTITIONED: Final = frozenset({Stream.WORK, Stream.JOURNAL})
+"""What is spread over a stack's partitions."""
+
+_ROOTS: Final = {
+    Stream.EVENTS: ("event",),
+    Stream.WORK: ("inbox",),
+    Stream.JOURNAL: ("episode", "finding", "output", "workflow"),
+    Stream.DEAD: ("dead",),
+}
+"""The second tokens of the subjects that a stream holds."""
+
+_HOLDER_OF: Final = {root: stream for stream, roots in _ROOTS.items() for root in roots}
 
 
 class Kind(StrEnum):
@@ -117,32 +144,89 @@ class Stack(msgspec.Struct, frozen=True):
     """One logical cluster. Its name is the first token of every subject."""
 
     name: str = "vigil"
+    partitions: int = 1
+    """How many streams its journal, and its work, are spread over: 1 to `PARTITIONS_MAX`.
+    The servers know; the stack of `connect`'s ports says what they said."""
 
     def __post_init__(self) -> None:
         """Refuse a name that cannot be a subject token and a stream name."""
         if not _STACK.fullmatch(self.name):
             raise BadName(f"stack: {self.name!r}; use 1 to 32 of A-Z a-z 0-9 _ -")
+        if not 1 <= self.partitions <= PARTITIONS_MAX:
+            raise BadName(f"partitions: {self.partitions}; use 1 to {PARTITIONS_MAX}")
 
     # Streams and buckets.
 
-    def stream(self, stream: Stream) -> str:
-        """Return the name of one of the four streams."""
-        return f"{self.name}-{stream.value}"
+    def stream(self, stream: Stream, partition: int = 0) -> str:
+        """Return the name of one of the four streams, or of one partition of it."""
+        return f"{self.name}-{self.part(stream, partition)}"
 
-    def stream_subjects(self, stream: Stream) -> list[str]:
-        """Return the subjects that `stream` holds."""
-        kinds = {
-            Stream.EVENTS: ["event"],
-            Stream.WORK: ["inbox"],
-            Stream.JOURNAL: ["episode", "finding", "output", "workflow"],
-            Stream.DEAD: ["dead"],
-        }
-        return [f"{self.name}.{kind}.>" for kind in kinds[stream]]
+    def part(self, stream: Stream, partition: int = 0) -> str:
+        """Return what a stream, or one partition of it, is called within the stack."""
+        token = self._token(stream, partition)
+        return f"{stream.value}-{token}" if token else stream.value
+
+    def stream_subjects(self, stream: Stream, partition: int = 0) -> list[str]:
+        """Return the subjects that `stream`, or one partition of it, holds."""
+        token = self._token(stream, partition)
+        within = f"{token}." if token else ""
+        return [f"{self.name}.{root}.{within}>" for root in _ROOTS[stream]]
+
+    def partitions_of(self, stream: Stream) -> range:
+        """Return the numbers of the partitions of `stream`; those that are one have number 0."""
+        return range(self.partitions if stream in PARTITIONED else 1)
 
     def stream_of(self, subject: str) -> str:
-        """Return the name of the stream that holds the aggregate at `subject`."""
-        dead = subject.startswith(f"{self.name}.{Kind.DEAD}.")
-        return self.stream(Stream.DEAD if dead else Stream.JOURNAL)
+        """Return the name of the stream that holds `subject`.
+
+        Raises:
+            BadName: no stream of a stack does.
+        """
+        _, _, rest = subject.partition(".")
+        root, _, rest = rest.partition(".")
+        holder = _HOLDER_OF.get(root)
+        if holder is None:
+            raise BadName(f"no stream holds {subject!r}")
+        if self.partitions == 1 or holder not in PARTITIONED:
+            return f"{self.name}-{holder.value}"
+        return f"{self.name}-{holder.value}-{rest.partition('.')[0]}"
+
+    def retired(self, stream: str) -> str:
+        """Return the subjects that the stream of this name holds once another layout is in use.
+
+        Nobody publishes there, so what it has kept stays as it is.
+        """
+        return f"{self.name}.retired.{stream}.>"
+
+    def is_of(self, name: str, stream: Stream) -> bool:
+        """Return whether `name` is that of `stream`, or of one partition of it, in any layout."""
+        whole = f"{self.name}-{stream.value}"
+        return name == whole or _TOKEN.fullmatch(name.removeprefix(f"{whole}-")) is not None
+
+    def partition_of(self, kind: Kind, key: str) -> int:
+        """Return the partition that an aggregate lives in, the same for ever.
+
+        Raises:
+            BadName: `key` is not valid Unicode text.
+        """
+        try:
+            octets = f"{kind.value}/{key}".encode()
+        except UnicodeEncodeError as error:
+            raise BadName(f"not a key: {key!r} is not valid Unicode text") from error
+        return int.from_bytes(blake2b(octets, digest_size=8).digest()) % self.partitions
+
+    def _token(self, stream: Stream, partition: int) -> str:
+        """Return what says `partition` in names and subjects; nothing where there is only one."""
+        if partition not in self.partitions_of(stream):
+            raise BadName(f"{stream.value} of stack {self.name} has no partition {partition}")
+        is_one = self.partitions == 1 or stream not in PARTITIONED
+        return "" if is_one else f"{partition}of{self.partitions}"
+
+    def _within(self, kind: Kind, key: str) -> str:
+        """Return what says the partition of an aggregate within its subject, up to the dot."""
+        if self.partitions == 1:
+            return ""
+        return f"{self.partition_of(kind, key)}of{self.partitions}."
 
     def claims_bucket(self) -> str:
         """Return the bucket that holds the leases."""
@@ -170,11 +254,14 @@ class Stack(msgspec.Struct, frozen=True):
 
     def episode_inbox(self, actor: str, episode_id: str) -> str:
         """Return the subject of commands to one episode."""
-        return f"{self.name}.inbox.episode.{name(actor, of='actor')}.{episode_id}"
+        within = self._within(Kind.EPISODE, episode_id)
+        return f"{self.name}.inbox.{within}episode.{name(actor, of='actor')}.{episode_id}"
 
-    def actor_inbox(self, actor: str) -> str:
-        """Return the filter that matches commands to every episode of `actor`."""
-        return self.episode_inbox(actor, "*")
+    def actor_inbox(self, actor: str, partition: int = 0) -> str:
+        """Return the filter for commands to every episode of `actor` in one partition."""
+        token = self._token(Stream.WORK, partition)
+        within = f"{token}." if token else ""
+        return f"{self.name}.inbox.{within}episode.{name(actor, of='actor')}.*"
 
     def inbox_durable(self, actor: str) -> str:
         """Return the durable consumer that all runners of `actor` share."""
@@ -184,11 +271,12 @@ class Stack(msgspec.Struct, frozen=True):
 
     def episode(self, episode_id: str) -> str:
         """Return the subject of one episode's life."""
-        return f"{self.name}.episode.{episode_id}"
+        return f"{self.name}.episode.{self._within(Kind.EPISODE, episode_id)}{episode_id}"
 
     def finding(self, key: str) -> str:
         """Return the subject of one finding's life."""
-        return f"{self.name}.finding.{encode_token(key)}"
+        token = encode_token(key)
+        return f"{self.name}.finding.{self._within(Kind.FINDING, key)}{token}"
 
     def dead(self, origin: str, cause: str) -> str:
         """Return the subject of the dead letter for `cause` (a sequence, an id) at `origin`."""
@@ -212,9 +300,28 @@ class Stack(msgspec.Struct, frozen=True):
         kind, _, token = subject.removeprefix(f"{self.name}.").partition(".")
         if kind == Kind.DEAD:
             return Kind.DEAD, token
+        if self.partitions > 1:
+            within, _, token = token.partition(".")
         if kind not in _KINDS or not token:
             raise BadName(f"no aggregate lives at {subject!r}")
-        return Kind(kind), decode_token(token)
+        found, key = Kind(kind), decode_token(token)
+        if self.partitions > 1 and f"{within}." != self._within(found, key):
+            raise BadName(f"{found.value} {key!r} does not live at {subject!r}")
+        return found, key
+
+    def moved(self, subject: str, *, to: Stack) -> str:
+        """Return where what is at `subject`, of the journal or the work, is in the layout of `to`.
+
+        Raises:
+            BadName: neither holds `subject`.
+        """
+        if not subject.startswith(f"{self.name}.inbox."):
+            kind, key = self.aggregate_of(subject)
+            return to.finding(key) if kind is Kind.FINDING else to.episode(key)
+        actor, episode_id = subject.split(".")[-2:]
+        if self.episode_inbox(actor, episode_id) != subject:
+            raise BadName(f"no inbox of an episode is at {subject!r}")
+        return to.episode_inbox(actor, episode_id)
 
     # Leases.
 
@@ -227,6 +334,10 @@ class Stack(msgspec.Struct, frozen=True):
         kind, _, rest = key.partition(".")
         actor, _, episode_id = rest.partition(".")
         return (actor, episode_id) if kind == Kind.EPISODE and episode_id else None
+
+    def layout_claim(self) -> str:
+        """Return the lease key of whoever spreads the stack over other partitions."""
+        return "layout"
 
     def projector_claim(self, projection: str) -> str:
         """Return the lease key of one projector."""

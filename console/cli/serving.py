@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 AppName: TypeAlias = Annotated[
     str, typer.Option("--app", metavar="MODULE:ATTRIBUTE", help="The app, such as watch:app.")
+]
+
+Processes: TypeAlias = Annotated[
+    str, typer.Option(metavar="N", help="Nodes to run, a process each: 1 to 64.")
 ]
 
 
@@ -38,15 +43,17 @@ def up(
     folder: Annotated[
         Path, typer.Option("--dir", help="Where the servers keep what they store.")
     ] = Path(".vigil"),
+    processes: Processes = "1",
 ) -> None:
     """Run own NATS and Postgres servers, a node and a projector, until Ctrl-C."""
-    from console import apps, serving
+    from console import serving
 
     def read(servers: Servers) -> Reading:
         own = {"nats_url": servers.nats.url, "postgres_dsn": servers.postgres.dsn}
         return context.reading(ctx, **own)
 
-    raise typer.Exit(serving.up(apps.load(app), folder, read))
+    run = _serving(app, processes, is_projecting=True)
+    raise typer.Exit(serving.up(folder, read, run))
 
 
 def node(
@@ -56,17 +63,17 @@ def node(
     is_projecting: Annotated[
         bool, typer.Option("--project/--no-project", help="Take turns at projecting, too.")
     ] = True,
+    processes: Processes = "1",
 ) -> None:
-    """Run one engine node against existing servers, until SIGINT or SIGTERM.
+    """Run an engine node against existing servers, until SIGINT or SIGTERM.
 
     Exit code 3: some episode did not reach a barrier in time and is left to its lease. A
-    second signal ends the node at once.
+    second signal ends the node at once. Of several processes, one is restarted when it ends by
+    itself, and the worst exit code counts.
     """
-    from console import apps, serving
-
     reading = context.reading(ctx)
-    loaded = apps.load(app)
-    raise typer.Exit(serving.serve(reading, app=loaded, is_projecting=is_projecting))
+    run = _serving(app, processes, is_projecting=is_projecting)
+    raise typer.Exit(run(reading, None))
 
 
 def project(ctx: typer.Context) -> None:
@@ -74,3 +81,21 @@ def project(ctx: typer.Context) -> None:
     from console import serving
 
     raise typer.Exit(serving.serve(context.reading(ctx), app=None, is_projecting=True))
+
+
+def _serving(
+    name: str, processes_wanted: str, *, is_projecting: bool
+) -> Callable[[Reading, Callable[[], None] | None], int]:
+    """Return what runs the app called `name`, in this process or in several others."""
+    from console import apps, processes, serving
+
+    app, count = apps.load(name), processes.counted(processes_wanted)
+
+    def run(reading: Reading, abandon: Callable[[], None] | None) -> int:
+        if count == 1:
+            return serving.serve(reading, app=app, is_projecting=is_projecting, abandon=abandon)
+        return processes.supervise(
+            reading, app=name, count=count, is_projecting=is_projecting, abandon=abandon
+        )
+
+    return run

@@ -66,12 +66,13 @@ class Undertaker:
             Unavailable: it could not be written; do not end the episode yet.
         """
         stack = self.ports.stack
+        subject = stack.episode(opened.episode_id)
         letter = DeadLettered(
             reason=reason,
             detail=detail,
-            stream=stack.stream(Stream.JOURNAL),
+            stream=stack.stream_of(subject),
             seq=START,
-            subject=stack.episode(opened.episode_id),
+            subject=subject,
             actor_id=opened.actor_id,
             episode_id=opened.episode_id,
         )
@@ -84,12 +85,13 @@ class Undertaker:
             Unavailable: it could not be written; do not acknowledge the command.
         """
         stack, data = self.ports.stack, codec.encode_command(command)
+        subject = stack.episode_inbox(command.actor_id, command.episode_id)
         letter = DeadLettered(
             reason=reason,
             detail=detail,
-            stream=stack.stream(Stream.WORK),
+            stream=stack.stream_of(subject),
             seq=seq,
-            subject=stack.episode_inbox(command.actor_id, command.episode_id),
+            subject=subject,
             actor_id=command.actor_id,
             episode_id=command.episode_id,
             payload=data[:PAYLOAD_KEPT_BYTES_MAX],

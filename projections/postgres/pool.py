@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from projections.errors import BadSchema, PostgresUnavailable
+from streams.subjects import PARTITIONS_MAX
 
 SCHEMA: Final = "vigil"
 
-CONNECTIONS_MAX: Final = 8
-"""Per process: one per projection, one per waiter of `caught_up`, some for queries."""
+CONNECTIONS_MAX: Final = PARTITIONS_MAX + 8
+"""Per process, made as they are needed: a projector holds one for each partition of the journal
+and two more, a waiter of `caught_up` one, and some are for queries."""
 
 CONNECT_S_MAX: Final = 5.0
 """Longest wait for a connection, in seconds."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import asyncpg
 
-from projections.errors import NotCaughtUp, PostgresUnavailable
+from projections.errors import BadPlace, NotCaughtUp, PostgresUnavailable
 from projections.postgres.pool import AWAY, Connection, Pool
 from projections.postgres.queries import query
+from streams.ports import Ports
 from streams.subjects import Stack, Stream
 
 CHANNEL: Final = "vigil_projected"
@@ -19,34 +21,77 @@ LOOK_S_MAX: Final = 1.0
 """Longest wait between two looks, in seconds, should a notification get lost."""
 
 
+async def heads(ports: Ports, stream: Stream = Stream.JOURNAL) -> dict[int, int]:
+    """Return the newest sequence of each of the stream's partitions, for `caught_up`.
+
+    Raises:
+        Unavailable: no answer from the server.
+    """
+    partitions = ports.stack.partitions_of(stream)
+    return {each: await ports.log.head(stream, partition=each) for each in partitions}
+
+
 async def caught_up(
     pool: Pool,
     stack: Stack,
-    seq: int,
+    seq: int | Mapping[int, int],
     *,
     timeout_s: float,
     stream: Stream = Stream.JOURNAL,
 ) -> None:
     """Return once the rows show everything up to `seq`: a reader then sees its own writes.
 
+    Args:
+        pool: Where the rows are.
+        stack: Whose rows; with its partitions, as the ports' stack has them.
+        seq: A sequence of the stream; of one with several partitions, a sequence for each
+            that counts, by its number. `heads` gives those of everything that is there now.
+        timeout_s: Longest wait, in seconds.
+        stream: The journal or the dead letters.
+
     Raises:
         NotCaughtUp: they do not after `timeout_s`.
         PostgresUnavailable: Postgres is away or refuses.
+        BadPlace: `seq` names no partition of several, or one that the stack does not have.
     """
-    reached = 0
+    missing = _wanted(stack, stream, seq)
+    if not missing:
+        return
+    reached: Mapping[str, int] = {}
     try:
         async with asyncio.timeout(timeout_s), pool.acquire() as connection:
             moved = asyncio.Event()
             async with _Listening(connection, moved):
                 while True:
-                    reached = await _position(connection, stack, stream)
-                    if reached >= seq:
+                    reached = await _positions(connection, stack)
+                    missing = _past(reached, missing)
+                    if not missing:
                         return
                     await _wait_briefly(moved)
     except TimeoutError as error:
-        raise NotCaughtUp(stream.value, wanted=seq, reached=reached, waited_s=timeout_s) from error
+        name, wanted = next(iter(missing.items()))
+        at = reached.get(name, 0)
+        raise NotCaughtUp(name, wanted=wanted, reached=at, waited_s=timeout_s) from error
     except AWAY as error:
         raise PostgresUnavailable("the pool's server", detail=str(error)) from error
+
+
+def _wanted(stack: Stack, stream: Stream, seq: int | Mapping[int, int]) -> Mapping[str, int]:
+    """Return the position that each projection must reach, by its name."""
+    partitions = stack.partitions_of(stream)
+    if isinstance(seq, int):
+        if len(partitions) > 1:
+            raise BadPlace(f"{seq} of {stream.value}: say of which of its {len(partitions)} parts")
+        seq = {0: seq}
+    strange = sorted(seq.keys() - set(partitions))
+    if strange:
+        raise BadPlace(f"{stream.value} of stack {stack.name} has no partition {strange[0]}")
+    return _past({}, {stack.part(stream, each): wanted for each, wanted in seq.items()})
+
+
+def _past(reached: Mapping[str, int], wanted: Mapping[str, int]) -> Mapping[str, int]:
+    """Return what of `wanted` lies beyond what is `reached`."""
+    return {name: seq for name, seq in wanted.items() if reached.get(name, 0) < seq}
 
 
 class _Listening:
@@ -67,14 +112,12 @@ class _Listening:
         self._moved.set()
 
 
-async def _position(connection: Connection, stack: Stack, stream: Stream) -> int:
+async def _positions(connection: Connection, stack: Stack) -> Mapping[str, int]:
     try:
-        position: int | None = await connection.fetchval(
-            query("read_checkpoint"), stack.name, stream.value
-        )
+        rows = await connection.fetch(query("list_checkpoints"), stack.name)
     except asyncpg.UndefinedTableError:
-        return 0
-    return position or 0
+        return {}
+    return {row["projection"]: row["journal_seq"] for row in rows}
 
 
 async def _wait_briefly(moved: asyncio.Event) -> None:

@@ -9,7 +9,7 @@ stand by ──lease──▶ project ──lease lost, or fenced──▶ stand
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from typing import Final, Self
 
@@ -20,7 +20,7 @@ from projections.errors import MigrationChanged, OtherJournal, ProjectorFenced, 
 from projections.postgres import store, telemetry
 from projections.postgres.feeds import ClaimsFeed, Feed, Gleaner, Gleaning, LogFeed
 from projections.postgres.migrator import migrate
-from projections.postgres.pool import AWAY, REFUSED, Pool, reason
+from projections.postgres.pool import AWAY, REFUSED, Connection, Pool, reason
 from streams.clock import Clock
 from streams.errors import LeaseLost, Unavailable, UnreadableEvent
 from streams.leases import Lease, Leases
@@ -75,20 +75,23 @@ async def _take_turns(ports: Ports, pool: Pool, *, node: str, clock: Clock) -> N
 async def _serve(ports: Ports, pool: Pool, *, lease: Lease, clock: Clock) -> None:
     """Project until the lease is lost or another projector shows up."""
     held = _Held(ports.leases, lease, clock)
-    feeds: list[Feed] = [
-        LogFeed(ports, Stream.JOURNAL),
-        LogFeed(ports, Stream.DEAD),
-        ClaimsFeed(ports, clock),
-    ]
     log.info("projecting", stack=ports.stack.name, node=lease.holder)
     try:
         await _until_one_ends(
-            held.keep(), *(_follow(feed, ports, pool, clock=clock) for feed in feeds)
+            held.keep(), *(_follow(feed, ports, pool, clock=clock) for feed in _feeds(ports, clock))
         )
     except (LeaseLost, ProjectorFenced) as ended:
         log.warning("standing by", stack=ports.stack.name, node=lease.holder, why=str(ended))
     finally:
         await held.release()
+
+
+def _feeds(ports: Ports, clock: Clock) -> Iterator[Feed]:
+    """Yield everything that a projector follows: of a journal, each partition by itself."""
+    for stream in (Stream.JOURNAL, Stream.DEAD):
+        for partition in ports.stack.partitions_of(stream):
+            yield LogFeed(ports, stream, partition, clock=clock)
+    yield ClaimsFeed(ports, clock)
 
 
 async def _until_one_ends(*works: Coroutine[None, None, object]) -> None:
@@ -168,11 +171,12 @@ async def _keep_up(
         pool, stack=ports.stack.name, projection=feed.projection, now=clock.now()
     )
     opening = feed.open(after=checkpoint.position, mark=checkpoint.mark)
-    async with opening as gleaner, _Ahead(gleaner) as ahead:
+    # One connection for as long as it goes well: the pool cleans each that it gets back.
+    async with opening as gleaner, pool.acquire() as connection, _Ahead(gleaner) as ahead:
         while True:
             gleaning = await ahead.receive()
             if gleaning is not None:
-                checkpoint = await _write(pool, gleaning, since=checkpoint, clock=clock)
+                checkpoint = await _write(connection, gleaning, since=checkpoint, clock=clock)
             elif checkpoint.trouble is not None:
                 checkpoint = await _forget_trouble(pool, checkpoint)
             trouble.passed()
@@ -210,7 +214,7 @@ class _Ahead:
 
 
 async def _write(
-    pool: Pool, gleaning: Gleaning, *, since: store.Checkpoint, clock: Clock
+    connection: Connection, gleaning: Gleaning, *, since: store.Checkpoint, clock: Clock
 ) -> store.Checkpoint:
     labels = {"stack": since.stack, "projection": since.projection}
     began_s = clock.monotonic_s()
@@ -218,7 +222,7 @@ async def _write(
         span.set_attribute("events", gleaning.events)
         span.set_attribute("position", gleaning.position)
         moved = await store.apply(
-            pool,
+            connection,
             gleaning.batches,
             since=since,
             position=gleaning.position,

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from projections.errors import ProjectorFenced, RowsRefused
+from projections.errors import OtherJournal, ProjectorFenced, RowsRefused
 from projections.postgres.pool import REFUSED, Connection, Pool, reason
 from projections.postgres.queries import query
 from projections.statement import Batch
@@ -18,7 +18,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     stack: str
     projection: str
-    """`journal`, `dead` or `claims`."""
+    """`journal`, or a partition of it as in `journal-0of4`; `dead` or `claims`."""
     position: int
     """Everything up to this sequence is in the rows."""
     mark: str = ""
@@ -28,10 +28,18 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def load(pool: Pool, *, stack: str, projection: str, now: datetime) -> Checkpoint:
-    """Return the checkpoint, begun at 0 when there is none."""
+    """Return the checkpoint, begun at 0 when there is none.
+
+    Raises:
+        OtherJournal: the rows show a stream that was spread over another number of partitions.
+    """
     async with pool.acquire() as connection:
         await connection.execute(query("begin_checkpoint"), stack, projection, now)
         row = await connection.fetchrow(query("read_checkpoint"), stack, projection)
+        other = await connection.fetchval(query("find_other_layout"), stack, projection)
+    if other is not None:
+        detail = f"is not the journal that the rows show: that is {other}"
+        raise OtherJournal(f"{stack}-{projection}", detail=detail)
     position, mark, trouble = row or (0, "", None)
     return Checkpoint(
         stack=stack, projection=projection, position=position, mark=mark, trouble=trouble
@@ -45,7 +53,7 @@ async def note_trouble(pool: Pool, *, stack: str, projection: str, trouble: str 
 
 
 async def apply(
-    pool: Pool,
+    connection: Connection,
     batches: Iterable[Batch],
     *,
     since: Checkpoint,
@@ -59,7 +67,7 @@ async def apply(
         RowsRefused: Postgres does not take the rows.
         ProjectorFenced: the checkpoint is not at `since`: another projector moved it.
     """
-    async with pool.acquire() as connection, connection.transaction():
+    async with connection.transaction():
         # First, for its row lock: a rival waits here, and then finds that it has moved.
         moved = await connection.fetch(
             query("move_checkpoint"),
@@ -80,7 +88,7 @@ async def apply(
 async def _run(connection: Connection, batch: Batch, *, since: Checkpoint, position: int) -> None:
     name = batch.statement.name
     try:
-        await connection.execute(query(name), since.stack, *batch.columns())
+        await connection.execute(query(name), since.stack, batch.document)
     except REFUSED as error:
         raise RowsRefused(
             since.projection,

@@ -1,15 +1,27 @@
--- Episodes that were opened. Reset to the opening when replayed over rows that exist.
--- $1 stack, then one array per column (projections/episodes.py, Opened).
+-- Episodes that were opened, with what followed the opening as far as it is known.
+-- Reset to that when replayed over rows that exist.
+-- $1 stack, $2 rows as JSON (projections/episodes.py, Opened).
 INSERT INTO episodes (
     stack, episode_id, journal_seq, actor_id, expectation_id, spec_rev, generation,
-    trigger_type, trigger_ref, subject_kind, subject_id, dedupe_key, budget, queued_at, status
+    trigger_type, trigger_ref, subject_kind, subject_id, dedupe_key, budget, queued_at,
+    status, node, attempts, started_at, finished_at, turns_used, tokens_used,
+    classification, confidence, summary, error_class, error_detail
 )
-SELECT $1, opened.*, 'queued'
-FROM unnest(
-    $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bigint[],
-    $8::text[], $9::jsonb[], $10::text[], $11::text[], $12::text[], $13::jsonb[],
-    $14::timestamptz[]
-) AS opened
+SELECT
+    $1, episode_id, journal_seq, actor_id, expectation_id, spec_rev, generation,
+    trigger_type, trigger_ref, subject_kind, subject_id, dedupe_key, budget, queued_at,
+    status, node, coalesce(attempts, 0), started_at, finished_at, coalesce(turns_used, 0),
+    coalesce(tokens_used, 0) + coalesce(tokens_added, 0),
+    classification, confidence, summary, error_class, error_detail
+FROM json_to_recordset($2::json) AS opened (
+    episode_id uuid, journal_seq bigint, actor_id text, expectation_id text, spec_rev text,
+    generation bigint, trigger_type text, trigger_ref jsonb, subject_kind text,
+    subject_id text, dedupe_key text, budget jsonb, queued_at timestamptz,
+    status text, node text, attempts bigint, started_at timestamptz,
+    finished_at timestamptz, turns_used bigint, tokens_used bigint, tokens_added bigint,
+    classification jsonb, confidence double precision, summary text, error_class text,
+    error_detail text
+)
 ON CONFLICT (stack, episode_id) DO UPDATE SET
     journal_seq = excluded.journal_seq,
     actor_id = excluded.actor_id,
@@ -24,14 +36,14 @@ ON CONFLICT (stack, episode_id) DO UPDATE SET
     budget = excluded.budget,
     queued_at = excluded.queued_at,
     status = excluded.status,
-    node = NULL,
-    attempts = 0,
-    started_at = NULL,
-    finished_at = NULL,
-    turns_used = 0,
-    tokens_used = 0,
-    classification = NULL,
-    confidence = NULL,
-    summary = NULL,
-    error_class = NULL,
-    error_detail = NULL
+    node = excluded.node,
+    attempts = excluded.attempts,
+    started_at = excluded.started_at,
+    finished_at = excluded.finished_at,
+    turns_used = excluded.turns_used,
+    tokens_used = excluded.tokens_used,
+    classification = excluded.classification,
+    confidence = excluded.confidence,
+    summary = excluded.summary,
+    error_class = excluded.error_class,
+    error_detail = excluded.error_detail

@@ -1,16 +1,17 @@
 -- Steps that were announced or recorded; NULL leaves a column as it is.
--- $1 stack, then one array per column (projections/episodes.py, Step).
+-- $1 stack, $2 rows as JSON (projections/episodes.py, Step).
 INSERT INTO episode_steps AS step (
     stack, episode_id, step_no, journal_seq, kind, state, tool_name, created_at, announced_at,
     side_effect_key, args_redacted, result, error_class, error_detail,
     cost_tokens, cost_ms, model
 )
 SELECT $1, recorded.*
-FROM unnest(
-    $2::uuid[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],
-    $8::timestamptz[], $9::timestamptz[], $10::text[], $11::jsonb[], $12::jsonb[],
-    $13::text[], $14::text[], $15::bigint[], $16::bigint[], $17::text[]
-) AS recorded
+FROM json_to_recordset($2::json) AS recorded (
+    episode_id uuid, step_no bigint, journal_seq bigint, kind text, state text, tool_name text,
+    created_at timestamptz, announced_at timestamptz, side_effect_key text,
+    args_redacted jsonb, result jsonb, error_class text, error_detail text,
+    cost_tokens bigint, cost_ms bigint, model text
+)
 ON CONFLICT (stack, episode_id, step_no) DO UPDATE SET
     journal_seq = excluded.journal_seq,
     kind = excluded.kind,

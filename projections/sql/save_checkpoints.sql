@@ -1,14 +1,14 @@
 -- Checkpoints of episodes.
--- $1 stack, then one array per column (projections/episodes.py, Checkpoint).
+-- $1 stack, $2 rows as JSON (projections/episodes.py, Checkpoint).
 INSERT INTO episode_checkpoints (
     stack, episode_id, checkpoint_no, journal_seq, step_no, phase, schema_version,
     state_size_bytes, created_at
 )
 SELECT $1, saved.*
-FROM unnest(
-    $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[],
-    $8::bigint[], $9::timestamptz[]
-) AS saved
+FROM json_to_recordset($2::json) AS saved (
+    episode_id uuid, checkpoint_no bigint, journal_seq bigint, step_no bigint, phase text,
+    schema_version bigint, state_size_bytes bigint, created_at timestamptz
+)
 ON CONFLICT (stack, episode_id, checkpoint_no) DO UPDATE SET
     journal_seq = excluded.journal_seq,
     step_no = excluded.step_no,

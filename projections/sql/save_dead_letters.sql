@@ -1,14 +1,21 @@
--- What could not be done. Reset to waiting when replayed over rows that exist.
--- $1 stack, then one array per column (projections/dead.py, Letter).
+-- What could not be done, with what was decided about it as far as that is known.
+-- Reset to that when replayed over rows that exist.
+-- $1 stack, $2 rows as JSON (projections/dead.py, Letter).
 INSERT INTO dead_letters (
     stack, letter_key, journal_seq, reason, detail, source_stream, source_seq, source_subject,
-    actor_id, episode_id, headers, payload, payload_size_bytes, lettered_at, status
+    actor_id, episode_id, headers, payload, payload_size_bytes, lettered_at, status,
+    settled_at, settled_by, settled_note
 )
-SELECT $1, saved.*, 'waiting'
-FROM unnest(
-    $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[],
-    $9::text[], $10::uuid[], $11::jsonb[], $12::bytea[], $13::bigint[], $14::timestamptz[]
-) AS saved
+SELECT
+    $1, letter_key, journal_seq, reason, detail, source_stream, source_seq, source_subject,
+    actor_id, episode_id, headers, decode(payload, 'base64'), payload_size_bytes,
+    lettered_at, status, settled_at, settled_by, settled_note
+FROM json_to_recordset($2::json) AS saved (
+    letter_key text, journal_seq bigint, reason text, detail text, source_stream text,
+    source_seq bigint, source_subject text, actor_id text, episode_id uuid, headers jsonb,
+    payload text, payload_size_bytes bigint, lettered_at timestamptz, status text,
+    settled_at timestamptz, settled_by text, settled_note text
+)
 ON CONFLICT (stack, letter_key) DO UPDATE SET
     journal_seq = excluded.journal_seq,
     reason = excluded.reason,
@@ -23,6 +30,6 @@ ON CONFLICT (stack, letter_key) DO UPDATE SET
     payload_size_bytes = excluded.payload_size_bytes,
     lettered_at = excluded.lettered_at,
     status = excluded.status,
-    settled_at = NULL,
-    settled_by = NULL,
-    settled_note = NULL
+    settled_at = excluded.settled_at,
+    settled_by = excluded.settled_by,
+    settled_note = excluded.settled_note

@@ -1,26 +1,19 @@
 -- Findings as their last event left them.
--- $1 stack, then one array per column (projections/findings.py, Saved).
+-- $1 stack, $2 rows as JSON (projections/findings.py, Saved).
 INSERT INTO findings (
     stack, finding_key, raise_no, journal_seq, status, actor_id, expectation_id, class,
     severity, confidence, summary, subject_kind, subject_id, evidence_refs, caused_by_key,
     raised_by_episode_id, raised_at, updated_at, cleared_by_episode_id, cleared_at,
     cleared_reason
 )
-SELECT
-    $1, finding_key, raise_no, journal_seq, status, actor_id, expectation_id, class,
-    severity::severity, confidence, summary, subject_kind, subject_id, evidence_refs,
-    caused_by_key, raised_by_episode_id, raised_at, updated_at, cleared_by_episode_id,
-    cleared_at, cleared_reason
-FROM unnest(
-    $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
-    $9::text[], $10::double precision[], $11::text[], $12::text[], $13::text[], $14::jsonb[],
-    $15::text[], $16::uuid[], $17::timestamptz[], $18::timestamptz[], $19::uuid[],
-    $20::timestamptz[], $21::text[]
-) AS saved (
-    finding_key, raise_no, journal_seq, status, actor_id, expectation_id, class,
-    severity, confidence, summary, subject_kind, subject_id, evidence_refs,
-    caused_by_key, raised_by_episode_id, raised_at, updated_at, cleared_by_episode_id,
-    cleared_at, cleared_reason
+SELECT $1, saved.*
+FROM json_to_recordset($2::json) AS saved (
+    finding_key text, raise_no bigint, journal_seq bigint, status text, actor_id text,
+    expectation_id text, class text, severity severity, confidence double precision,
+    summary text, subject_kind text, subject_id text, evidence_refs jsonb,
+    caused_by_key text, raised_by_episode_id uuid, raised_at timestamptz,
+    updated_at timestamptz, cleared_by_episode_id uuid, cleared_at timestamptz,
+    cleared_reason text
 )
 ON CONFLICT (stack, finding_key, raise_no) DO UPDATE SET
     journal_seq = excluded.journal_seq,

@@ -1,8 +1,11 @@
 """The log on a NATS server: every port, on JetStream. The only place that imports nats.
 
+    repartition, copying      another number of partitions for a stack at rest
     ports      connect, and what a stack needs
       log, world, inbox, leases, registry       one adapter per port
+        grouping, pace     store many messages together, when that is the faster way
         publish, stored    store one message until its outcome is known; read by subject
+        merge              several queues as one
         follow, source     read a stream in order; share a durable consumer
           setup, shapes    the streams and buckets, and whether the server fits
             link           a connection that comes back
@@ -15,8 +18,16 @@ What the client leaves to us is listed where it is handled: `session`, `follow`,
 """
 
 from streams.jetstream.ports import connect, inspect
-from streams.jetstream.settings import LinkSettings
+from streams.jetstream.settings import GroupSettings, LinkSettings
 from streams.jetstream.setup import Inspection, StreamReport
 from streams.jetstream.shapes import Contradiction
 
-__all__ = ["Contradiction", "Inspection", "LinkSettings", "StreamReport", "connect", "inspect"]
+__all__ = [
+    "Contradiction",
+    "GroupSettings",
+    "Inspection",
+    "LinkSettings",
+    "StreamReport",
+    "connect",
+    "inspect",
+]

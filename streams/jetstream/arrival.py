@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
-from nats.aio.msg import Msg
 
-from streams.jetstream import headers
-from streams.jetstream.session import Headers
+from streams.jetstream.headers import Headers
+from streams.jetstream.protocol import Received
 
 _SHORT_TOKENS: Final = 9
 _NS_PER_US: Final = 1_000
@@ -46,14 +45,14 @@ class Arrival(msgspec.Struct, frozen=True):
         return datetime.fromtimestamp(seconds, UTC).replace(microsecond=microseconds)
 
 
-def arrival(msg: Msg) -> Arrival:
+def arrival(msg: Received) -> Arrival:
     """Return `msg`, which must not be a status, with its place."""
     tokens = msg.reply.split(".")
     start = 4 if len(tokens) == _SHORT_TOKENS else 6
     deliveries, seq, consumer_seq, stored_ns, pending = map(int, tokens[start : start + 5])
     return Arrival(
         msg.subject,
-        msg.headers or {},
+        msg.headers,
         msg.data,
         msg.reply,
         deliveries,
@@ -62,10 +61,3 @@ def arrival(msg: Msg) -> Arrival:
         stored_ns,
         pending,
     )
-
-
-def status_of(msg: Msg) -> str:
-    """Return the status that `msg` is, such as `408`, or "" if it is a delivery."""
-    if msg.data or msg.reply.startswith("$JS.ACK."):
-        return ""
-    return (msg.headers or {}).get(headers.STATUS, "")

@@ -28,6 +28,9 @@ answered in milliseconds, and doing one twice is harmless, so short is right. Me
 UNANSWERED_MAX: Final = 10_000
 """Deliveries of one consumer, over all nodes, that may be unanswered at a time."""
 
+_SERVER_FAULT: Final = 500
+"""From this code on (as in HTTP) the server could not; below, it would not."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DurableConsumer:
@@ -71,8 +74,8 @@ class DurableConsumer:
         request = {"stream_name": self.stream, "config": config}
         try:
             await api.call(link, f"CONSUMER.CREATE.{self.stream}.{self.name}", request)
-        except api.Refused:
-            if await self._look(link) is None:
+        except api.Refused as error:
+            if error.code >= _SERVER_FAULT or await self._look(link) is None:
                 raise  # Otherwise another node made it first, with another start.
 
     def _fresh(self, resume_seq: int) -> JsonObject:
@@ -102,7 +105,7 @@ def _widened(config: JsonObject, filters: tuple[str, ...]) -> JsonObject:
 
 
 def _cannot(name: str, error: api.Refused) -> StreamError:
-    if error.code == api.LATER:
+    if error.code >= _SERVER_FAULT:
         return Unavailable(f"consumer {name}", detail=str(error))
     return Incompatible(
         f"the server refuses consumer {name}: {error}",

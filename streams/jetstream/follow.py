@@ -17,14 +17,14 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
-from nats.aio.msg import Msg
 
 from streams.errors import StreamError, Unavailable
 from streams.jetstream import api, headers, stored
-from streams.jetstream.arrival import Arrival, arrival, status_of
+from streams.jetstream.arrival import Arrival, arrival
+from streams.jetstream.headers import Headers
 from streams.jetstream.link import Link, wait_set
 from streams.jetstream.nats_inbox import Inbox
-from streams.jetstream.session import Headers
+from streams.jetstream.protocol import Received
 from streams.jetstream.shapes import NS_PER_S
 from streams.json import JsonObject
 
@@ -179,7 +179,7 @@ class _Feed:
 
     async def open(self, *, after: int) -> None:
         """Make the consumer. Raises `Unavailable` or `Refused`."""
-        self._inbox = await self._session.open_inbox(self._on_message)
+        self._inbox = self._session.open_inbox(self._on_message)
         self._session.on_end(self._on_change)
         name = f"{self._stream}.{self._consumer}"
         await api.call(self._link, f"CONSUMER.CREATE.{name}", self._config(after), asks_max=1)
@@ -190,7 +190,7 @@ class _Feed:
         self._session.forget(self._on_change)
         if self._inbox is not None:
             await self._inbox.close()
-        await self._link.post(f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._consumer}", b"")
+        self._link.post(f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._consumer}", b"")
 
     def is_doubtful(self) -> bool:
         """Return whether messages may be missing, now or for ever."""
@@ -213,20 +213,19 @@ class _Feed:
             return False
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
         try:
-            await self._session.send(subject, _PULL, reply=self._inbox.subject)
+            self._session.post(subject, _PULL, reply=self._inbox.subject)
         except Unavailable:
             return False
         self._asked += PULL_MESSAGES
         self._heard_s = self._link.clock.monotonic_s()
         return True
 
-    async def _on_message(self, msg: Msg) -> None:
+    def _on_message(self, msg: Received) -> None:
         if self._is_broken:
             return
         self._heard_s = self._link.clock.monotonic_s()
-        status = status_of(msg)
-        if status:
-            self._on_status(status, msg.headers or {})
+        if msg.status:
+            self._on_status(msg.status, msg.headers)
         else:
             self._on_delivery(arrival(msg))
         self._on_change()

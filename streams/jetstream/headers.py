@@ -6,7 +6,22 @@ get), ADR-43 (time to live), https://github.com/nats-io/nats-architecture-and-de
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from streams.errors import BadName
+
+Headers: TypeAlias = dict[str, str]
+
+VERSION: Final = b"NATS/1.0"
+"""What each block of headers begins with."""
+
+NAMES_MAX: Final = 256
+"""Names of headers that were found to be some, or none, and are remembered."""
+
+_NAME: Final = re.compile(r"[!-9;-~]+")
+_SPACED: Final = str.maketrans("\r\n", "  ")
 
 # Ours.
 
@@ -23,16 +38,27 @@ OUTCOME: Final = "Vigil-Outcome"
 ERROR: Final = "Vigil-Error"
 """Why it failed, as a JSON string in ASCII: line ends and spaces stay what they are."""
 
+COPIED_FROM: Final = "Vigil-Copied-From"
+"""Where a message was before its stack was spread over another number of streams: partition
+and sequence. It says how far a copy has come, so that it can go on after a crash."""
+
 # The server's, on what we publish.
 
 EXPECTED_SEQ: Final = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_LAST: Final = "Nats-Expected-Last-Sequence"
 TTL: Final = "Nats-TTL"
 ROLLUP: Final = "Nats-Rollup"
 KV_OPERATION: Final = "KV-Operation"
 
+BATCH: Final = "Nats-Batch-Id"
+"""Which atomic batch (ADR-50) a message came in. It is stored with the message and says
+nothing later: readers may stop in the middle of a batch, and copies may carry it on."""
+
+BATCH_PLACE: Final = "Nats-Batch-Sequence"
+BATCH_END: Final = "Nats-Batch-Commit"
+
 # The server's, on what we receive.
 
-STATUS: Final = "Status"
 MARKER_REASON: Final = "Nats-Marker-Reason"
 SUBJECT: Final = "Nats-Subject"
 SEQUENCE: Final = "Nats-Sequence"
@@ -42,9 +68,37 @@ PULL_LEFT: Final = "Nats-Pending-Messages"
 LAST_CONSUMER: Final = "Nats-Last-Consumer"
 
 
-def size_bytes(headers: dict[str, str] | None) -> int:
-    """Return how much of the server's message limit `headers` take."""
-    if not headers:
-        return 0
-    lines = sum(len(key) + len(value.encode()) + 4 for key, value in headers.items())
-    return len(b"NATS/1.0\r\n\r\n") + lines
+def block(given: Headers) -> bytes:
+    """Return `given` as they travel.
+
+    Raises:
+        BadName: one of them has no name that a header may have.
+    """
+    text = "".join([f"{_line_start(name)}{value}\r\n" for name, value in given.items()])
+    if text.count("\n") != len(given) or text.count("\r") != len(given):
+        cleaned = {name: value.translate(_SPACED) for name, value in given.items()}
+        return block(cleaned)  # A value would have ended its line.
+    return b"%b\r\n%b\r\n" % (VERSION, text.encode())
+
+
+def parse(given: bytes) -> Headers:
+    """Return the headers in a block; a line that is none is left out, and so is a status."""
+    found: Headers = {}
+    for line in given.decode(errors="replace").split("\r\n"):
+        name, colon, value = line.partition(":")
+        if colon and is_name(name):
+            found[name] = value.strip()
+    return found
+
+
+@lru_cache(maxsize=NAMES_MAX)
+def is_name(text: str) -> bool:
+    """Return whether a header may be called so."""
+    return _NAME.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=NAMES_MAX)
+def _line_start(name: str) -> str:
+    if not is_name(name):
+        raise BadName(f"not the name of a header: {name!r}")
+    return f"{name}: "

@@ -17,8 +17,9 @@ from typing import TypeAlias
 from streams.jetstream import headers, stored
 from streams.jetstream.arrival import Arrival
 from streams.jetstream.follow import OrderedReader
+from streams.jetstream.grouping import Groups
 from streams.jetstream.link import Link
-from streams.jetstream.publish import store
+from streams.jetstream.publish import Write
 from streams.jetstream.session import Headers
 from streams.jetstream.shapes import bucket_stream, key_subject
 from streams.jetstream.stored import Stored
@@ -37,11 +38,13 @@ class Bucket:
         self._link = link
         self._prefix = key_subject(name, "")
         self.stream = bucket_stream(name)
+        self._group = Groups(link).to(self.stream)
 
     async def write(self, key: str, value: bytes, *, more: Headers, expected: int | None) -> int:
         """Return the new revision. `expected` None is any, 0 is none. Raises like `store`."""
         check = {} if expected is None else {headers.EXPECTED_SEQ: str(expected)}
-        ack = await store(self._link, self._prefix + key, value, {**check, **more})
+        subject = self._prefix + key
+        ack = await self._group.store(Write(subject, value, {**check, **more}, key=subject))
         return ack.seq
 
     async def last(self, key: str) -> Stored | None:

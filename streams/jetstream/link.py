@@ -8,19 +8,20 @@ waits for it as long as it would for its answer, and is then `Unavailable`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import NoServersError
 from nats.nuid import NUID
 
 from streams.clock import Clock, SystemClock
 from streams.errors import Unavailable
+from streams.jetstream.headers import Headers
+from streams.jetstream.protocol import Received
 from streams.jetstream.servers import parse_servers
-from streams.jetstream.session import Headers, Session, open_session
+from streams.jetstream.session import Session, open_session
 from streams.jetstream.settings import LinkSettings
 
 T = TypeVar("T")
@@ -85,12 +86,19 @@ class Link:
         """Return a name that nobody used before."""
         return self._names.next().decode()
 
-    async def request(self, subject: str, data: bytes = b"", *, more: Headers | None = None) -> Msg:
+    async def request(
+        self, subject: str, data: bytes = b"", *, more: Headers | None = None
+    ) -> Received:
         """Send one message once and return its answer; raises like `Session.request`."""
         session = await self._next_session()
         return await session.request(subject, data, more=more)
 
-    async def ask(self, subject: str, data: bytes = b"", *, asks_max: int = ASKS_MAX) -> Msg:
+    async def request_batch(self, messages: Sequence[tuple[str, bytes, Headers]]) -> Received:
+        """Send `messages` once, as `Session.request_batch` does, and raise like it."""
+        session = await self._next_session()
+        return await session.request_batch(messages)
+
+    async def ask(self, subject: str, data: bytes = b"", *, asks_max: int = ASKS_MAX) -> Received:
         """Return the answer to a question, which may be put again as often as one likes.
 
         Raises:
@@ -98,7 +106,7 @@ class Link:
             Unavailable: no answer, `asks_max` times.
         """
 
-        async def once(session: Session) -> Msg:
+        async def once(session: Session) -> Received:
             return await session.request(subject, data)
 
         return await self.ask_with(once, asks_max=asks_max)
@@ -114,10 +122,10 @@ class Link:
                 await self.clock.sleep(RECONNECT_S * attempt)
         return await once(await self._next_session())
 
-    async def post(self, subject: str, data: bytes) -> None:
+    def post(self, subject: str, data: bytes) -> None:
         """Send one message if a session is open; otherwise, or if it is lost, nobody hears."""
         try:
-            await self.session.send(subject, data)
+            self.session.post(subject, data)
         except Unavailable:
             return
 

@@ -14,13 +14,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from opentelemetry import metrics, trace
+from opentelemetry.trace import StatusCode
 
 from streams import codec
 from streams.errors import StreamError, Unavailable, UnknownOutcome, VersionConflict
 from streams.jetstream import headers, stored
 from streams.jetstream.follow import OrderedReader
+from streams.jetstream.grouping import Groups
 from streams.jetstream.link import Link
-from streams.jetstream.publish import Patience, WrongSequence, store
+from streams.jetstream.publish import Patience, Write, WrongSequence
 from streams.jetstream.session import Headers
 from streams.log import START, Commit, Follower, Recorded
 from streams.parsing import TRACE_HEADER
@@ -39,20 +41,25 @@ class JetStreamLog:
         """Read and write through `link`."""
         self._link = link
         self._stack = stack
+        self._groups = Groups(link)
 
     async def append(self, subject: str, commit: Commit, *, after: int) -> int:
         """Append `commit`. See `EventLog.append`."""
         started_s = self._link.clock.monotonic_s()
         outcome = "stored"
-        with _tracer.start_as_current_span("append", attributes={"vigil.subject": subject}):
-            try:
-                return await self._append(subject, commit, after=after)
-            except StreamError as error:
-                outcome = type(error).__name__
-                raise
-            finally:
-                took_s = self._link.clock.monotonic_s() - started_s
-                _append_duration.record(took_s, {"outcome": outcome})
+        # Nothing within becomes its child, so it need not be the current one, which costs more.
+        span = _tracer.start_span("append", attributes={"vigil.subject": subject})
+        try:
+            return await self._append(subject, commit, after=after)
+        except StreamError as error:
+            outcome = type(error).__name__
+            span.record_exception(error)
+            span.set_status(StatusCode.ERROR, outcome)
+            raise
+        finally:
+            took_s = self._link.clock.monotonic_s() - started_s
+            _append_duration.record(took_s, {"outcome": outcome})
+            span.end()
 
     async def read(self, subject: str, *, after: int = START) -> Sequence[Recorded]:
         """Return the aggregate's commits. See `EventLog.read`."""
@@ -65,28 +72,31 @@ class JetStreamLog:
         m = await stored.last(self._link, self._stack.stream_of(subject), subject)
         return _recorded(m.subject, m.seq, m.headers, m.data) if m else None
 
-    async def at(self, seq: int, stream: Stream = Stream.JOURNAL) -> Recorded | None:
+    async def at(
+        self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
+    ) -> Recorded | None:
         """Return the commit at `seq`. See `EventLog.at`."""
-        m = await stored.at(self._link, self._stack.stream(stream), seq)
+        m = await stored.at(self._link, self._stack.stream(stream, partition), seq)
         return _recorded(m.subject, m.seq, m.headers, m.data) if m else None
 
-    async def head(self, stream: Stream = Stream.JOURNAL) -> int:
+    async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
         """Return the newest sequence. See `EventLog.head`."""
-        return await stored.newest_seq(self._link, self._stack.stream(stream))
+        return await stored.newest_seq(self._link, self._stack.stream(stream, partition))
 
     def follow(
-        self, stream: Stream = Stream.JOURNAL, *, after: int = START
+        self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
     ) -> AbstractAsyncContextManager[Follower]:
         """Return a follower. See `EventLog.follow`."""
-        return _follow(self._link, self._stack.stream(stream), after=after)
+        return _follow(self._link, self._stack.stream(stream, partition), after=after)
 
     async def _append(self, subject: str, commit: Commit, *, after: int) -> int:
-        data = codec.encode_commit(commit)
-        more = _headers(commit, after=after)
+        group = self._groups.to(self._stack.stream_of(subject))
+        data, more = codec.encode_commit(commit), _headers(commit, after=after)
+        write = Write(subject, data, more, key=subject)
         patience = Patience(self._link, subject)
         while True:
             try:
-                ack = await store(self._link, subject, data, more)
+                ack = await group.store(write, alone=patience.has_failed)
             except WrongSequence as error:
                 seq = await self._settle(subject, commit, error, patience, after=after)
                 if seq is not None:

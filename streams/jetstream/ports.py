@@ -24,7 +24,8 @@ async def connect(
 ) -> AsyncIterator[Ports]:
     """Connect to `url`, create what `stack` needs and is missing, and yield its ports.
 
-    The connection comes back by itself for as long as the context is open.
+    Their `stack` has the partitions that the servers say, whatever `stack` says. The connection
+    comes back by itself for as long as the context is open.
 
     Raises:
         BadName: `url` is no address, or has one in its list that is none.
@@ -32,7 +33,7 @@ async def connect(
         Incompatible: the server is too old, has no JetStream, or a stream contradicts us.
     """
     async with Link(url, settings or LinkSettings()) as link:
-        await setup.prepare(link, stack)
+        stack = await setup.prepare(link, stack)
         yield Ports(
             stack=stack,
             log=JetStreamLog(link, stack),

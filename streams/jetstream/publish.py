@@ -11,12 +11,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
 from streams.errors import StreamError, TooLarge, Unavailable, UnknownOutcome
-from streams.jetstream import api
+from streams.jetstream import api, headers
 from streams.jetstream.api import ApiError
 from streams.jetstream.link import Link
 from streams.jetstream.session import Headers
@@ -32,6 +33,8 @@ class Ack(msgspec.Struct, frozen=True):
     seq: int = 0
     duplicate: bool = False
     """The message id was seen before; `seq` is the first one's."""
+    count: int = 0
+    """Of a batch, how many messages it has; `seq` is the last one's."""
     error: ApiError | None = None
 
 
@@ -44,42 +47,89 @@ class WrongSequence(StreamError):
         """The other write is not stored yet, and may be an earlier copy of this one."""
 
 
+class BatchRefused(StreamError):
+    """The server refused a batch as a whole: nothing of it is stored."""
+
+
+class Write(NamedTuple):
+    """One message to store."""
+
+    subject: str
+    data: bytes
+    headers: Headers
+    key: str
+    """What no other message of its batch may have: the subject of one that is checked, or the
+    message id of one that is kept once."""
+
+
 _decoder: msgspec.json.Decoder[Ack] = msgspec.json.Decoder(Ack)
 
 
-async def store(link: Link, subject: str, data: bytes, more: Headers) -> Ack:
-    """Publish one message, once.
+class Publisher:
+    """Stores what it is given over one link, once."""
 
-    Raises:
-        WrongSequence: it expected another sequence. It is not stored.
-        TooLarge: it is over the server's limit. It is not stored.
-        Unavailable: the server is away or refused. It is not stored.
-        UnknownOutcome: no answer. It may be stored.
-    """
-    msg = await link.request(subject, data, more=more)
+    def __init__(self, link: Link) -> None:
+        """Publish through `link`."""
+        self._link = link
+
+    async def store(self, write: Write) -> Ack:
+        """Publish `write`.
+
+        Raises:
+            WrongSequence: it expected another sequence. It is not stored.
+            TooLarge: it is over the server's limit. It is not stored.
+            Incompatible: this user may not publish there.
+            Unavailable: the server is away or refused. It is not stored.
+            UnknownOutcome: no answer. It may be stored.
+        """
+        subject, data, more, _ = write
+        ack = _ack(subject, (await self._link.request(subject, data, more=more)).data)
+        if ack.error is not None:
+            raise _refusal(subject, ack.error, size_bytes=len(data))
+        return ack
+
+    async def store_all(self, writes: Sequence[Write]) -> Sequence[Ack]:
+        """Publish `writes`, all to one stream, as one atomic batch.
+
+        Their sequences follow each other: the server gives them out when it has the whole batch.
+
+        Raises:
+            BatchRefused: none is stored.
+            TooLarge: one is over the server's limit. None is stored.
+            Incompatible: this user may not publish one of them. None is stored.
+            Unavailable: the server is away. None is stored.
+            UnknownOutcome: no answer. All may be stored, or none.
+        """
+        first = writes[0].subject
+        answer = await self._link.request_batch(_batch(writes, id=self._link.unique()))
+        ack = _ack(first, answer.data)
+        if ack.error is not None:
+            raise BatchRefused(f"{ack.error.description} ({ack.error.err_code})")
+        if ack.count != len(writes):
+            raise UnknownOutcome(first, detail=f"{ack.count} of a batch of {len(writes)}")
+        before = ack.seq - ack.count
+        return [Ack(seq=before + place) for place in range(1, ack.count + 1)]
+
+
+def _batch(writes: Sequence[Write], *, id: str) -> list[tuple[str, bytes, Headers]]:  # noqa: A002
+    """Return `writes` as the parts of one batch; only the last ends it."""
+    parts = [
+        (
+            write.subject,
+            write.data,
+            {**write.headers, headers.BATCH: id, headers.BATCH_PLACE: str(place)},
+        )
+        for place, write in enumerate(writes, start=1)
+    ]
+    parts[-1][2][headers.BATCH_END] = "1"
+    return parts
+
+
+def _ack(subject: str, answer: bytes) -> Ack:
     try:
-        ack = _decoder.decode(msg.data)
+        return _decoder.decode(answer)
     except msgspec.DecodeError as error:
         raise UnknownOutcome(subject, detail="the answer is no acknowledgement") from error
-    if ack.error is None:
-        return ack
-    raise _refusal(subject, ack.error, size_bytes=len(data))
-
-
-async def store_surely(link: Link, subject: str, data: bytes, more: Headers) -> Ack:
-    """Publish one message that carries a message id, again and again until it is stored.
-
-    Raises:
-        TooLarge: it is over the server's limit. It is not stored.
-        Unavailable: the server was away or refused for `patience_s`. It is not stored.
-        UnknownOutcome: no answer for `patience_s`. It may be stored.
-    """
-    patience = Patience(link, subject)
-    while True:
-        try:
-            return await store(link, subject, data, more)
-        except Unavailable as error:
-            await patience.after(error)
 
 
 class Patience:
@@ -91,6 +141,8 @@ class Patience:
         self._subject = subject
         self._deadline_s = link.clock.monotonic_s() + link.settings.patience_s
         self._pause_s = PAUSE_S_MIN
+        self.has_failed = False
+        """An attempt failed. The next one must not be able to fail others with it."""
         self.unsure = False
         """An attempt went unanswered: whatever is met now may be its work."""
 
@@ -101,6 +153,7 @@ class Patience:
             UnknownOutcome: `patience_s` is over, and some attempt went unanswered.
             Unavailable: `patience_s` is over, and every attempt was refused.
         """
+        self.has_failed = True
         self.unsure = self.unsure or isinstance(error, UnknownOutcome)
         if self._link.clock.monotonic_s() + self._pause_s > self._deadline_s:
             detail = f"{error.detail}, for {self._link.settings.patience_s:g} s"

@@ -5,41 +5,38 @@ A session multiplexes every request over one inbox. It owns what nats-py leaves 
 | nats-py 2.16 | here |
 | --- | --- |
 | a request waits its full timeout though the connection is gone | fails at once, `UnknownOutcome` |
-| one task and one timer per request | one future per request, one sweeper for all |
+| four tasks take part in a request | one future per request, one sweeper for all |
 | a publish made while disconnected is sent later, after its caller gave up | refused at once |
 | a reconnected client keeps pulls that the server has forgotten | a session never reconnects |
 | a denied subject looks like a timeout | `Incompatible`, which names the subject |
 | a message over the limit by its headers ends the connection | `TooLarge`, before it is sent |
-| cancelled flushes break the read loop | no flush, except as the last thing a session does |
+| a flush that is given up breaks the read loop when its answer comes | it does no harm |
+| a listener that raises may leave a client that is connected and deaf | the session ends |
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from itertools import count
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from nats import errors as nats_errors
-from nats.aio.msg import Msg
 
-from streams.errors import BadName, Incompatible, StreamError, TooLarge, Unavailable, UnknownOutcome
+from streams.errors import BadName, Incompatible, TooLarge, Unavailable
 from streams.jetstream import headers
-from streams.jetstream.client import BriefClient
+from streams.jetstream.client import BriefClient, Listener
 from streams.jetstream.nats_inbox import Inbox
+from streams.jetstream.protocol import Received, publication
+from streams.jetstream.requests import Requests
 from streams.jetstream.settings import LinkSettings
 
-Headers: TypeAlias = dict[str, str]
+Headers: TypeAlias = headers.Headers
 
 PING_S: Final = 5
 """Between two pings. A server that is silent for `PINGS_MAX` of them counts as lost."""
 
 PINGS_MAX: Final = 2
-
-SWEEP_S: Final = 0.05
-"""Between two looks for requests that have waited too long; how late a timeout may be."""
 
 FLUSH_S_MAX: Final = 1
 """Longest that an orderly close waits for the server to have read everything."""
@@ -55,15 +52,6 @@ class NobodyServes(Unavailable):
     """The server knows nobody who would answer: no stream, no consumer, or no JetStream."""
 
 
-@dataclass(slots=True, eq=False)
-class _Request:
-    subject: str
-    is_last: Callable[[Msg], bool]
-    answers: list[Msg]
-    done: asyncio.Future[list[Msg]]
-    deadline_s: float
-
-
 class Session:
     """One connection. Once `ended` is set it does nothing more; open another."""
 
@@ -71,11 +59,8 @@ class Session:
         """Prepare a session; `open_session` connects it."""
         self._settings = settings
         self._client = BriefClient()
-        self._loop = asyncio.get_running_loop()
-        self._tokens = count(1)
+        self._requests = Requests(timeout_s=settings.request_timeout_s)
         self._inbox = ""
-        self._requests: dict[str, _Request] = {}
-        self._sweeper: asyncio.TimerHandle | None = None
         self._denial: Incompatible | None = None
         self._denied: set[str] = set()
         self._end_callbacks: list[Callable[[], None]] = []
@@ -114,9 +99,11 @@ class Session:
             closed_cb=self._on_closed,
         )
         self._inbox = self._client.new_inbox()
-        await self._client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
+        self._client.listen(f"{self._inbox}.*", self._requests.on_answer)
 
-    async def request(self, subject: str, data: bytes = b"", *, more: Headers | None = None) -> Msg:
+    async def request(
+        self, subject: str, data: bytes = b"", *, more: Headers | None = None
+    ) -> Received:
         """Return the answer to one message, whose headers are `more`.
 
         Raises:
@@ -125,64 +112,67 @@ class Session:
             Unavailable: not connected, or nobody serves `subject`. Nothing happened.
             UnknownOutcome: no answer in time, or the connection ended first.
         """
-        (msg,) = await self.request_all(subject, data, more=more, is_last=_whatever)
-        if is_no_responders(msg):
-            raise NobodyServes(subject, detail="nobody answers there")
-        return msg
+        token, reply = self._next_reply()
+        self._put(subject, self._encode(subject, data, reply=reply, more=more))
+        (msg,) = await self._requests.wait(token, subject, is_last=_whatever)
+        return _served(subject, msg)
+
+    async def request_batch(self, messages: Sequence[tuple[str, bytes, Headers]]) -> Received:
+        """Send `messages`, at least one, back to back in one write; return the answer to the last.
+
+        Only the last asks for an answer, so what the server makes of the others must show in
+        that one, as it does for an atomic batch. Each is a subject, a body and headers.
+
+        Raises:
+            TooLarge: one is over the server's message limit. None was sent.
+            Incompatible: this user may not publish to one. If that was known, none was sent.
+            Unavailable: not connected (none was sent), or nobody serves the last one's subject.
+            UnknownOutcome: no answer in time, or the connection ended first. The server may
+                have taken none, some or all.
+        """
+        *others, (subject, data, more) = messages
+        token, reply = self._next_reply()
+        wires = [self._encode(other, body, more=its) for other, body, its in others]
+        wires.append(self._encode(subject, data, reply=reply, more=more))
+        self._put(subject, b"".join(wires))
+        (msg,) = await self._requests.wait(token, subject, is_last=_whatever)
+        return _served(subject, msg)
 
     async def request_all(
-        self,
-        subject: str,
-        data: bytes,
-        *,
-        is_last: Callable[[Msg], bool],
-        more: Headers | None = None,
-    ) -> list[Msg]:
+        self, subject: str, data: bytes, *, is_last: Callable[[Received], bool]
+    ) -> list[Received]:
         """Return the answers to one message, up to the first that `is_last` accepts.
 
         Raises like `request`, but for `NobodyServes`: that is an answer here.
         """
-        token = str(next(self._tokens))
-        done: asyncio.Future[list[Msg]] = self._loop.create_future()
-        await self.send(subject, data, reply=f"{self._inbox}.{token}", more=more)
-        deadline_s = self._loop.time() + self._settings.request_timeout_s
-        self._requests[token] = _Request(subject, is_last, [], done, deadline_s)
-        self._sweep_later()
-        try:
-            return await done
-        finally:
-            self._requests.pop(token, None)
+        token, reply = self._next_reply()
+        self._put(subject, self._encode(subject, data, reply=reply))
+        return await self._requests.wait(token, subject, is_last=is_last)
 
     async def send(
         self, subject: str, data: bytes = b"", *, reply: str = "", more: Headers | None = None
     ) -> None:
         """Send one message without waiting for anything. See `request` for what it raises."""
-        if self._denial is not None:
-            raise self._denial
-        if self._denied and subject.lower() in self._denied:
-            raise _denied(subject)
-        size = len(data) + headers.size_bytes(more)
-        if size > self._client.max_payload:
-            raise TooLarge(subject, size_bytes=size, limit_bytes=self._client.max_payload)
-        try:
-            await self._client.publish(subject, data, reply=reply, headers=more)
-        except nats_errors.BadSubjectError as error:
-            raise BadName(f"not a subject: {subject!r}") from error
-        except nats_errors.Error as error:
-            raise Unavailable(subject, detail="not connected") from error
+        self.post(subject, data, reply=reply, more=more)
 
-    async def open_inbox(self, on_message: Callable[[Msg], Awaitable[None]]) -> Inbox:
+    def post(
+        self, subject: str, data: bytes = b"", *, reply: str = "", more: Headers | None = None
+    ) -> None:
+        """Send one message, as `send` does; for those who cannot wait."""
+        self._put(subject, self._encode(subject, data, reply=reply, more=more))
+
+    def open_inbox(self, on_message: Listener) -> Inbox:
         """Return a new inbox; each message to it goes to `on_message`.
 
         Raises:
             Unavailable: not connected.
         """
-        subject = f"{self._client.new_inbox()}.{next(self._tokens)}"
+        subject = f"{self._client.new_inbox()}.{self._requests.next_token()}"
         try:
-            subscription = await self._client.subscribe(subject, cb=on_message)
+            number = self._client.listen(subject, on_message)
         except nats_errors.Error as error:
             raise Unavailable("subscribing", detail="not connected") from error
-        return Inbox(subject, subscription)
+        return Inbox(self._client, subject, number)
 
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the session ends."""
@@ -207,13 +197,35 @@ class Session:
         await self._client.close()
         self._end()
 
-    async def _on_answer(self, msg: Msg) -> None:
-        request = self._requests.get(msg.subject.rpartition(".")[2])
-        if request is None or request.done.done():
-            return
-        request.answers.append(msg)
-        if request.is_last(msg):
-            request.done.set_result(request.answers)
+    def _next_reply(self) -> tuple[str, str]:
+        """Return the token of a new request, and where its answer is to go."""
+        token = self._requests.next_token()
+        return token, f"{self._inbox}.{token}"
+
+    def _encode(
+        self, subject: str, data: bytes, *, reply: str = "", more: Headers | None = None
+    ) -> bytes:
+        """Return a message as it is sent; raise what is known about it before that."""
+        if self._denial is not None:
+            raise self._denial
+        if self._denied and subject.lower() in self._denied:
+            raise _denied(subject)
+        block = headers.block(more) if more else b""
+        size, limit = len(data) + len(block), self._client.max_payload
+        if size > limit:
+            raise TooLarge(subject, size_bytes=size, limit_bytes=limit)
+        try:
+            return publication(subject, data, reply=reply, block=block)
+        except nats_errors.BadSubjectError as error:
+            raise BadName(f"not a subject: {subject!r}") from error
+
+    def _put(self, subject: str, wire: bytes) -> None:
+        """Send `wire`, which is about `subject`. Raises `Unavailable` if it cannot be sent."""
+        if not self._client.is_connected:
+            raise Unavailable(subject, detail="not connected")
+        if self._client.is_congested:
+            raise Unavailable(subject, detail="the server does not read what was sent before")
+        self._client.post(wire)
 
     async def _on_closed(self) -> None:
         self._end()
@@ -230,7 +242,7 @@ class Session:
                 f"this user may not receive answers at {self._inbox}",
                 remedy="Set the inbox prefix to what the user may subscribe to.",
             )
-            self._fail_all(self._denial)
+            self._requests.fail(lambda _: self._denial)
         denied = _DENIED.search(self.last_error)
         if denied is not None:
             self._note_denied(denied[1])
@@ -239,41 +251,16 @@ class Session:
         """Fail the requests to `subject` (in lower case), and whatever is sent there later."""
         if len(self._denied) < DENIED_MAX:
             self._denied.add(subject)
-        for request in self._requests.values():
-            if request.subject.lower() == subject:
-                _fail(request, _denied(request.subject))
+        self._requests.fail(lambda asked: _denied(asked) if asked.lower() == subject else None)
 
     def _end(self) -> None:
         if self.ended.is_set():
             return
         self.ended.set()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        self._fail_all(None)
+        self._requests.end()
         callbacks, self._end_callbacks = self._end_callbacks, []
         for callback in callbacks:
             callback()
-
-    def _fail_all(self, error: StreamError | None) -> None:
-        for request in self._requests.values():
-            lost = UnknownOutcome(request.subject, detail="the connection ended before the answer")
-            _fail(request, error or lost)
-
-    def _sweep_later(self) -> None:
-        if self._sweeper is None and not self.ended.is_set():
-            self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
-
-    def _sweep(self) -> None:
-        """Fail the requests that are due. All wait equally long, so the oldest come first."""
-        self._sweeper = None
-        now_s = self._loop.time()
-        for request in self._requests.values():
-            if request.deadline_s > now_s:
-                break
-            waited_s = self._settings.request_timeout_s
-            _fail(request, UnknownOutcome(request.subject, detail=f"no answer for {waited_s:g} s"))
-        if self._requests:
-            self._sweep_later()
 
 
 async def open_session(servers: list[str], settings: LinkSettings) -> Session:
@@ -300,18 +287,15 @@ async def open_session(servers: list[str], settings: LinkSettings) -> Session:
     return session
 
 
-def is_no_responders(msg: Msg) -> bool:
-    """Return whether `msg` is the server saying that nobody listens."""
-    return not msg.data and (msg.headers or {}).get(headers.STATUS) == _NO_RESPONDERS
+def _served(subject: str, msg: Received) -> Received:
+    """Return `msg` unless it is the server saying that nobody listens."""
+    if msg.status == _NO_RESPONDERS:
+        raise NobodyServes(subject, detail="nobody answers there")
+    return msg
 
 
-def _whatever(_: Msg) -> bool:
+def _whatever(_: Received) -> bool:
     return True
-
-
-def _fail(request: _Request, error: StreamError) -> None:
-    if not request.done.done():
-        request.done.set_exception(error)
 
 
 def _denied(subject: str) -> Incompatible:

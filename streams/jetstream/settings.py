@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _DAY_S = 86_400
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupSettings:
+    """When messages to one stream are stored together; see `grouping.py`."""
+
+    least: int = 16
+    """Fewest messages of a batch. With fewer, one replica is hardly faster (ADR 0014). With 0,
+    and `is_fixed`, each message goes in a batch, be it the only one."""
+    most: int = 256
+    """Most messages of a batch; 1 stores each alone. The server's own limit is 1,000."""
+    is_fixed: bool = False
+    """Whether `least` messages always make a batch, however long it takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +30,9 @@ class LinkSettings:
     """Longest that a dead node can hold a lease. The server accepts 1 s or more."""
     replicas: int = 1
     """Copies of every stream, used when it is created."""
+    partitions: int | None = None
+    """Over how many streams a new stack spreads its journal and its work. None: one for a new
+    stack, and any other as it is. A number that contradicts the servers is refused."""
     events_max_age_s: float = 7 * _DAY_S
     """How long domain events are kept, used when their stream is created."""
     patience_s: float = 60.0
@@ -32,3 +48,4 @@ class LinkSettings:
     """Path of a credentials file, for servers that use JWTs."""
     inbox_prefix: str = "_INBOX"
     """Where answers go: the subject that this user may subscribe to."""
+    group: GroupSettings = field(default_factory=GroupSettings)

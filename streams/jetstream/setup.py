@@ -13,7 +13,14 @@ from streams.errors import Incompatible, Unavailable
 from streams.jetstream import api
 from streams.jetstream.link import Link
 from streams.jetstream.session import NobodyServes
-from streams.jetstream.shapes import Contradiction, contradictions, shapes
+from streams.jetstream.shapes import (
+    Contradiction,
+    Layout,
+    contradictions,
+    layout_in,
+    registry,
+    shapes,
+)
 from streams.json import JsonObject
 from streams.subjects import Stack
 
@@ -36,20 +43,37 @@ class Inspection:
 
     server_version: str
     problem: str
-    """Why the server cannot be used at all; empty when it can."""
+    """Why the server, or the stack on it, cannot be used at all; empty when it can."""
+    partitions: int = 1
+    """How many the stack has, or would have if a node made its streams now."""
     streams: tuple[StreamReport, ...] = ()
 
 
-async def prepare(link: Link, stack: Stack) -> None:
-    """Create what `stack` needs and is missing.
+async def prepare(link: Link, stack: Stack) -> Stack:
+    """Create what `stack` needs and is missing; return it with the partitions that it has.
 
     Raises:
         Incompatible: the server is too old, has no JetStream, or a stream contradicts us.
         Unavailable: no answer from the server.
     """
     await check_server(link)
+    fresh = Stack(stack.name, link.settings.partitions or 1)
+    layout = layout_in(await _ensure_stream(link, registry(fresh, link.settings)))
+    _require_layout(stack, link.settings.partitions, layout)
+    stack = Stack(stack.name, layout.partitions)
     for ours in shapes(stack, link.settings):
-        _require(contradictions(await _ensure_stream(link, ours), ours))
+        await ensure(link, ours)
+    return stack
+
+
+async def ensure(link: Link, ours: JsonObject) -> None:
+    """Create a stream or a bucket if it is missing.
+
+    Raises:
+        Incompatible: there is one that contradicts ours, or the server will not have it.
+        Unavailable: no answer from the server.
+    """
+    _require(contradictions(await _ensure_stream(link, ours), ours))
 
 
 async def inspect(link: Link, stack: Stack) -> Inspection:
@@ -63,8 +87,20 @@ async def inspect(link: Link, stack: Stack) -> Inspection:
         await check_server(link)
     except Incompatible as error:
         return Inspection(server_version=version, problem=str(error))
-    reports = [await _report(link, ours) for ours in shapes(stack, link.settings)]
-    return Inspection(server_version=version, problem="", streams=tuple(reports))
+    fresh = Stack(stack.name, link.settings.partitions or 1)
+    config = await config_of(link, str(registry(fresh, link.settings)["name"]))
+    layout = Layout(fresh.partitions) if config is None else layout_in(config)
+    if layout.moving_to is not None:
+        return Inspection(
+            server_version=version,
+            problem=str(on_its_way(stack, layout)),
+            partitions=layout.partitions,
+        )
+    ours = shapes(Stack(stack.name, layout.partitions), link.settings)
+    reports = [await _report(link, each) for each in ours]
+    return Inspection(
+        server_version=version, problem="", partitions=layout.partitions, streams=tuple(reports)
+    )
 
 
 async def check_server(link: Link) -> None:
@@ -100,7 +136,7 @@ def _without_jetstream() -> Incompatible:
 
 async def _ensure_stream(link: Link, ours: JsonObject) -> JsonObject:
     """Return the configuration of the stream as it is, after creating it if it was not."""
-    theirs = await _config(link, ours)
+    theirs = await config_of(link, str(ours["name"]))
     if theirs is not None:
         return theirs
     try:
@@ -108,18 +144,23 @@ async def _ensure_stream(link: Link, ours: JsonObject) -> JsonObject:
     except api.Refused as error:
         if error.err_code != api.STREAM_NAME_IN_USE:
             raise _cannot_create(ours, error) from error
-        created = {"config": await _config(link, ours)}  # Another node was faster.
+        created = {"config": await config_of(link, str(ours["name"]))}  # Another node was faster.
     config: JsonObject = created["config"]
     return config
 
 
-async def _config(link: Link, ours: JsonObject) -> JsonObject | None:
+async def config_of(link: Link, name: str) -> JsonObject | None:
+    """Return the configuration of the stream called `name`, or None if there is none.
+
+    Raises:
+        Unavailable: no answer from the server.
+    """
     try:
-        config: JsonObject = (await api.call(link, f"STREAM.INFO.{ours['name']}"))["config"]
+        config: JsonObject = (await api.call(link, f"STREAM.INFO.{name}"))["config"]
     except api.Refused as error:
         if error.err_code == api.STREAM_NOT_FOUND:
             return None
-        raise Unavailable(f"stream {ours['name']}", detail=str(error)) from error
+        raise Unavailable(f"stream {name}", detail=str(error)) from error
     return config
 
 
@@ -129,6 +170,26 @@ def _cannot_create(ours: JsonObject, error: api.Refused) -> Incompatible | Unava
     return Incompatible(
         f"the server refuses to create {ours['name']}: {error}",
         remedy="Remove what is in its way, choose another stack name, or ask for fewer replicas.",
+    )
+
+
+def _require_layout(stack: Stack, wanted: int | None, layout: Layout) -> None:
+    if layout.moving_to is not None:
+        raise on_its_way(stack, layout)
+    if wanted not in {None, layout.partitions}:
+        raise Incompatible(
+            f"stack {stack.name} has {layout.partitions} partitions, and the settings say {wanted}",
+            remedy="Leave the setting out, as nodes find the number by themselves; or stop "
+            f"every node and run `vigil repartition --to {wanted}`.",
+        )
+
+
+def on_its_way(stack: Stack, layout: Layout) -> Incompatible:
+    """Return why nobody can use `stack` now, and what ends that."""
+    return Incompatible(
+        f"stack {stack.name} is being spread over {layout.moving_to} partitions",
+        remedy=f"Wait until that is done; if it was cut off, `vigil repartition --to "
+        f"{layout.moving_to}` goes on, and `--to {layout.partitions}` goes back.",
     )
 
 
@@ -142,7 +203,7 @@ def _require(found: list[Contradiction]) -> None:
 
 
 async def _report(link: Link, ours: JsonObject) -> StreamReport:
-    theirs = await _config(link, ours)
+    theirs = await config_of(link, str(ours["name"]))
     if theirs is None:
         return StreamReport(name=ours["name"], exists=False)
     found = tuple(contradictions(theirs, ours))

@@ -13,6 +13,13 @@ from streams.jetstream.settings import LinkSettings
 from streams.json import JsonObject
 from streams.subjects import Stack, Stream
 
+PARTITIONS: Final = "vigil.partitions"
+"""Where the registry's metadata says over how many streams a stack is spread, if over several.
+Whoever creates that bucket decides it for all: of two who try at once, the server takes one."""
+
+MOVING_TO: Final = "vigil.moving-to"
+"""Where it says over how many it is being spread; while it does, nobody else may use the stack."""
+
 NS_PER_S: Final = 1_000_000_000
 
 DUPLICATES_S: Final = 120
@@ -28,13 +35,13 @@ EQUAL_FIELDS: Final = (
     "discard",
     "max_msgs_per_subject",
     "allow_direct",
-    "allow_atomic",
     "allow_msg_ttl",
     "allow_msg_schedules",
     "allow_rollup_hdrs",
     "deny_delete",
 )
-"""Must be as ours. Everything else (age, size, replicas, compression…) is an operator's."""
+"""Must be as ours. Everything else (age, size, replicas, compression…) is an operator's; a
+stream that takes no atomic batches is only slower."""
 
 AT_LEAST_FIELDS: Final = ("duplicate_window", "subject_delete_marker_ttl")
 """May be more than ours."""
@@ -50,6 +57,31 @@ class Contradiction:
     ours: object
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Over how many partitions a stack is spread, as the registry's metadata says it."""
+
+    partitions: int
+    moving_to: int | None = None
+    """Over how many it is being spread."""
+
+    def as_metadata(self) -> dict[str, str]:
+        """Return what says so; nothing if there is one partition, as there was before others."""
+        said = {PARTITIONS: self.partitions, MOVING_TO: self.moving_to}
+        usual = {PARTITIONS: 1, MOVING_TO: None}
+        return {key: str(value) for key, value in said.items() if value != usual[key]}
+
+
+def layout_in(config: JsonObject) -> Layout:
+    """Return what the configuration of a registry says; 0 partitions if that is no number."""
+    said = config.get("metadata") or {}
+    partitions, moving_to = str(said.get(PARTITIONS, "1")), str(said.get(MOVING_TO, ""))
+    return Layout(
+        int(partitions) if partitions.isdecimal() else 0,
+        int(moving_to) if moving_to.isdecimal() else None,
+    )
+
+
 def shapes(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
     """Return the configuration of each stream and bucket of `stack`."""
     return [
@@ -60,21 +92,26 @@ def shapes(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
             discard="old",
             max_age=round(settings.events_max_age_s * NS_PER_S),
         ),
-        _stream(
-            stack,
-            Stream.WORK,
-            settings,
-            retention="workqueue",
-            discard="old",  # Schedules allow no other; without limits nothing is discarded.
-            allow_msg_schedules=True,
-            allow_rollup_hdrs=True,
-            allow_atomic=True,
-        ),
-        _stream(stack, Stream.JOURNAL, settings, allow_atomic=True, deny_delete=True),
+        *partitioned(stack, settings),
         _stream(stack, Stream.DEAD, settings),
         _bucket(stack.claims_bucket(), settings),
-        _bucket(stack.registry_bucket(), settings),
+        registry(stack, settings),
     ]
+
+
+def partitioned(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
+    """Return the configuration of each stream that differs between layouts of `stack`."""
+    return [
+        *(_work(stack, each, settings) for each in stack.partitions_of(Stream.WORK)),
+        *(_journal(stack, each, settings) for each in stack.partitions_of(Stream.JOURNAL)),
+    ]
+
+
+def registry(stack: Stack, settings: LinkSettings) -> JsonObject:
+    """Return the configuration of the bucket that says how many partitions `stack` has."""
+    bucket = _bucket(stack.registry_bucket(), settings)
+    metadata = Layout(stack.partitions).as_metadata()
+    return {**bucket, "metadata": metadata} if metadata else bucket
 
 
 def bucket_stream(bucket: str) -> str:
@@ -103,12 +140,34 @@ def contradictions(theirs: JsonObject, ours: JsonObject) -> list[Contradiction]:
     return equal + at_least
 
 
+def _work(stack: Stack, partition: int, settings: LinkSettings) -> JsonObject:
+    return _stream(
+        stack,
+        Stream.WORK,
+        settings,
+        partition=partition,
+        retention="workqueue",
+        discard="old",  # Schedules allow no other; without limits nothing is discarded.
+        allow_msg_schedules=True,
+        allow_rollup_hdrs=True,
+    )
+
+
+def _journal(stack: Stack, partition: int, settings: LinkSettings) -> JsonObject:
+    return _stream(stack, Stream.JOURNAL, settings, partition=partition, deny_delete=True)
+
+
 def _stream(
-    stack: Stack, stream: Stream, settings: LinkSettings, **differing: object
+    stack: Stack,
+    stream: Stream,
+    settings: LinkSettings,
+    *,
+    partition: int = 0,
+    **differing: object,
 ) -> JsonObject:
     usual = {
-        "name": stack.stream(stream),
-        "subjects": stack.stream_subjects(stream),
+        "name": stack.stream(stream, partition),
+        "subjects": stack.stream_subjects(stream, partition),
         "retention": "limits",
         "storage": "file",
         "discard": "new",
@@ -117,6 +176,7 @@ def _stream(
         "num_replicas": settings.replicas,
         "compression": "s2",
         "allow_direct": True,
+        "allow_atomic": True,
     }
     return {**usual, **differing}
 
@@ -136,6 +196,7 @@ def _bucket(bucket: str, settings: LinkSettings) -> JsonObject:
         "duplicate_window": DUPLICATES_S * NS_PER_S,
         "num_replicas": settings.replicas,
         "allow_direct": True,
+        "allow_atomic": True,
         "allow_msg_ttl": True,
         "subject_delete_marker_ttl": MARKER_S * NS_PER_S,
         "allow_rollup_hdrs": True,

@@ -1,9 +1,10 @@
 """Pulls deliveries from a shared durable consumer, never more than there is room for.
 
-Each `receive` sends one pull that the server answers as soon as it has anything (a pull
-with `no_wait` *and* an expiry), so what it does not bring stays for other nodes. Nothing is
-outstanding between two receives, unless one was cancelled; what its pull still brings waits
-for the next one, or is handed back by `close`.
+A pull names how many deliveries may come, and the server sends each as soon as it has it. So one
+pull serves many receives, and what comes while the last deliveries are worked on waits here: at
+most the room that the last `receive` left, and no pull outlives the wait that its `receive` was
+given. One that returned all it had room for leaves no pull behind: a node that is full leaves
+the rest to others. `close` hands back what nobody received.
 
 | failure | what happens |
 | --- | --- |
@@ -20,15 +21,17 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec
-from nats.aio.msg import Msg
 
 from streams.delivery import Delivery
 from streams.errors import Unavailable
-from streams.jetstream.arrival import Arrival, arrival, status_of
+from streams.jetstream import headers
+from streams.jetstream.arrival import Arrival, arrival
 from streams.jetstream.consumer import UNANSWERED_MAX, DurableConsumer
 from streams.jetstream.follow import HEARTBEAT_S, SILENCE_S_MAX
+from streams.jetstream.headers import Headers
 from streams.jetstream.link import Link, wait_set
 from streams.jetstream.nats_inbox import Inbox
+from streams.jetstream.protocol import Received
 from streams.jetstream.session import Session
 from streams.jetstream.shapes import NS_PER_S
 from streams.json import JsonObject
@@ -46,12 +49,13 @@ GRACE_S: Final = 0.25
 """How much longer than the server we wait for a pull's end, which it sends in time."""
 
 RETRY_S: Final = 0.2
-"""Between two attempts to pull when something is wrong."""
+"""Between two attempts to pull when something is wrong. A consumer that is made again while the
+server still clears away one of that name cannot be changed any more (seen with 2.15)."""
 
 _encoder = msgspec.json.Encoder()
 
 _HEARTBEAT: Final = "100"
-_NOTHING: Final = ("404", "408")
+_EXPIRED: Final = "408"
 
 
 class JetStreamDelivery(Generic[T]):
@@ -121,30 +125,34 @@ class JetStreamSource(Generic[T]):
         deadline_s = clock.monotonic_s() + wait_s
         left_s = max(wait_s, PULL_S_MIN)
         while not self._waiting and left_s > 0 and not self._is_closed:
-            if await self._pull(room, left_s):
-                await self._wait_pull_over(left_s + GRACE_S)
-            else:
-                self._changed.clear()
-                await wait_set(self._changed, timeout_s=min(left_s, RETRY_S))
+            is_pulling = await self._pull(room, left_s)
+            if is_pulling:
+                await self._wait_news(left_s + GRACE_S)
+            if not self._waiting and (self._is_doubtful or not is_pulling):
+                await clock.sleep(min(left_s, RETRY_S))
             left_s = deadline_s - clock.monotonic_s()
         return [self._hand_out() for _ in range(min(room, len(self._waiting)))]
 
     async def close(self) -> None:
-        """Stop pulling and hand back what nobody received. See `Source.close`."""
+        """Stop pulling and hand back what nobody received. See `Source.close`.
+
+        Cancelled, it may be called again, and goes on.
+        """
         self._is_closed = True
         self._changed.set()
         if self._session is not None:
             self._session.forget(self._changed.set)
         while self._waiting:
-            await self._link.post(self._waiting.popleft().reply, nak(0.0))
-        if self._inbox is not None and not self._asked:
-            await self._inbox.close()
+            self._link.post(self._waiting.popleft().reply, nak(0.0))
+        if self._inbox is not None:
+            await (self._inbox.drain() if self._asked else self._inbox.close())
+            self._inbox = None
 
     async def answer(self, arrived: Arrival, verb: bytes, *, is_final: bool) -> None:
         """Answer for a delivery; unless the answer is final, the message comes again."""
         if is_final:
             self._unanswered.discard(arrived.seq)
-        await self._link.post(arrived.reply, verb)
+        self._link.post(arrived.reply, verb)
 
     def _hand_out(self) -> JetStreamDelivery[T]:
         arrived = self._waiting.popleft()
@@ -156,11 +164,14 @@ class JetStreamSource(Generic[T]):
         return JetStreamDelivery(self, arrived, self._parse(arrived))
 
     async def _pull(self, room: int, left_s: float) -> bool:
-        """Return whether a pull is outstanding, after sending one if none was."""
+        """Return whether a pull is outstanding, after asking for what `room` still leaves.
+
+        Not for every single delivery: only once at least half of the room is not asked for.
+        """
         try:
             session, inbox = await self._ready()
-            if not self._asked:
-                await self._send_pull(session, inbox, room, min(left_s, PULL_S_MAX))
+            if 2 * self._asked <= room and not self._is_closed:
+                self._send_pull(session, inbox, room - self._asked, min(left_s, PULL_S_MAX))
         except Unavailable:
             return False
         return True
@@ -178,58 +189,61 @@ class JetStreamSource(Generic[T]):
         session = self._link.session
         if self._inbox is None or session is not self._session:
             self._asked = 0
-            self._inbox = await session.open_inbox(self._on_message)
+            self._inbox = session.open_inbox(self._on_message)
             self._session = session
             session.on_end(self._changed.set)
         return session, self._inbox
 
-    async def _send_pull(self, session: Session, inbox: Inbox, room: int, expires_s: float) -> None:
+    def _send_pull(self, session: Session, inbox: Inbox, most: int, expires_s: float) -> None:
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._consumer.stream}.{self._consumer.name}"
-        await session.send(subject, _pull_request(room, expires_s), reply=inbox.subject)
-        self._asked = room
+        session.post(subject, _pull_request(most, expires_s), reply=inbox.subject)
+        self._asked += most
         self._heard_s = self._link.clock.monotonic_s()
         self._pull_ends_s = self._heard_s + expires_s + GRACE_S
 
-    async def _wait_pull_over(self, timeout_s: float) -> None:
-        """Wait until the pull is answered or lost, for at most `timeout_s`."""
+    async def _wait_news(self, timeout_s: float) -> None:
+        """Wait until a delivery is there or no pull is, for at most `timeout_s`."""
         clock = self._link.clock
-        until_s = clock.monotonic_s() + timeout_s
-        while self._is_awaited() and (left_s := until_s - clock.monotonic_s()) > 0:
+        now_s = clock.monotonic_s()
+        until_s = now_s + timeout_s
+        while self._is_awaited() and now_s < until_s:
             self._changed.clear()
-            await wait_set(self._changed, timeout_s=min(left_s, HEARTBEAT_S))
-            if self._is_lost(clock.monotonic_s()):
+            look_s = max(self._lost_s() - now_s, PULL_S_MIN)
+            await wait_set(self._changed, timeout_s=min(until_s - now_s, look_s))
+            now_s = clock.monotonic_s()
+            if self._session is None or self._session.ended.is_set() or now_s > self._lost_s():
                 self._asked = 0
 
     def _is_awaited(self) -> bool:
-        return self._asked > 0 and not self._is_closed
+        return self._asked > 0 and not self._waiting and not self._is_closed
 
-    def _is_lost(self, now_s: float) -> bool:
-        """Return whether the outstanding pull will bring nothing any more."""
-        has_ended = self._session is None or self._session.ended.is_set()
-        return has_ended or now_s > min(self._pull_ends_s, self._heard_s + SILENCE_S_MAX)
+    def _lost_s(self) -> float:
+        """Return when the outstanding pulls count as lost if nothing is heard of them."""
+        return min(self._pull_ends_s, self._heard_s + SILENCE_S_MAX)
 
-    async def _on_message(self, msg: Msg) -> None:
+    def _on_message(self, msg: Received) -> None:
         self._heard_s = self._link.clock.monotonic_s()
-        status = status_of(msg)
-        if status:
-            self._on_status(status)
+        if msg.status:
+            self._on_status(msg.status, msg.headers)
         elif self._is_closed:
-            await self._link.post(msg.reply, nak(0.0))
+            self._link.post(msg.reply, nak(0.0))
         else:
             self._asked = max(0, self._asked - 1)
             self._waiting.append(arrival(msg))
-        if not self._asked:
             self._changed.set()
 
-    def _on_status(self, status: str) -> None:
-        """Take note of a heartbeat or the pull's end; anything else casts doubt."""
+    def _on_status(self, status: str, given: Headers) -> None:
+        """Take note of a heartbeat or a pull's end; anything else casts doubt."""
         if status == _HEARTBEAT:
             return
-        self._asked = 0
-        if status not in _NOTHING:
+        left = given.get(headers.PULL_LEFT) if status == _EXPIRED else None
+        self._asked = max(0, self._asked - int(left)) if left else 0
+        if left is None:
             self._is_doubtful = True
         elif not self._waiting:
             self.pending = 0
+        if not self._asked:
+            self._changed.set()
 
 
 class SilentSource(Generic[T]):
@@ -256,12 +270,8 @@ def nak(delay_s: float) -> bytes:
     return b'-NAK {"delay": %d}' % round(delay_s * NS_PER_S) if delay_s else b"-NAK"
 
 
-def _pull_request(room: int, expires_s: float) -> bytes:
-    request: JsonObject = {
-        "batch": room,
-        "no_wait": True,
-        "expires": round(expires_s * NS_PER_S),
-    }
+def _pull_request(most: int, expires_s: float) -> bytes:
+    request: JsonObject = {"batch": most, "expires": round(expires_s * NS_PER_S)}
     if expires_s >= 2 * HEARTBEAT_S:  # The server wants two beats in a pull's life.
         request["idle_heartbeat"] = HEARTBEAT_S * NS_PER_S
     return _encoder.encode(request)

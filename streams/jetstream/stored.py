@@ -11,12 +11,13 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 import msgspec
-from nats.aio.msg import Msg
 
 from streams.errors import Unavailable
 from streams.jetstream import api, headers
+from streams.jetstream.headers import Headers
 from streams.jetstream.link import Link
-from streams.jetstream.session import Headers, Session
+from streams.jetstream.protocol import Received
+from streams.jetstream.session import Session
 from streams.json import JsonObject
 
 BATCH_MAX: Final = 1000
@@ -131,7 +132,7 @@ async def _from_leader(link: Link, stream: str, which: JsonObject) -> Stored | N
             return None
         raise Unavailable(stream, detail=str(error)) from error
     raw = msgspec.convert(answer["message"], _Raw)
-    return Stored(raw.subject, raw.seq, _parse_headers(raw.hdrs), raw.data)
+    return Stored(raw.subject, raw.seq, headers.parse(raw.hdrs), raw.data)
 
 
 async def _page(link: Link, stream: str, subject: str, *, seq: int) -> tuple[list[Stored], bool]:
@@ -145,34 +146,23 @@ async def _page(link: Link, stream: str, subject: str, *, seq: int) -> tuple[lis
         }
     )
 
-    async def once(session: Session) -> list[Msg]:
+    async def once(session: Session) -> list[Received]:
         return await session.request_all(
             f"$JS.API.DIRECT.GET.{stream}", question, is_last=_is_status
         )
 
     *answers, end = await link.ask_with(once)
-    status = _status(end)
+    status = end.status
     if status not in {_END, _NOTHING}:
         raise Unavailable(stream, detail=f"direct get ended with status {status}")
-    left = status == _END and int((end.headers or {}).get(headers.PENDING, "0")) > 0
+    left = status == _END and int(end.headers.get(headers.PENDING, "0")) > 0
     return [_direct(answer) for answer in answers], left
 
 
-def _is_status(msg: Msg) -> bool:
-    return _status(msg) != ""
+def _is_status(msg: Received) -> bool:
+    return msg.status != ""
 
 
-def _status(msg: Msg) -> str:
-    return (msg.headers or {}).get(headers.STATUS, "") if not msg.data else ""
-
-
-def _direct(msg: Msg) -> Stored:
-    given = msg.headers or {}
+def _direct(msg: Received) -> Stored:
+    given = msg.headers
     return Stored(given[headers.SUBJECT], int(given[headers.SEQUENCE]), given, msg.data)
-
-
-def _parse_headers(block: bytes) -> Headers:
-    """Return the headers of a message as it is stored: a version line, then one per line."""
-    lines = block.decode(errors="replace").split("\r\n")[1:]
-    pairs = (line.partition(":") for line in lines if line)
-    return {key: value.strip() for key, _, value in pairs}

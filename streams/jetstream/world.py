@@ -8,8 +8,9 @@ from streams.delivery import Source, Unreadable
 from streams.jetstream import stored
 from streams.jetstream.arrival import Arrival
 from streams.jetstream.consumer import DurableConsumer
+from streams.jetstream.grouping import Groups, store_surely
 from streams.jetstream.link import Link
-from streams.jetstream.publish import store_surely
+from streams.jetstream.publish import Write
 from streams.jetstream.source import JetStreamSource, SilentSource
 from streams.json import JsonObject
 from streams.parsing import copy_headers, event_body, event_headers, parse_event
@@ -25,6 +26,7 @@ class JetStreamWorld:
         self._link = link
         self._stack = stack
         self._stream = stack.stream(Stream.EVENTS)
+        self._group = Groups(link).to(self._stream)
 
     async def publish(
         self,
@@ -38,8 +40,8 @@ class JetStreamWorld:
         """Publish one domain event. See `World.publish`."""
         subject = self._stack.event(name)
         more = event_headers(id=id, hops=hops, trace=trace)
-        ack = await store_surely(self._link, subject, event_body(name, payload), more)
-        return ack.seq
+        write = Write(subject, event_body(name, payload), more, key=id)
+        return (await store_surely(self._link, self._group, write)).seq
 
     async def republish(
         self,
@@ -52,8 +54,8 @@ class JetStreamWorld:
         if first is None:
             return None
         more = copy_headers(first.headers, id=id, stream=self._stream, seq=seq)
-        ack = await store_surely(self._link, first.subject, first.data, more)
-        return ack.seq
+        write = Write(first.subject, first.data, more, key=id)
+        return (await store_surely(self._link, self._group, write)).seq
 
     async def open(self, actor: str, names: Collection[str]) -> Source[DomainEvent | Unreadable]:
         """Return the actor's events. See `World.open`."""

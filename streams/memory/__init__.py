@@ -9,10 +9,12 @@ nothing is forgotten but old message ids and old markers: what is published stay
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from streams.clock import Clock
+from streams.memory.bell import Bell
 from streams.memory.inbox import MemoryInbox
 from streams.memory.leases import MemoryLeases
 from streams.memory.log import MemoryLog
@@ -45,12 +47,19 @@ def memory_ports(
     *, stack: Stack = _DEFAULT_STACK, clock: Clock, lease_ttl_s: float = LEASE_TTL_S
 ) -> MemoryPorts:
     """Return an empty stack, for any number of nodes in this process."""
-    streams = {stream: MemoryStream(stack.stream(stream), clock=clock) for stream in Stream}
+    streams = {each.name: each for stream in Stream for each in _partitions(stack, stream, clock)}
     return MemoryPorts(
         stack=stack,
         log=MemoryLog(streams, stack=stack),
-        inbox=MemoryInbox(streams[Stream.WORK], stack=stack),
+        inbox=MemoryInbox(streams, stack=stack),
         leases=MemoryLeases(clock, ttl_s=lease_ttl_s),
-        world=MemoryWorld(streams[Stream.EVENTS], stack=stack),
+        world=MemoryWorld(streams[stack.stream(Stream.EVENTS)], stack=stack),
         registry=MemoryRegistry(clock),
     )
+
+
+def _partitions(stack: Stack, stream: Stream, clock: Clock) -> Iterator[MemoryStream]:
+    """Yield every partition of `stream`. They share a bell: a source may wait for all of them."""
+    bell = Bell(clock)
+    for partition in stack.partitions_of(stream):
+        yield MemoryStream(stack.stream(stream, partition), clock=clock, bell=bell)

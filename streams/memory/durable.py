@@ -114,17 +114,19 @@ class MemoryDelivery(Generic[T]):
 
 
 class MemorySource(Generic[T]):
-    """See `streams.delivery.Source`."""
+    """See `streams.delivery.Source`. Its durables' streams share one bell."""
 
-    def __init__(self, durable: Durable, *, parse: Callable[[Message], T]) -> None:
-        self._durable = durable
+    def __init__(self, durables: Sequence[Durable], *, parse: Callable[[Message], T]) -> None:
+        """Pull from all `durables`, of which there is at least one."""
+        self._durables = durables
         self._parse = parse
+        self._turn = 0
         self._is_closed = False
 
     @property
     def pending(self) -> int:
         """See `Source.pending`."""
-        return self._durable.pending
+        return sum(durable.pending for durable in self._durables)
 
     async def receive(self, *, room: int, wait_s: float) -> Sequence[MemoryDelivery[T]]:
         """See `Source.receive`.
@@ -134,28 +136,41 @@ class MemorySource(Generic[T]):
         """
         if room < 1:
             raise ValueError(f"room for {room} deliveries: a source returns at least 1")
-        return await self._durable.stream.bell.wait_some(
+        return await self._durables[0].stream.bell.wait_some(
             lambda: self._take(room),
             wait_s=wait_s,
-            next_due_s=self._durable.next_due_s,
+            next_due_s=self._next_due_s,
             is_over=lambda: self._is_closed,
         )
 
     async def close(self) -> None:
         """See `Source.close`."""
         self._is_closed = True
-        self._durable.stream.bell.ring()
+        self._durables[0].stream.bell.ring()
+
+    def _next_due_s(self) -> float:
+        return min(durable.next_due_s() for durable in self._durables)
 
     def _take(self, room: int) -> Sequence[MemoryDelivery[T]]:
+        """Return what waits: from each an equal share of the room, and each is first in turn."""
         if self._is_closed:
             return ()
+        taken: list[MemoryDelivery[T]] = []
+        turn, count = self._turn, len(self._durables)
+        for nth in range(count):
+            share = math.ceil((room - len(taken)) / (count - nth))
+            taken += self._take_from(self._durables[(turn + nth) % count], share)
+        self._turn = (turn + 1) % count
+        return taken
+
+    def _take_from(self, durable: Durable, room: int) -> Sequence[MemoryDelivery[T]]:
         return [
             MemoryDelivery(
                 content=self._parse(message),
                 seq=message.seq,
                 deliveries=deliveries,
                 trace=message.headers.get(TRACE_HEADER, ""),
-                durable=self._durable,
+                durable=durable,
             )
-            for message, deliveries in self._durable.take(room)
+            for message, deliveries in durable.take(room)
         ]

@@ -1,4 +1,4 @@
-"""Commands in memory: a work queue per actor."""
+"""Commands in memory: a work queue per actor, and per partition of the work."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from streams.delivery import Unreadable
 from streams.memory.durable import Durable, MemorySource
 from streams.memory.stream import MemoryStream, Message
 from streams.parsing import message_headers, parse_command
-from streams.subjects import Stack
+from streams.subjects import Kind, Stack, Stream
 
 
 class MemoryInbox:
     """See `streams.inbox.Inbox`."""
 
-    def __init__(self, stream: MemoryStream, *, stack: Stack) -> None:
-        self._stream = stream
+    def __init__(self, streams: Mapping[str, MemoryStream], *, stack: Stack) -> None:
+        """Queue in `streams`, which are known by their names."""
+        self._streams = streams
         self._stack = stack
         self._durables: dict[str, Durable] = {}
 
@@ -25,12 +26,14 @@ class MemoryInbox:
         """See `Inbox.send`."""
         subject = self._stack.episode_inbox(command.actor_id, command.episode_id)
         data = codec.encode_command(command)
-        self._stream.publish(subject, data, message_headers(id=id, trace=trace))
+        self.publish_raw(subject, data, message_headers(id=id, trace=trace))
 
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
         """See `Inbox.is_waiting`."""
-        sent = self._stream.of(self._stack.episode_inbox(actor, episode_id))
-        queue = self._durables.get(self._stack.inbox_durable(actor))
+        partition = self._stack.partition_of(Kind.EPISODE, episode_id)
+        subject = self._stack.episode_inbox(actor, episode_id)
+        sent = self._streams[self._stack.stream_of(subject)].of(subject)
+        queue = self._durables.get(self._name(actor, partition))
         return any(queue is None or queue.is_waiting(message.seq) for message in sent)
 
     def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
@@ -39,25 +42,33 @@ class MemoryInbox:
         Returns:
             Its stream sequence: the first one's if its `Nats-Msg-Id` is known.
         """
-        return self._stream.publish(subject, data, headers)
+        return self._streams[self._stack.stream_of(subject)].publish(subject, data, headers)
 
     async def open(self, actor: str) -> MemorySource[Command | Unreadable]:
         """See `Inbox.open`."""
-        name = self._stack.inbox_durable(actor)
-        if name not in self._durables:
-            self._durables[name] = self._durable(actor)
-        return MemorySource(self._durables[name], parse=self._parse)
+        partitions = self._stack.partitions_of(Stream.WORK)
+        return MemorySource([self._durable(actor, each) for each in partitions], parse=self._parse)
 
-    def _durable(self, actor: str) -> Durable:
+    def _durable(self, actor: str, partition: int) -> Durable:
         """Return the queue of `actor` from its beginning: commands wait for their first reader."""
-        prefix = self._stack.actor_inbox(actor).removesuffix("*")
-        return Durable(self._stream, after=0, matches=lambda subject: subject.startswith(prefix))
+        name = self._name(actor, partition)
+        if name not in self._durables:
+            prefix = self._stack.actor_inbox(actor, partition).removesuffix("*")
+            stream = self._streams[self._stack.stream(Stream.WORK, partition)]
+            self._durables[name] = Durable(
+                stream, after=0, matches=lambda subject: subject.startswith(prefix)
+            )
+        return self._durables[name]
+
+    def _name(self, actor: str, partition: int) -> str:
+        durable = self._stack.inbox_durable(actor)
+        return f"{durable}-{partition}" if partition else durable
 
     def _parse(self, message: Message) -> Command | Unreadable:
         return parse_command(
             message.data,
             message.headers,
-            stream=self._stream.name,
+            stream=self._stack.stream_of(message.subject),
             subject=message.subject,
             seq=message.seq,
         )

@@ -16,7 +16,8 @@ from streams.subjects import Stack, Stream
 class MemoryLog:
     """An `EventLog` that keeps encoded bytes, so that every read goes through the codec."""
 
-    def __init__(self, streams: Mapping[Stream, MemoryStream], *, stack: Stack) -> None:
+    def __init__(self, streams: Mapping[str, MemoryStream], *, stack: Stack) -> None:
+        """Keep what is appended in `streams`, which are known by their names."""
         self._streams = streams
         self._stack = stack
 
@@ -37,20 +38,22 @@ class MemoryLog:
         message = self._stream_of(subject).last_of(subject)
         return None if message is None else _decoded(message)
 
-    async def at(self, seq: int, stream: Stream = Stream.JOURNAL) -> Recorded | None:
+    async def at(
+        self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
+    ) -> Recorded | None:
         """See `EventLog.at`."""
-        held = self._streams[stream]
+        held = self._partition(stream, partition)
         return _decoded(held.at(seq)) if 1 <= seq <= held.last_seq else None
 
-    async def head(self, stream: Stream = Stream.JOURNAL) -> int:
+    async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
         """See `EventLog.head`."""
-        return self._streams[stream].last_seq
+        return self._partition(stream, partition).last_seq
 
     def follow(
-        self, stream: Stream = Stream.JOURNAL, *, after: int = START
+        self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
     ) -> AbstractAsyncContextManager[MemoryFollower]:
         """See `EventLog.follow`."""
-        return nullcontext(MemoryFollower(self._streams[stream], after=after))
+        return nullcontext(MemoryFollower(self._partition(stream, partition), after=after))
 
     def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
         """Put a message on `subject` without a version check, as only a foreign client would.
@@ -61,8 +64,10 @@ class MemoryLog:
         return self._stream_of(subject).publish(subject, data, headers)
 
     def _stream_of(self, subject: str) -> MemoryStream:
-        is_dead = self._stack.stream_of(subject) == self._stack.stream(Stream.DEAD)
-        return self._streams[Stream.DEAD if is_dead else Stream.JOURNAL]
+        return self._streams[self._stack.stream_of(subject)]
+
+    def _partition(self, stream: Stream, partition: int) -> MemoryStream:
+        return self._streams[self._stack.stream(stream, partition)]
 
 
 class MemoryFollower:

@@ -32,12 +32,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryStream:
-    """A stream of one stack."""
+    """A stream of one stack, or one partition of it."""
 
-    def __init__(self, name: str, *, clock: Clock) -> None:
+    def __init__(self, name: str, *, clock: Clock, bell: Bell | None = None) -> None:
         self.name = name
         self.clock = clock
-        self.bell = Bell(clock)
+        self.bell = bell or Bell(clock)
         """Rings for every message."""
         self._messages: list[Message] = []
         self._of: defaultdict[str, list[Message]] = defaultdict(list)

@@ -64,11 +64,11 @@ class MemoryWorld:
         name = self._stack.gate_durable(actor)
         subjects = {self._stack.event(each) for each in names}
         if not subjects:
-            return MemorySource(self._durable(subjects), parse=self._parse)
+            return MemorySource([self._durable(subjects)], parse=self._parse)
         self._watched[name] |= subjects
         if name not in self._durables:
             self._durables[name] = self._durable(self._watched[name])
-        return MemorySource(self._durables[name], parse=self._parse)
+        return MemorySource([self._durables[name]], parse=self._parse)
 
     def _durable(self, subjects: AbstractSet[str]) -> Durable:
         after = self._stream.last_seq

@@ -14,7 +14,7 @@ from typing import Final
 
 from projections.errors import NotCaughtUp
 from projections.postgres.pool import open_pool
-from projections.postgres.progress import caught_up
+from projections.postgres.progress import caught_up, heads
 from streams.events import EpisodeFinished
 from streams.jetstream import connect
 from streams.ports import Ports
@@ -179,10 +179,10 @@ async def wait_ended(ports: Ports, count: int) -> None:
 
 async def _wait_projected(cluster: Cluster, ports: Ports) -> None:
     """Wait until the tables know all of the journal; if they never do, they will differ."""
-    head = await ports.log.head()
+    newest = await heads(ports)
     async with open_pool(cluster.postgres.dsn) as pool:
         with suppress(NotCaughtUp):
-            await caught_up(pool, ports.stack, head, timeout_s=CAUGHT_UP_S_MAX)
+            await caught_up(pool, ports.stack, newest, timeout_s=CAUGHT_UP_S_MAX)
 
 
 def say(line: str) -> None:

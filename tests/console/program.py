@@ -101,14 +101,18 @@ class Running:
         with self._heard:
             return "".join(self._lines)
 
-    def wait_said(self, words: str) -> str:
-        """Wait until its output holds `words`, and return the output."""
+    def wait_said(self, words: str, *, times: int = 1) -> str:
+        """Wait until its output holds `words`, so many times, and return the output."""
+
+        def is_said() -> bool:
+            return "".join(self._lines).count(words) >= times
+
         with self._heard:
             found = self._heard.wait_for(
-                lambda: words in "".join(self._lines) or self.process.poll() is not None, RUN_S_MAX
+                lambda: is_said() or self.process.poll() is not None, RUN_S_MAX
             )
-        assert found, f"it never said {words!r}: {self.said}"
-        assert words in self.said, f"it ended without saying {words!r}: {self.said}"
+            assert found, f"it never said {words!r}: {self.said}"
+            assert is_said(), f"it ended without saying {words!r}: {self.said}"
         return self.said
 
     def stop(self, number: int) -> int:

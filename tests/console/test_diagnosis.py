@@ -28,10 +28,11 @@ async def pool(postgres):
         yield pool
 
 
-async def reach(pool, stack, position, *, ago_s=0.0):
+async def reach(pool, stack, position, *, projection="journal", ago_s=0.0):
     at = SystemClock().now() - timedelta(seconds=ago_s)
-    since = await store.load(pool, stack=stack.name, projection="journal", now=at)
-    await store.apply(pool, [], since=since, position=position, now=at)
+    since = await store.load(pool, stack=stack.name, projection=projection, now=at)
+    async with pool.acquire() as connection:
+        await store.apply(connection, [], since=since, position=position, now=at)
 
 
 async def look(pool, stack, *, head):
@@ -72,11 +73,31 @@ async def test_a_backlog_that_nobody_works_on_is_a_problem(pool, stack, monkeypa
 
 async def test_a_message_after_a_quiet_hour_is_given_time_to_become_rows(pool, stack, monkeypatch):
     await reach(pool, stack, 10, ago_s=3_600)
-    noticed = diagnosis.caught_up
+    ask, looks = diagnosis.list_checkpoints, []
 
-    async def while_a_projector_writes(*args, **kwargs):
-        await reach(pool, stack, 12)
-        await noticed(*args, **kwargs)
+    async def while_a_projector_writes(*args):
+        looks.append(args)
+        if len(looks) == 2:
+            await reach(pool, stack, 12)
+        return await ask(*args)
 
-    monkeypatch.setattr(diagnosis, "caught_up", while_a_projector_writes)
+    monkeypatch.setattr(diagnosis, "list_checkpoints", while_a_projector_writes)
     assert (await look(pool, stack, head=12)).status == "ok"
+
+
+async def test_each_partition_has_a_lag_of_its_own(pool, stack):
+    await reach(pool, stack, 10, projection="journal-0of2")
+    await reach(pool, stack, 10, projection="journal-1of2")
+    heads = {"journal-0of2": 10, "journal-1of2": 10 + diagnosis.LAG_MAX + 1}
+    one, other = await diagnosis.look_at_lags(pool, stack, heads)
+    assert (one.what, one.status) == ("projection journal-0of2", "ok")
+    assert (other.what, other.status) == ("projection journal-1of2", "problem")
+
+
+async def test_rows_of_another_layout_of_the_journal_are_a_problem(pool, stack):
+    await reach(pool, stack, 10)
+    await reach(pool, stack, 10, projection="claims")
+    checks = await diagnosis.look_at_lags(pool, stack, {"journal-0of2": 0, "journal-1of2": 0})
+    (problem,) = [check for check in checks if check.status == "problem"]
+    assert problem.what == "projection journal"
+    assert "drop the schema vigil with CASCADE" in problem.remedy

@@ -21,7 +21,7 @@ def logging_as(form: str) -> Iterator[io.StringIO]:
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     stream = io.StringIO()
-    telemetry.log_to(stream, form=form, level="info")
+    telemetry.log_to(stream, form=form, level="info", node="n1")
     yield stream
     logging.captureWarnings(False)
     structlog.reset_defaults()
@@ -43,7 +43,8 @@ def test_a_log_line_says_when_who_and_what_and_carries_the_episode(lines):
     (line,) = lines()
     assert line.pop("timestamp").endswith("Z")
     assert line == {
-        "level": "info", "logger": "vigil.test", "event": "seen", "host": "a", "episode_id": "e1",
+        "level": "info", "logger": "vigil.test", "node": "n1", "event": "seen", "host": "a",
+        "episode_id": "e1",
     }  # fmt: skip
 
 

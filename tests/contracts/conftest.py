@@ -18,20 +18,27 @@ LEASE_TTL_S: Final = 1.0
 Publish: TypeAlias = Callable[[str, bytes, Mapping[str, str]], Awaitable[None]]
 
 
-@pytest.fixture(params=["memory", "jetstream"])
-def server(request):
-    """The server behind the ports; None in memory."""
-    return None if request.param == "memory" else request.getfixturevalue("nats")
+@pytest.fixture(params=["memory", "jetstream", "grouped"])
+def adapter(request) -> str:
+    """What is behind the ports. `grouped` is a server to which each message goes in a batch."""
+    return request.param
 
 
 @pytest.fixture
-async def ports(server, stack: Stack) -> AsyncIterator[Ports]:
+def server(request, adapter: str):
+    """The server behind the ports; None in memory."""
+    return None if adapter == "memory" else request.getfixturevalue("nats")
+
+
+@pytest.fixture
+async def ports(adapter: str, server, stack: Stack) -> AsyncIterator[Ports]:
     if server is None:
         yield memory_ports(stack=stack, clock=SystemClock(), lease_ttl_s=LEASE_TTL_S)
         return
-    from streams.jetstream import LinkSettings, connect  # noqa: PLC0415 - memory needs no NATS
+    from streams.jetstream import GroupSettings, LinkSettings, connect  # noqa: PLC0415 - as above
 
-    settings = LinkSettings(lease_ttl_s=LEASE_TTL_S)
+    group = GroupSettings(least=0, is_fixed=True) if adapter == "grouped" else GroupSettings()
+    settings = LinkSettings(lease_ttl_s=LEASE_TTL_S, partitions=stack.partitions, group=group)
     async with connect(server.url, stack=stack, settings=settings) as link:
         yield link
 

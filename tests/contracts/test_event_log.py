@@ -1,4 +1,4 @@
-"""What every `EventLog` promises."""
+"""What every `EventLog` promises, be its journal one stream or spread over three."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
-from streams.errors import TooLarge, UnreadableEvent, VersionConflict
+from streams.errors import BadName, TooLarge, UnreadableEvent, VersionConflict
 from streams.log import START
-from streams.subjects import Stream
+from streams.subjects import Kind, Stack, Stream
 from tests.contracts.samples import SILENCE_S, WAIT_S, commit, next_of
+
+DOES = ("begins", "ends")
 
 
 def ids(records):
@@ -22,9 +24,28 @@ async def append_all(ports, subject, count, *, after=START):
     return after
 
 
+@pytest.fixture(params=[1, 3])
+def stack(request, stack):
+    return Stack(stack.name, partitions=request.param)
+
+
 @pytest.fixture
 def log(ports):
     return ports.log
+
+
+@pytest.fixture
+def home(stack):
+    """The partition that most of what these tests write lives in."""
+    return stack.partition_of(Kind.EPISODE, "e1")
+
+
+@pytest.fixture
+def neighbour(stack, home):
+    """A finding whose life is in the same partition."""
+    keys = (f"f{n}" for n in range(100))
+    key = next(key for key in keys if stack.partition_of(Kind.FINDING, key) == home)
+    return stack.finding(key)
 
 
 @pytest.fixture
@@ -87,30 +108,32 @@ async def test_the_head_is_zero_before_the_first_commit(log):
     assert await log.head() == 0
 
 
-async def test_the_head_is_the_newest_commit_of_any_aggregate(log, subject, stack):
+async def test_the_head_is_the_newest_commit_of_any_aggregate(log, subject, home, neighbour):
     await log.append(subject, commit("c1"), after=START)
-    newest = await log.append(stack.finding("f"), commit("c2"), after=START)
-    assert await log.head() == newest
+    newest = await log.append(neighbour, commit("c2"), after=START)
+    assert await log.head(partition=home) == newest == 2
 
 
-async def test_the_commit_at_a_sequence_is_told_whatever_its_aggregate_is(log, subject, stack):
+async def test_the_commit_at_a_sequence_is_told_whatever_its_aggregate_is(
+    log, subject, home, neighbour
+):
     await log.append(subject, commit("c1"), after=START)
-    second = await log.append(stack.finding("f"), commit("c2"), after=START)
-    found = await log.at(second)
+    second = await log.append(neighbour, commit("c2"), after=START)
+    found = await log.at(second, partition=home)
     assert found is not None
-    assert (found.subject, found.seq, found.commit.id) == (stack.finding("f"), second, "c2")
-    assert await log.at(second + 1) is None
+    assert (found.subject, found.seq, found.commit.id) == (neighbour, second, "c2")
+    assert await log.at(second + 1, partition=home) is None
     assert await log.at(1, Stream.DEAD) is None
 
 
-async def test_a_stale_append_is_refused_and_changes_nothing(log, subject):
+async def test_a_stale_append_is_refused_and_changes_nothing(log, subject, home):
     first = await log.append(subject, commit("c1"), after=START)
     await log.append(subject, commit("c2"), after=first)
-    head = await log.head()
+    head = await log.head(partition=home)
     with pytest.raises(VersionConflict):
         await log.append(subject, commit("late"), after=first)
     assert ids(await log.read(subject)) == ["c1", "c2"]
-    assert await log.head() == head
+    assert await log.head(partition=home) == head
 
 
 async def test_version_zero_is_refused_once_the_aggregate_exists(log, subject):
@@ -125,9 +148,9 @@ async def test_a_version_that_never_was_is_refused(log, subject):
     assert list(await log.read(subject)) == []
 
 
-async def test_the_version_of_another_aggregate_is_refused(log, subject, stack):
+async def test_the_version_of_another_aggregate_is_refused(log, subject, neighbour):
     await log.append(subject, commit("c1"), after=START)
-    other = await log.append(stack.episode("e2"), commit("c2"), after=START)
+    other = await log.append(neighbour, commit("c2"), after=START)
     with pytest.raises(VersionConflict):
         await log.append(subject, commit("c3"), after=other)
 
@@ -152,7 +175,8 @@ async def test_the_same_commit_appended_again_is_a_conflict(log, subject):
 async def test_aggregates_do_not_hold_each_other_up(log, stack):
     subjects = [stack.episode(f"e{n}") for n in range(50)]
     await asyncio.gather(*(log.append(s, commit("c"), after=START) for s in subjects))
-    assert await log.head() == 50
+    heads = [await log.head(partition=each) for each in stack.partitions_of(Stream.JOURNAL)]
+    assert sum(heads) == 50
 
 
 async def test_a_finding_may_have_any_text_as_its_key(log, stack):
@@ -185,27 +209,51 @@ async def test_dead_letters_are_kept_apart_from_the_journal(log, stack):
         assert ids(await next_of(follower, 1)) == ["c1"]
 
 
-async def test_a_follower_gets_every_aggregate_in_the_order_of_the_log(log, stack):
-    names = ["a", "b", "c"]
-    versions = dict.fromkeys(names, START)
-    for name in names * 4:
+async def test_a_follower_gets_every_aggregate_in_the_order_of_the_log(
+    log, subject, home, neighbour
+):
+    subjects = [subject, neighbour]
+    versions = dict.fromkeys(subjects, START)
+    for each in subjects * 4:
+        versions[each] = await log.append(each, commit("c"), after=versions[each])
+    async with log.follow(partition=home) as follower:
+        records = await next_of(follower, 8)
+    assert [record.seq for record in records] == list(range(1, 9))
+    assert [record.subject for record in records] == subjects * 4
+
+
+async def test_followers_of_all_partitions_get_every_life_once_and_whole(log, stack):
+    names = [f"e{n}" for n in range(30)]
+    for name in names:
+        first = await log.append(stack.episode(name), commit(f"{name} begins"), after=START)
+        await log.append(stack.episode(name), commit(f"{name} ends"), after=first)
+    found = []
+    for partition in stack.partitions_of(Stream.JOURNAL):
+        head = await log.head(partition=partition)
+        async with log.follow(partition=partition) as follower:
+            found += await next_of(follower, head)
+    assert sorted(ids(found)) == sorted(f"{name} {does}" for name in names for does in DOES)
+    for name in names:
         subject = stack.episode(name)
-        versions[name] = await log.append(subject, commit(name), after=versions[name])
-    async with log.follow() as follower:
-        records = await next_of(follower, 12)
-    assert [record.seq for record in records] == list(range(1, 13))
-    assert [record.subject for record in records] == [stack.episode(name) for name in names * 4]
+        assert ids(record for record in found if record.subject == subject) == [
+            f"{name} {does}" for does in DOES
+        ]
 
 
-async def test_a_follower_starts_just_past_its_position(ports, log, subject):
+async def test_a_partition_that_is_not_there_is_refused(log, stack):
+    with pytest.raises(BadName, match=f"no partition {stack.partitions}"):
+        await log.head(partition=stack.partitions)
+
+
+async def test_a_follower_starts_just_past_its_position(ports, log, subject, home):
     await append_all(ports, subject, 5)
-    async with log.follow(after=3) as follower:
+    async with log.follow(after=3, partition=home) as follower:
         assert [record.seq for record in await next_of(follower, 2)] == [4, 5]
 
 
-async def test_a_follower_returns_no_more_than_was_asked_for(ports, log, subject):
+async def test_a_follower_returns_no_more_than_was_asked_for(ports, log, subject, home):
     await append_all(ports, subject, 5)
-    async with log.follow() as follower:
+    async with log.follow(partition=home) as follower:
         seqs = []
         while len(seqs) < 5:
             records = await follower.receive(most=2, wait_s=WAIT_S)
@@ -214,32 +262,32 @@ async def test_a_follower_returns_no_more_than_was_asked_for(ports, log, subject
     assert seqs == [1, 2, 3, 4, 5]
 
 
-async def test_a_follower_says_how_much_is_left(ports, log, subject):
+async def test_a_follower_says_how_much_is_left(ports, log, subject, home):
     await append_all(ports, subject, 5)
-    async with log.follow() as follower:
+    async with log.follow(partition=home) as follower:
         await next_of(follower, 2)
         assert follower.pending == 3
         await next_of(follower, 3)
         assert follower.pending == 0
 
 
-async def test_a_follower_at_the_end_returns_nothing_after_its_wait(ports, log, subject):
+async def test_a_follower_at_the_end_returns_nothing_after_its_wait(ports, log, subject, home):
     last = await append_all(ports, subject, 1)
-    async with log.follow(after=last) as follower:
+    async with log.follow(after=last, partition=home) as follower:
         assert list(await follower.receive(most=10, wait_s=SILENCE_S)) == []
 
 
-async def test_a_follower_at_the_end_gets_what_comes_next(ports, log, subject):
+async def test_a_follower_at_the_end_gets_what_comes_next(ports, log, subject, home):
     last = await append_all(ports, subject, 1)
-    async with log.follow(after=last) as follower:
+    async with log.follow(after=last, partition=home) as follower:
         waiting = asyncio.create_task(next_of(follower, 1))
         await log.append(subject, commit("live"), after=last)
         assert ids(await waiting) == ["live"]
 
 
-async def test_followers_do_not_take_from_each_other(ports, log, subject):
+async def test_followers_do_not_take_from_each_other(ports, log, subject, home):
     await append_all(ports, subject, 3)
-    async with log.follow() as one, log.follow() as other:
+    async with log.follow(partition=home) as one, log.follow(partition=home) as other:
         assert ids(await next_of(one, 3)) == ids(await next_of(other, 3)) == ["c0", "c1", "c2"]
 
 
@@ -252,10 +300,10 @@ async def test_bytes_that_are_no_commit_are_reported_with_their_place(log, subje
         await log.last(subject)
 
 
-async def test_a_follower_stays_before_a_commit_it_cannot_read(log, subject, publish_raw):
+async def test_a_follower_stays_before_a_commit_it_cannot_read(log, subject, publish_raw, home):
     await log.append(subject, commit("c1"), after=START)
     await publish_raw(subject, b"what?", {})
-    async with log.follow() as follower:
+    async with log.follow(partition=home) as follower:
         assert ids(await follower.receive(most=10, wait_s=WAIT_S)) == ["c1"]
         for _ in range(2):
             with pytest.raises(UnreadableEvent) as stuck:

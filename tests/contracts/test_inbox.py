@@ -1,4 +1,4 @@
-"""What every `Inbox`, and every `Source` of commands, promises."""
+"""What every `Inbox`, and every `Source` of commands, promises, be it one queue or three."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from streams.clock import SystemClock
 from streams.commands import Recover
 from streams.delivery import Unreadable
-from streams.subjects import Stream
+from streams.subjects import Kind, Stack, Stream
 from tests.contracts.samples import SILENCE_S, WAIT_S, deliveries_of, opened, start
 
 
@@ -17,14 +17,31 @@ def episodes(deliveries):
     return [delivery.content.episode_id for delivery in deliveries]
 
 
+async def deliveries_by_name(source, *names):
+    return sorted(await deliveries_of(source, len(names)), key=lambda each: each.content.episode_id)
+
+
 async def send_all(inbox, *names):
     for name in names:
         await inbox.send(start(name), id=name)
 
 
+@pytest.fixture(params=[1, 3])
+def stack(request, stack):
+    return Stack(stack.name, partitions=request.param)
+
+
 @pytest.fixture
 def inbox(ports):
     return ports.inbox
+
+
+@pytest.fixture
+def neighbours(stack):
+    """Five episodes whose commands are in one partition."""
+    names = [f"e{n}" for n in range(100)]
+    home = stack.partition_of(Kind.EPISODE, names[0])
+    return [name for name in names if stack.partition_of(Kind.EPISODE, name) == home][:5]
 
 
 async def test_a_command_arrives_as_it_was_sent(inbox):
@@ -37,12 +54,27 @@ async def test_a_command_arrives_as_it_was_sent(inbox):
     assert delivery.deliveries == 1
 
 
-async def test_commands_arrive_in_the_order_they_were_sent(inbox):
-    await send_all(inbox, "e1", "e2", "e3")
+async def test_commands_of_a_partition_arrive_in_the_order_they_were_sent(inbox, neighbours):
+    await send_all(inbox, *neighbours)
     async with opened(inbox.open("monitor")) as source:
-        deliveries = await deliveries_of(source, 3)
-    assert episodes(deliveries) == ["e1", "e2", "e3"]
-    assert [delivery.seq for delivery in deliveries] == [1, 2, 3]
+        deliveries = await deliveries_of(source, 5)
+    assert episodes(deliveries) == neighbours
+    assert [delivery.seq for delivery in deliveries] == [1, 2, 3, 4, 5]
+
+
+async def test_commands_of_every_partition_arrive(inbox):
+    names = [f"e{n}" for n in range(30)]
+    await send_all(inbox, *names)
+    async with opened(inbox.open("monitor")) as source:
+        assert sorted(episodes(await deliveries_of(source, 30))) == sorted(names)
+
+
+async def test_a_source_with_room_for_one_gets_to_every_partition(inbox):
+    names = [f"e{n}" for n in range(12)]
+    await send_all(inbox, *names)
+    async with opened(inbox.open("monitor")) as source:
+        found = [await deliveries_of(source, 1) for _ in names]
+    assert sorted(name for each in found for name in episodes(each)) == sorted(names)
 
 
 async def test_a_command_waits_for_an_actor_that_was_never_opened(inbox):
@@ -89,11 +121,12 @@ async def test_a_waiting_source_wakes_when_a_command_comes(inbox):
 
 
 async def test_what_one_node_has_no_room_for_is_left_to_another(inbox):
-    await send_all(inbox, "e1", "e2", "e3", "e4", "e5")
+    names = [f"e{n}" for n in range(5)]
+    await send_all(inbox, *names)
     async with opened(inbox.open("monitor")) as busy, opened(inbox.open("monitor")) as idle:
         taken = episodes(await deliveries_of(busy, 2))
         left = episodes(await deliveries_of(idle, 3))
-    assert (taken, left) == (["e1", "e2"], ["e3", "e4", "e5"])
+    assert sorted(taken + left) == names
 
 
 async def test_two_nodes_share_one_queue_without_doing_anything_twice(inbox):
@@ -107,17 +140,17 @@ async def test_two_nodes_share_one_queue_without_doing_anything_twice(inbox):
     assert sorted(seen) == sorted(names)
 
 
-async def test_a_source_says_how_many_commands_wait(inbox):
-    await send_all(inbox, "e1", "e2", "e3")
+async def test_a_source_says_how_many_commands_wait(inbox, neighbours):
+    await send_all(inbox, *neighbours)
     async with opened(inbox.open("monitor")) as source:
         await deliveries_of(source, 1)
-        assert source.pending == 2
+        assert source.pending == 4
 
 
 async def test_an_acknowledged_command_never_comes_again(inbox):
     await send_all(inbox, "done", "again")
     async with opened(inbox.open("monitor")) as source:
-        done, again = await deliveries_of(source, 2)
+        again, done = await deliveries_by_name(source, "again", "done")
         await done.ack()
         await again.nak()
         assert episodes(await deliveries_of(source, 1)) == ["again"]
@@ -160,7 +193,7 @@ async def test_a_command_handed_back_for_later_comes_no_sooner(inbox):
 async def test_a_terminated_command_never_comes_again(inbox):
     await send_all(inbox, "never", "again")
     async with opened(inbox.open("monitor")) as source:
-        never, again = await deliveries_of(source, 2)
+        again, never = await deliveries_by_name(source, "again", "never")
         await never.term("no such expectation")
         await again.nak()
         assert episodes(await deliveries_of(source, 1)) == ["again"]
@@ -176,7 +209,8 @@ async def test_what_is_no_command_arrives_as_it_came(inbox, stack, publish_raw, 
     content = delivery.content
     assert isinstance(content, Unreadable)
     assert (content.reason, content.data, content.subject) == ("unreadable", data, subject)
-    assert (content.stream, content.seq) == (stack.stream(Stream.WORK), 1)
+    work = stack.stream(Stream.WORK, stack.partition_of(Kind.EPISODE, "e1"))
+    assert (content.stream, content.seq) == (work, 1)
     assert content.headers["Nats-Msg-Id"] == "m-1"
 
 
@@ -194,7 +228,7 @@ async def test_a_closed_source_leaves_what_it_never_returned_to_others(inbox):
         assert list(await source.receive(room=5, wait_s=SILENCE_S)) == []
     await send_all(inbox, "e1", "e2")
     async with opened(inbox.open("monitor")) as other:
-        assert episodes(await deliveries_of(other, 2)) == ["e1", "e2"]
+        assert sorted(episodes(await deliveries_of(other, 2))) == ["e1", "e2"]
 
 
 async def test_a_command_waits_until_it_is_answered_for(inbox):

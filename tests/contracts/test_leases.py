@@ -18,14 +18,14 @@ KEY = "episode.monitor.e1"
 OTHER_KEY = "episode.monitor.e2"
 
 
-@pytest.fixture(params=["memory", "fake", "jetstream"])
+@pytest.fixture(params=["memory", "fake", "jetstream", "grouped"])
 def adapter(request):
     return request.param
 
 
 @pytest.fixture
 def server(request, adapter):
-    return request.getfixturevalue("nats") if adapter == "jetstream" else None
+    return request.getfixturevalue("nats") if adapter in {"jetstream", "grouped"} else None
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ LIMITS: Final = (
     "streams.parsing.ID_CHARS_MAX",
     "streams.parsing.DEPTH_MAX",
     "streams.subjects.TOKEN_BYTES_MAX",
+    "streams.subjects.PARTITIONS_MAX",
     "streams.world.HOPS_MAX",
     "streams.jetstream.shapes.DUPLICATES_S",
     "streams.jetstream.shapes.MARKER_S",
@@ -70,11 +71,13 @@ LIMITS: Final = (
     "engine.runtime.keeper.BEATS_PER_TTL",
     "engine.runtime.node.GRACE_S",
     "projections.postgres.pool.CONNECTIONS_MAX",
+    "projections.postgres.feeds.GATHER_S",
     "projections.postgres.projector.STANDBY_S",
     "projections.postgres.projector.DELAY_S_MAX",
     "projections.postgres.reader.ROWS_MAX",
     "projections.postgres.reader.QUERY_S_MAX",
     "console.diagnosis.LAG_MAX",
+    "console.processes.PROCESSES_MAX",
 )
 """Those that a user or an operator may meet."""
 
@@ -161,7 +164,7 @@ def settings() -> str:
 
     def rows() -> Iterator[tuple[str, ...]]:
         for key, field in Settings.model_fields.items():
-            default = f"`{field.default}`" if field.default != "" else ""
+            default = f"`{field.default}`" if field.default not in {"", None} else ""
             flag = flags[key]
             words = helps[flag].replace("<", r"\<")
             yield f"`{PREFIX}{key.upper()}`", f"`{flag}`", default, words + _allowed(field, words)
@@ -271,8 +274,9 @@ def _instruments() -> Iterator[tuple[str, ...]]:
 
 def spans() -> set[str]:
     """Return the name of every span, as far as it stands in the code."""
-    found = calls(lambda name: name == "start_as_current_span")
-    return {_constant(call.args[0]).strip() for _, call in found}
+    found = calls(lambda name: name in {"start_as_current_span", "start_span", "span"})
+    names = {_constant(call.args[0]).strip() for _, call in found if call.args}
+    return names - {""}  # The engine's own way to start one is handed the name.
 
 
 def calls(

@@ -57,7 +57,7 @@ PLACEHOLDERS: Final = ("nats://127.0.0.1:4222", "postgresql://127.0.0.1/vigil")
 SHELL: Final = frozenset({"vigil", "python", "echo", "printf"})
 """Programs that a page may use."""
 
-TARGETS: Final = re.compile(r"(?m)^([a-z]+):.*## ")
+TARGETS: Final = re.compile(r"(?m)^([a-z-]+):.*## ")
 
 
 class Servers(NamedTuple):

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from projections.lives import project as changes_of
 from projections.postgres import store
-from projections.postgres.feeds import project as changes_of
 from projections.postgres.pool import Pool
-from projections.postgres.progress import caught_up
+from projections.postgres.progress import caught_up, heads
 from projections.postgres.projector import project
 from projections.statement import Change, arrange
 from streams.clock import SystemClock
@@ -204,13 +204,15 @@ async def append(log: EventLog, subject: str, *lives: Sequence[LogEvent]) -> int
 async def write(pool: Pool, changes: Sequence[Change], *, stack: Stack) -> None:
     """Apply changes as one batch, as the projector does."""
     since = await store.load(pool, stack=stack.name, projection="journal", now=AT)
-    await store.apply(pool, arrange(changes), since=since, position=since.position + 1, now=AT)
+    to = since.position + 1
+    async with pool.acquire() as connection:
+        await store.apply(connection, arrange(changes), since=since, position=to, now=AT)
 
 
 async def write_events(pool: Pool, *events: LogEvent, stack: Stack, subject: str) -> None:
     """Apply one commit at `subject`, as the projector does."""
     made = Recorded(subject=subject, seq=1, commit=commit(*events))
-    await write(pool, list(changes_of(made, stack=stack)), stack=stack)
+    await write(pool, changes_of([made], stack=stack), stack=stack)
 
 
 async def rows_of(pool: Pool, table: str, *, stack: Stack) -> list[dict[str, object]]:
@@ -251,8 +253,8 @@ async def projecting(ports: Ports, pool: Pool, *, node: str = "n1") -> AsyncIter
 
 async def wait_projected(ports: Ports, pool: Pool, stream: Stream = Stream.JOURNAL) -> None:
     """Return once the rows show everything that is on the log now."""
-    head = await ports.log.head(stream)
-    await caught_up(pool, ports.stack, head, timeout_s=WAIT_S, stream=stream)
+    newest = await heads(ports, stream)
+    await caught_up(pool, ports.stack, newest, timeout_s=WAIT_S, stream=stream)
 
 
 async def wait_until(condition: Callable[[], Awaitable[bool]]) -> None:

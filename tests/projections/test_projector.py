@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 
 from projections.embedded import EmbeddedPostgres
 from projections.errors import NotCaughtUp, PostgresUnavailable, ProjectorFenced
+from projections.lives import project as changes_of
 from projections.postgres import store
 from projections.postgres.feeds import mark_of
-from projections.postgres.feeds import project as changes_of
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, connect
 from projections.postgres.progress import caught_up
@@ -143,11 +143,12 @@ async def test_a_zombie_writes_nothing(pool, stack):
     record = Recorded(
         subject=stack.episode(lives.episode_id(1)), seq=1, commit=lives.commit(lives.opened())
     )
-    batches = arrange(changes_of(record, stack=stack))
+    batches = arrange(changes_of([record], stack=stack))
     stale = await store.load(pool, stack=stack.name, projection="journal", now=AT)
-    await store.apply(pool, [], since=stale, position=5, now=AT)
-    with pytest.raises(ProjectorFenced, match="no longer at 0"):
-        await store.apply(pool, batches, since=stale, position=1, now=AT)
+    async with pool.acquire() as connection:
+        await store.apply(connection, [], since=stale, position=5, now=AT)
+        with pytest.raises(ProjectorFenced, match="no longer at 0"):
+            await store.apply(connection, batches, since=stale, position=1, now=AT)
     assert await rows_of(pool, "episodes", stack=stack) == []
 
 
@@ -282,7 +283,8 @@ async def checkpoint_of(ports, pool, projection="journal"):
 
 async def test_a_journal_that_ends_before_the_rows_is_not_taken_for_theirs(ports, pool):
     since = await checkpoint_of(ports, pool)
-    await store.apply(pool, [], since=since, position=1_000, now=AT)
+    async with pool.acquire() as connection:
+        await store.apply(connection, [], since=since, position=1_000, now=AT)
     with capture_logs() as logged:
         async with projecting(ports, pool):
             await wait_until(has_said(logged, "OtherJournal"))

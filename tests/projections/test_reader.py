@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from projections.errors import BadSchema, PostgresUnavailable, QueryRefused
+from projections.lives import project
 from projections.postgres import reader
-from projections.postgres.feeds import project
 from projections.postgres.pool import address, connect, open_pool
 from streams.events import DeadDiscarded, EndStatus, Severity
 from streams.log import Commit, Recorded
@@ -131,7 +131,7 @@ async def test_an_episode_that_takes_steps_is_not_silent(filled, stack):
         seq=2,
         commit=Commit(id="c", at=later, events=(lives.recorded(1),)),
     )
-    await write(filled, list(project(step, stack=stack)), stack=stack)
+    await write(filled, project([step], stack=stack), stack=stack)
     rows = await reader.list_silent_episodes(filled, stack, before=later)
     assert [row["episode_id"] for row in rows] == [UUID(int=1)]
 

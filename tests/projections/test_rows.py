@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from projections import claims
-from projections.postgres.feeds import project as changes_of
+from projections.lives import Lives
+from projections.lives import project as changes_of
 from streams.errors import UnreadableEvent
 from streams.events import (
     DeadDiscarded,
@@ -74,22 +75,22 @@ async def test_a_takeover_keeps_the_first_start(pool, stack):
         seq=1,
         commit=lives.commit(lives.opened(), lives.started()),
     )
-    await write(pool, list(changes_of(first, stack=stack)), stack=stack)
+    await write(pool, changes_of([first], stack=stack), stack=stack)
     at = AT + timedelta(minutes=1)
     again = Commit(id="c2", at=at, events=(lives.started(2, node="n2"),))
     second = Recorded(subject=first.subject, seq=2, commit=again)
-    await write(pool, list(changes_of(second, stack=stack)), stack=stack)
+    await write(pool, changes_of([second], stack=stack), stack=stack)
     row = await only_row(pool, "episodes", stack=stack)
     assert (row["node"], row["attempts"], row["started_at"]) == ("n2", 2, AT)
 
 
 async def test_a_takeover_in_the_same_batch_keeps_the_first_start_too(pool, stack):
-    changes = []
+    happened = []
     for seq, event in enumerate((lives.opened(), lives.started(1), lives.started(2)), start=1):
         made = Commit(id=f"c{seq}", at=AT + timedelta(seconds=seq), events=(event,))
         subject = stack.episode(lives.episode_id(1))
-        changes += changes_of(Recorded(subject=subject, seq=seq, commit=made), stack=stack)
-    await write(pool, changes, stack=stack)
+        happened.append(Recorded(subject=subject, seq=seq, commit=made))
+    await write(pool, changes_of(happened, stack=stack), stack=stack)
     row = await only_row(pool, "episodes", stack=stack)
     assert (row["attempts"], row["started_at"]) == (2, AT + timedelta(seconds=2))
 
@@ -256,29 +257,29 @@ def ended(revision: int, state: str, *, key: str = "episode.monitor.1") -> Claim
 
 
 async def test_a_claim_shows_who_holds_it_and_how_it_ended(pool, stack):
-    await write(pool, [claims.project(claimed(1))], stack=stack)
+    await write(pool, claims.project([claimed(1)]), stack=stack)
     row = await only_row(pool, "work_claims", stack=stack)
     assert (row["state"], row["owner_node"], row["work_type"]) == ("claimed", "n1", "episode")
-    await write(pool, [claims.project(ended(2, "expired"))], stack=stack)
+    await write(pool, claims.project([ended(2, "expired")]), stack=stack)
     row = await only_row(pool, "work_claims", stack=stack)
     assert (row["state"], row["owner_node"], row["finished_at"]) == ("expired", "n1", AT)
-    await write(pool, [claims.project(claimed(3, node="n2"))], stack=stack)
+    await write(pool, claims.project([claimed(3, node="n2")]), stack=stack)
     row = await only_row(pool, "work_claims", stack=stack)
     assert (row["state"], row["owner_node"], row["finished_at"]) == ("claimed", "n2", None)
 
 
 async def test_a_claim_whose_work_failed_says_why(pool, stack):
     failed = ClaimChange(key="episode.monitor.1", revision=2, state="failed", at=AT, error="oh")
-    await write(pool, [claims.project(claimed(1)), claims.project(failed)], stack=stack)
+    await write(pool, claims.project([claimed(1), failed]), stack=stack)
     row = await only_row(pool, "work_claims", stack=stack)
     assert (row["state"], row["error_detail"], row["attempt"]) == ("failed", "oh", 1)
 
 
 async def test_a_claim_given_up_while_nobody_watched_shows_as_done(pool, stack):
-    held = [claims.project(claimed(1, key=f"episode.monitor.{key}")) for key in "ab"]
-    await write(pool, held, stack=stack)
-    still = claims.project(claimed(5, key="episode.monitor.b"))
-    await write(pool, [claims.forget(AT), still], stack=stack)
+    held = [claimed(1, key=f"episode.monitor.{key}") for key in "ab"]
+    await write(pool, claims.project(held), stack=stack)
+    still = claims.project([claimed(5, key="episode.monitor.b")])
+    await write(pool, [claims.forget(AT), *still], stack=stack)
     rows = await rows_of(pool, "work_claims", stack=stack)
     assert {row["dedupe_key"]: row["state"] for row in rows} == {
         "episode.monitor.a": "done",
@@ -325,7 +326,7 @@ async def test_huge_values_become_rows(pool, stack):
 def test_a_commit_that_does_not_belong_where_it_is_cannot_be_read(stack, place):
     misplaced = Recorded(subject=place(stack), seq=9, commit=lives.commit(lives.started()))
     with pytest.raises(UnreadableEvent, match="@9"):
-        list(changes_of(misplaced, stack=stack))
+        changes_of([misplaced], stack=stack)
 
 
 events_of_episodes = st.one_of(
@@ -350,27 +351,69 @@ commits = st.lists(
 )
 
 
+def recorded_at(stack, happened):
+    """Return commits of one event each, a second apart."""
+    for seq, (kind, number, event) in enumerate(happened, start=1):
+        key = lives.episode_id(number) if kind == "episode" else f"k{number}"
+        subject = stack.episode(key) if kind == "episode" else stack.finding(key)
+        made = Commit(id=f"c{seq}", at=AT + timedelta(seconds=seq), events=(event,))
+        yield Recorded(subject=subject, seq=seq, commit=made)
+
+
 @settings(
     max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(happened=commits)
-async def test_a_batch_leaves_the_same_rows_as_one_commit_after_the_other(pool, happened):
+@given(happened=commits, cut=st.integers(1, 12))
+async def test_however_the_log_is_cut_into_batches_it_leaves_the_same_rows(pool, happened, cut):
     batched, single = Stack("batched"), Stack("single")
     for table in lives.TABLES:
         await pool.execute(f"TRUNCATE {table}")
-    for stack in (batched, single):
-        changes = []
-        for seq, (kind, number, event) in enumerate(happened, start=1):
-            key = lives.episode_id(number) if kind == "episode" else f"k{number}"
-            subject = stack.episode(key) if kind == "episode" else stack.finding(key)
-            at = AT + timedelta(seconds=seq)
-            made = Recorded(
-                subject=subject, seq=seq, commit=Commit(id=f"c{seq}", at=at, events=(event,))
-            )
-            changes += changes_of(made, stack=stack)
-        steps = [changes] if stack == batched else [[change] for change in changes]
-        for step in steps:
-            await write(pool, step, stack=stack)
+    for stack, size in ((batched, cut), (single, 1)):
+        records = list(recorded_at(stack, happened))
+        for start in range(0, len(records), size):
+            changes = changes_of(records[start : start + size], stack=stack)
+            await write(pool, changes, stack=stack)
     assert await lives.all_rows(pool, stack=batched) == await lives.all_rows(pool, stack=single)
+
+
+@given(happened=commits)
+def test_a_batch_changes_each_row_once(happened):
+    stack = Stack("a")
+    changes = changes_of(recorded_at(stack, happened), stack=stack)
+    rows = [
+        (change.statement.table, *(getattr(change.row, key) for key in change.statement.keys))
+        for change in changes
+    ]
+    assert len(rows) == len(set(rows))
+
+
+async def test_two_keys_that_show_as_one_are_one_row(pool, stack):
+    """Postgres refuses a statement that would change one row twice."""
+    records = [
+        Recorded(subject=stack.finding(key), seq=seq, commit=lives.commit(lives.raised(key)))
+        for seq, key in enumerate(("a\0", "a\N{REPLACEMENT CHARACTER}"), start=1)
+    ]
+    await write(pool, changes_of(records, stack=stack), stack=stack)
+    row = await only_row(pool, "findings", stack=stack)
+    assert (row["finding_key"], row["journal_seq"]) == ("a\N{REPLACEMENT CHARACTER}", 2)
+
+
+async def test_claims_that_come_and_go_in_one_batch_show_how_they_ended(pool, stack):
+    seen = [claimed(1), ended(2, "done"), claimed(3, node="n2"), ended(4, "expired")]
+    await write(pool, claims.project(seen), stack=stack)
+    row = await only_row(pool, "work_claims", stack=stack)
+    assert (row["state"], row["owner_node"], row["fence"]) == ("expired", "n2", 4)
+    assert row["finished_at"] == AT
+
+
+def test_a_commit_that_holds_what_does_not_belong_is_left_out_whole(stack):
+    together = Lives(stack)
+    subject = stack.episode(lives.episode_id(1))
+    together.add(Recorded(subject=subject, seq=1, commit=lives.commit(lives.opened())))
+    mixed = lives.commit(lives.started(), lives.raised())
+    with pytest.raises(UnreadableEvent, match="FindingRaised in the life of an episode"):
+        together.add(Recorded(subject=subject, seq=2, commit=mixed))
+    (change,) = together.changes()
+    assert (change.row.status, change.row.journal_seq) == ("queued", 1)

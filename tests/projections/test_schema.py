@@ -13,6 +13,7 @@ from projections.errors import MigrationChanged
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
 from projections.postgres.queries import Migration, migrations, query
+from projections.statement import Statement
 from tests.projections import lives
 
 RELATIONS = """
@@ -113,6 +114,14 @@ def most_rows(plan):
     return max(plan["Actual Rows"], *map(most_rows, plan.get("Plans", [])), 0)
 
 
+PRIMARY_KEY = """
+    SELECT array_agg(attname::text ORDER BY place)
+    FROM pg_index, unnest(indkey) WITH ORDINALITY AS key (attnum, place)
+    JOIN pg_attribute USING (attnum)
+    WHERE indrelid = $1::text::regclass AND indisprimary AND attrelid = indrelid
+"""
+
+
 @pytest.mark.parametrize("state", ["announced", "recorded"])
 async def test_an_impossible_status_is_refused_by_the_schema(pool, stack, state):
     await lives.write_events(
@@ -122,8 +131,22 @@ async def test_an_impossible_status_is_refused_by_the_schema(pool, stack, state)
         await pool.execute("UPDATE episodes SET status = $1", state)
 
 
-def test_every_statement_has_its_query():
-    for module in (claims, dead, episodes, findings):
-        for value in vars(module).values():
-            if type(value).__name__ == "Statement":
-                assert "$1" in query(value.name)
+STATEMENTS = [
+    value
+    for module in (claims, dead, episodes, findings)
+    for value in vars(module).values()
+    if isinstance(value, Statement)
+]
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda each: each.name)
+async def test_a_statement_has_a_query_that_takes_a_stack_and_rows(pool, stack, statement):
+    await pool.execute(query(statement.name), stack.name, "[]")
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda each: each.name)
+async def test_a_statement_names_a_row_as_its_table_does(pool, statement):
+    if not statement.keys:
+        return
+    named = await pool.fetchval(PRIMARY_KEY, statement.table)
+    assert named == ["stack", *statement.keys]

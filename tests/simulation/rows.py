@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from projections.episodes import ADVANCE, OPEN, RECORD, Advance
+import msgspec
+
+from projections.episodes import ADVANCE, OPEN, RECORD
 from projections.errors import ProjectorFenced
-from projections.postgres.feeds import project
-from projections.statement import Change, Values, arrange, fill_in
+from projections.lives import project
+from projections.statement import Change
+from streams.json import NOTHING
 from streams.log import START, Recorded
 from streams.ports import Ports
 from streams.subjects import Stack
@@ -23,18 +26,15 @@ BATCH_MAX: Final = 20
 LOOK_S: Final = 3.0
 POSTGRES_S_MAX: Final = 0.5
 
-_FRESH: Final = {
-    "status": "queued", "node": None, "attempts": 0, "started_at": None, "finished_at": None,
-    "turns_used": 0, "tokens_used": 0, "classification": None, "confidence": None,
-    "summary": None, "error_class": None, "error_detail": None,
-}  # fmt: skip
+_COUNTS: Final = {"attempts": 0, "turns_used": 0, "tokens_used": 0}
+"""What an episode's row starts from where its opening says nothing."""
 
 
 @dataclass
 class Rows:
     """Tables and the checkpoint, which move together."""
 
-    tables: dict[tuple[str, Values], Any] = field(default_factory=dict)
+    tables: dict[tuple[object, ...], Any] = field(default_factory=dict)
     checkpoint: int = START
     fenced: int = 0
     """Transactions that were refused because another projector had moved the checkpoint."""
@@ -48,41 +48,43 @@ class Rows:
         if since != self.checkpoint:
             self.fenced += 1
             raise ProjectorFenced("journal", expected=since)
-        changes = [change for record in records for change in project(record, stack=stack)]
-        for batch in arrange(changes):
-            for values in batch.rows:
-                self.change(Change(batch.statement, values))
-        self.checkpoint = max(record.seq for record in records)
+        happened = list(records)
+        for change in project(happened, stack=stack):
+            self.change(change)
+        self.checkpoint = max(record.seq for record in happened)
         return self.checkpoint
 
     def change(self, change: Change) -> None:
         """Apply one row change."""
-        statement, values = change.statement, change.values
-        place = (statement.table, values[: statement.key_size])
-        row = self.tables.get(place)
+        statement, row = change.statement, msgspec.structs.asdict(change.row)
+        place = (statement.table, *(row[key] for key in statement.keys))
+        earlier = self.tables.get(place)
         if statement == OPEN:
-            self.tables[place] = {**cast("Any", values)._asdict(), **_FRESH}
+            self.tables[place] = _advanced(_COUNTS, row | _COUNTS | _said(row))
         elif statement == ADVANCE:
-            self.tables[place] = _advanced(row, cast("Advance", values)) if row else row
-        elif statement == RECORD and row:
-            self.tables[place] = fill_in(row, values)
+            self.tables[place] = _advanced(earlier, _said(row)) if earlier else earlier
+        elif statement == RECORD and earlier:
+            self.tables[place] = earlier | _said(row)
         else:
-            self.tables[place] = values
+            self.tables[place] = row
 
 
-def _advanced(row: dict[str, Any], advance: Advance) -> dict[str, Any]:
-    said = {name: value for name, value in advance._asdict().items() if value is not None}
+def _said(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value not in (None, NOTHING)}
+
+
+def _advanced(row: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     added = said.pop("tokens_added")
-    kept = {"started_at": row["started_at"]} if row["started_at"] else {}
+    kept = {"started_at": row["started_at"]} if row.get("started_at") else {}
     advanced = {**row, **said, **kept}
     return {**advanced, "tokens_used": advanced["tokens_used"] + added}
 
 
-def folded(records: Iterable[Recorded], *, stack: Stack) -> dict[tuple[str, Values], Any]:
+def folded(records: Iterable[Recorded], *, stack: Stack) -> dict[tuple[object, ...], Any]:
     """Return the tables that the whole journal leads to, one change after the other."""
     rows = Rows()
     for record in records:
-        for change in project(record, stack=stack):
+        for change in project([record], stack=stack):
             rows.change(change)
     return rows.tables
 

@@ -60,6 +60,10 @@ def test_zombies_wake_and_try_to_write(histories):
     assert sum(history.zombie_writes for history in histories) >= 5
 
 
+def test_commits_share_batches(histories):
+    assert sum(history.shared for history in histories) > len(histories)
+
+
 def test_two_projectors_meet(histories):
     assert sum(history.rows.fenced for history in histories) > len(histories)
 

@@ -16,15 +16,21 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from streams import codec
 from streams.commands import Command
 from streams.delivery import Unreadable
 from streams.errors import StreamError, Unavailable, UnknownOutcome, VersionConflict
 from streams.events import EpisodeFinished, EpisodeOpened
+from streams.jetstream.grouping import Grouping
+from streams.jetstream.headers import EXPECTED_SEQ
+from streams.jetstream.publish import Ack, BatchRefused, Write
+from streams.jetstream.settings import GroupSettings
 from streams.json import JsonObject
 from streams.leases import RECLAIM_MAX, ClaimChange, ClaimWatch, Lease
 from streams.log import START, Commit, Follower, Recorded
 from streams.memory import MemoryPorts
 from streams.memory.durable import MemoryDelivery, MemorySource
+from streams.parsing import COMMIT_HEADER
 from streams.ports import Ports
 from streams.subjects import Stream
 from streams.world import DomainEvent
@@ -38,6 +44,9 @@ PATIENCE_S: Final = 7.0
 """How long a write keeps trying. Short, so that writes are given up while the lease holds, too."""
 
 PAUSE_S: Final = 0.3
+EAGER: Final = GroupSettings(least=1, is_fixed=True)
+"""Whatever waits for an append in flight shares the next batch."""
+
 LATENCY_S: Final = 0.02
 SLOW_S: Final = 1.5
 STALE_S: Final = 1.0
@@ -63,6 +72,8 @@ class Servers:
     """When each commit of the journal was stored, by its sequence."""
     unfinished: set[str] = field(default_factory=set)
     """Episodes that were opened and have not ended."""
+    shared: int = 0
+    """Commits that were stored together with others' in one batch."""
     zombie_writes: int = 0
     """Appends under a claim that someone else had taken over."""
     trace: list[tuple[float, str, str, str]] = field(default_factory=list)
@@ -185,10 +196,12 @@ class Patience:
     def __init__(self, wire: Wire, *, patience_s: float = PATIENCE_S) -> None:
         self._wire = wire
         self._deadline_s = wire.life.clock.monotonic_s() + patience_s
+        self.has_failed = False
         self.unsure = False
 
     async def after(self, error: Unavailable) -> None:
         """Wait before the next attempt, or raise what is known once patience is over."""
+        self.has_failed = True
         self.unsure = self.unsure or isinstance(error, UnknownOutcome)
         if self._wire.life.clock.monotonic_s() + PAUSE_S > self._deadline_s:
             raised = UnknownOutcome if self.unsure else Unavailable
@@ -207,18 +220,66 @@ def _shown(result: object) -> str:
 
 
 @dataclass
-class WiredLog:
-    """See `streams.log.EventLog`."""
+class WiredStoring:
+    """See `streams.jetstream.grouping.Storing`."""
 
     wire: Wire
+
+    async def store(self, write: Write) -> Ack:
+        return await self.wire.request(f"append {_told(write)}", lambda: self._store(write))
+
+    async def store_all(self, writes: Sequence[Write]) -> Sequence[Ack]:
+        what = f"append together {'; '.join(map(_told, writes))}"
+        return await self.wire.request(what, lambda: self._store_all(writes))
+
+    def _store_all(self, writes: Sequence[Write]) -> Sequence[Ack]:
+        """Store `writes` whole or not at all."""
+        log = self.wire.servers.ports.log
+        for write in writes:
+            last = done(log.last(write.subject))
+            if int(write.headers[EXPECTED_SEQ]) != (last.seq if last else START):
+                raise BatchRefused(f"wrong last sequence of {write.subject}")
+        self.wire.servers.shared += len(writes)
+        return [self._store(write) for write in writes]
+
+    def _store(self, write: Write) -> Ack:
+        servers, subject = self.wire.servers, write.subject
+        commit = codec.decode_commit(
+            write.data, subject=subject, seq=0, commit_id=write.headers[COMMIT_HEADER]
+        ).commit
+        after = int(write.headers[EXPECTED_SEQ])
+        seq = done(servers.ports.log.append(subject, commit, after=after))
+        servers.stored_at_s[seq] = asyncio.get_running_loop().time()
+        if any(isinstance(event, EpisodeOpened) for event in commit.events):
+            servers.unfinished.add(subject)
+        if any(isinstance(event, EpisodeFinished) for event in commit.events):
+            servers.unfinished.discard(subject)
+        return Ack(seq=seq)
+
+
+def _told(write: Write) -> str:
+    said = write.headers
+    return f"{write.subject.split('.', 1)[1]} {said[COMMIT_HEADER]} after {said[EXPECTED_SEQ]}"
+
+
+@dataclass
+class WiredLog:
+    """See `streams.log.EventLog`. Appends of one process share batches, as on a real server."""
+
+    wire: Wire
+    _grouping: Grouping = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._grouping = Grouping(WiredStoring(self.wire), EAGER, self.wire.life.clock)
 
     async def append(self, subject: str, commit: Commit, *, after: int) -> int:
         impatient = self.wire.servers.weather.draw(Fault.IMPATIENT)
         patience = Patience(self.wire, patience_s=0.0 if impatient else PATIENCE_S)
-        what = f"append {subject.split('.', 1)[1]} {commit.id} after {after}"
+        said = {EXPECTED_SEQ: str(after), COMMIT_HEADER: commit.id}
+        write = Write(subject, codec.encode_commit(commit), said, key=subject)
         while True:
             try:
-                return await self.wire.request(what, lambda: self._store(subject, commit, after))
+                return (await self._grouping.store(write, alone=patience.has_failed)).seq
             except VersionConflict:
                 if patience.unsure and (seq := await self._ours(subject, commit, patience, after)):
                     return seq
@@ -226,15 +287,6 @@ class WiredLog:
                 raise
             except Unavailable as error:
                 await patience.after(error)
-
-    def _store(self, subject: str, commit: Commit, after: int) -> int:
-        seq = done(self.wire.servers.ports.log.append(subject, commit, after=after))
-        self.wire.servers.stored_at_s[seq] = asyncio.get_running_loop().time()
-        if any(isinstance(event, EpisodeOpened) for event in commit.events):
-            self.wire.servers.unfinished.add(subject)
-        if any(isinstance(event, EpisodeFinished) for event in commit.events):
-            self.wire.servers.unfinished.discard(subject)
-        return seq
 
     async def _ours(self, subject: str, commit: Commit, patience: Patience, after: int) -> int:
         """Return where the commit after `after` is, if it is `commit`; else 0."""
@@ -268,20 +320,22 @@ class WiredLog:
         log = self.wire.servers.ports.log
         return await self.wire.request("last", lambda: done(log.last(subject)))
 
-    async def at(self, seq: int, stream: Stream = Stream.JOURNAL) -> Recorded | None:
+    async def at(
+        self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
+    ) -> Recorded | None:
         log = self.wire.servers.ports.log
-        return await self.wire.request("at", lambda: done(log.at(seq, stream)))
+        return await self.wire.request("at", lambda: done(log.at(seq, stream, partition=partition)))
 
-    async def head(self, stream: Stream = Stream.JOURNAL) -> int:
-        return await self.wire.request(
-            "head", lambda: done(self.wire.servers.ports.log.head(stream))
-        )
+    async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
+        log = self.wire.servers.ports.log
+        return await self.wire.request("head", lambda: done(log.head(stream, partition=partition)))
 
     @asynccontextmanager
     async def follow(
-        self, stream: Stream = Stream.JOURNAL, *, after: int = START
+        self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
     ) -> AsyncIterator[Follower]:
-        async with self.wire.servers.ports.log.follow(stream, after=after) as follower:
+        log = self.wire.servers.ports.log
+        async with log.follow(stream, after=after, partition=partition) as follower:
             yield WiredFollower(self.wire, follower)
 
 

@@ -80,6 +80,8 @@ class History:
     unanswered: int
     """Deliveries that wait for someone at the end."""
     met: Mapping[Fault, int]
+    shared: int
+    """Commits that were stored together with others' in one batch."""
     zombie_writes: int
     surprises: Sequence[str]
     """What nodes logged as errors: nothing of what happens here should surprise them."""
@@ -230,6 +232,7 @@ class World:
             held=self._held(),
             unanswered=self._unanswered(),
             met=Counter(self.weather.met),
+            shared=self.servers.shared,
             zombie_writes=self.servers.zombie_writes,
             surprises=surprises,
             trace=[
@@ -245,7 +248,7 @@ def happened(seed: int) -> History:
 
 
 def _stream(ports: MemoryPorts, stream: Stream) -> MemoryStream:
-    return ports.log._streams[stream] if stream is not Stream.EVENTS else ports.world._stream
+    return ports.log._streams[ports.stack.stream(stream)]
 
 
 def _everything(ports: MemoryPorts, stream: Stream) -> list[Recorded]:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from streams.errors import BadName
 from streams.subjects import (
+    PARTITIONED,
+    PARTITIONS_MAX,
     TOKEN_BYTES_MAX,
     Kind,
     Stack,
@@ -23,7 +25,9 @@ from streams.subjects import (
 
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
+COUNTS = st.integers(1, PARTITIONS_MAX)
 STACK = Stack("s")
+SPREAD = Stack("s", partitions=4)
 
 
 @given(UNICODE)
@@ -205,3 +209,111 @@ def test_an_actor_that_is_no_name_has_no_inbox_gate_or_claim(bad):
             spelled(bad)
     with pytest.raises(BadName):
         STACK.episode_claim(bad, "e1")
+
+
+@pytest.mark.parametrize("bad", [0, -1, PARTITIONS_MAX + 1])
+def test_what_is_no_number_of_partitions_is_refused(bad):
+    with pytest.raises(BadName, match=f"partitions: {bad}; use 1 to 64"):
+        Stack("s", partitions=bad)
+
+
+def test_where_an_aggregate_lives_is_the_same_for_ever():
+    assert SPREAD.episode("e1") == "s.episode.0of4.e1"
+    assert SPREAD.episode_inbox("monitor", "e1") == "s.inbox.0of4.episode.monitor.e1"
+    assert SPREAD.finding("host:disk:web-1") == "s.finding.3of4.host=3Adisk=3Aweb-1"
+    assert Stack("s", 64).finding("日本") == "s.finding.34of64.=E6=97=A5=E6=9C=AC"
+
+
+@given(UNICODE, COUNTS)
+def test_an_aggregate_of_any_partition_is_known_by_its_subject(key, count):
+    stack = Stack("s", partitions=count)
+    assert stack.aggregate_of(stack.finding(key)) == (Kind.FINDING, key)
+
+
+@given(UNICODE, COUNTS)
+def test_the_subject_of_an_aggregate_is_held_by_the_stream_of_its_partition_alone(key, count):
+    stack = Stack("s", partitions=count)
+    subject = stack.finding(key)
+    home = stack.partition_of(Kind.FINDING, key)
+    assert stack.stream_of(subject) == stack.stream(Stream.JOURNAL, home)
+    holding = [
+        stack.stream(stream, partition)
+        for stream in Stream
+        for partition in stack.partitions_of(stream)
+        for held in stack.stream_subjects(stream, partition)
+        if subject.startswith(held.removesuffix(">"))
+    ]
+    assert holding == [stack.stream(Stream.JOURNAL, home)]
+
+
+@given(NAMES)
+def test_an_episode_and_its_inbox_are_in_one_partition(episode_id):
+    home = SPREAD.partition_of(Kind.EPISODE, episode_id)
+    inbox = SPREAD.episode_inbox("monitor", episode_id)
+    assert SPREAD.stream_of(inbox) == SPREAD.stream(Stream.WORK, home)
+    assert inbox.startswith(SPREAD.actor_inbox("monitor", home).removesuffix("*"))
+
+
+def test_aggregates_are_spread_evenly():
+    homes = [SPREAD.partition_of(Kind.EPISODE, f"e{n}") for n in range(4_000)]
+    assert all(900 < homes.count(home) < 1_100 for home in range(4))
+
+
+def test_an_aggregate_in_the_wrong_partition_is_none():
+    right = SPREAD.episode("e1")
+    home = SPREAD.partition_of(Kind.EPISODE, "e1")
+    for partition in {*range(4)} - {home}:
+        with pytest.raises(BadName, match="does not live at"):
+            SPREAD.aggregate_of(right.replace(f"{home}of4", f"{partition}of4"))
+    with pytest.raises(BadName):
+        SPREAD.aggregate_of("s.episode.e1")
+    with pytest.raises(BadName):
+        STACK.aggregate_of(right)
+
+
+def test_a_partition_that_is_not_there_has_no_name():
+    for stream in Stream:
+        most = 4 if stream in PARTITIONED else 1
+        assert list(SPREAD.partitions_of(stream)) == list(range(most))
+        with pytest.raises(BadName, match=f"no partition {most}"):
+            SPREAD.stream(stream, most)
+
+
+def test_layouts_share_no_subject_and_no_stream_but_what_is_never_spread():
+    layouts = [Stack("s", partitions=count) for count in (2, 3, 4)]
+    for stream in PARTITIONED:
+        names = [each.stream(stream, p) for each in layouts for p in each.partitions_of(stream)]
+        assert len(names) == len(set(names)) == 9
+    subjects = [layout.episode("e1") for layout in layouts]
+    assert len(set(subjects)) == 3
+    for stream in (Stream.EVENTS, Stream.DEAD):
+        assert {layout.stream(stream) for layout in layouts} == {STACK.stream(stream)}
+
+
+def test_the_name_of_a_stream_says_what_it_is_in_any_layout():
+    for stack in (STACK, SPREAD):
+        for partition in stack.partitions_of(Stream.WORK):
+            assert STACK.is_of(stack.stream(Stream.WORK, partition), Stream.WORK)
+            assert SPREAD.is_of(stack.stream(Stream.WORK, partition), Stream.WORK)
+    for other in ("s-journal", "s-work-", "s-work-1", "t-work", "s-worker", ""):
+        assert not STACK.is_of(other, Stream.WORK)
+
+
+@given(UNICODE, NAMES, NAMES, COUNTS, COUNTS)
+def test_what_is_moved_to_another_layout_is_the_same_there(key, actor, id_, old, new):
+    old, new = Stack("s", old), Stack("s", new)
+    assert old.moved(old.finding(key), to=new) == new.finding(key)
+    assert old.moved(old.episode(id_), to=new) == new.episode(id_)
+    assert old.moved(old.episode_inbox(actor, id_), to=new) == new.episode_inbox(actor, id_)
+
+
+@pytest.mark.parametrize("stray", ["s.inbox.x", "s.inbox.episode.a.b.c", "s.output.x", "s.event.x"])
+def test_what_no_layout_knows_is_not_moved(stray):
+    with pytest.raises(BadName):
+        STACK.moved(stray, to=SPREAD)
+
+
+@pytest.mark.parametrize("subject", ["s", "s.nothing.x", ""])
+def test_what_no_stream_holds_has_no_stream(subject):
+    with pytest.raises(BadName):
+        STACK.stream_of(subject)

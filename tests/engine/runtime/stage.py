@@ -43,6 +43,7 @@ from streams.log import START, Commit, Recorded
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.inbox import MemoryInbox
 from streams.memory.world import MemoryWorld
+from streams.subjects import Kind
 
 WAIT_S: Final = 10.0
 """Longest wait for something that must come, in seconds."""
@@ -273,7 +274,8 @@ async def lived(
 ) -> Life:
     """Wait until the episode has ended, or has `reached` something, and return its life."""
     wanted = reached or (lambda so_far: so_far.of(EpisodeFinished))
-    async with asyncio.timeout(WAIT_S), ports.log.follow() as follower:
+    partition = ports.stack.partition_of(Kind.EPISODE, episode_id)
+    async with asyncio.timeout(WAIT_S), ports.log.follow(partition=partition) as follower:
         while True:
             so_far = await life(ports, episode_id)
             if wanted(so_far):

@@ -17,6 +17,7 @@ from streams.errors import VersionConflict
 from streams.events import EpisodeStarted
 from streams.jetstream import connect
 from streams.memory.log import MemoryLog
+from streams.subjects import Stream
 from tests.engine.runtime.stage import (
     CLOCK,
     HAPPENED,
@@ -129,7 +130,7 @@ async def test_an_episode_that_lost_every_race_is_handed_over_and_nobody_says_th
 
 
 def recoveries(ports):
-    messages = ports.inbox._stream.past(0)
+    messages = ports.inbox._streams[ports.stack.stream(Stream.WORK)].past(0)
     commands = [ports.inbox._parse(message) for message in messages]
     return [command.reason for command in commands if isinstance(command, Recover)]
 

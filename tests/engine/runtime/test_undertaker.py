@@ -202,7 +202,7 @@ async def test_an_episode_that_was_opened_and_not_called_for_is_started_the_seco
     ports, undertaker
 ):
     key = await bury_episode(ports)
-    deaf = replace(ports, inbox=DeafInbox(ports.inbox._stream, stack=ports.stack))
+    deaf = replace(ports, inbox=DeafInbox(ports.inbox._streams, stack=ports.stack))
     with pytest.raises(Unavailable):
         await Undertaker(deaf, CLOCK).requeue(key, by="ann")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 
 import pytest
 
+from streams.errors import Unavailable
 from streams.jetstream import LinkSettings, api, connect
 from streams.jetstream.consumer import ACK_WAIT_S
 from streams.jetstream.link import Link
@@ -49,10 +51,106 @@ async def test_room_for_two_leaves_the_third_to_others(ports):
     one = await ports.world.open("monitor", ["disk.checked"])
     other = await ports.world.open("monitor", ["disk.checked"])
     await publish(ports, 1, 2, 3)
-    assert numbers_of(await one.receive(room=2, wait_s=5.0)) == [1, 2]
+    assert numbers_of(await deliveries_of(one, 2)) == [1, 2]
     assert numbers_of(await other.receive(room=2, wait_s=5.0)) == [3]
     await one.close()
     await other.close()
+
+
+async def test_what_comes_while_deliveries_are_worked_on_is_there_for_the_next_receive(
+    ports, link, stack
+):
+    source = await ports.world.open("monitor", ["disk.checked"])
+    await publish(ports, 1)
+    assert numbers_of(await source.receive(room=2, wait_s=5.0)) == [1]
+    await publish(ports, 2)
+
+    async def has_arrived():
+        return (await info(link, stack))["num_ack_pending"] == 2
+
+    await eventually(has_arrived)
+    assert numbers_of(await source.receive(room=2, wait_s=5.0)) == [2]
+    await source.close()
+
+
+async def test_no_room_left_is_no_pull_left(ports, link, stack):
+    source = await ports.world.open("monitor", ["disk.checked"])
+    await publish(ports, 1, 2)
+    assert numbers_of(await deliveries_of(source, 1)) == [1]
+    found = await info(link, stack)
+    assert (found["num_waiting"], found["num_pending"]) == (0, 1)
+    await source.close()
+
+
+async def test_a_silent_receive_leaves_no_pull_behind(ports, link, stack):
+    source = await ports.world.open("monitor", ["disk.checked"])
+    assert list(await source.receive(room=2, wait_s=0.1)) == []
+    assert (await info(link, stack))["num_waiting"] == 0
+    await source.close()
+
+
+async def test_no_more_is_asked_for_than_there_is_room(ports, link, stack):
+    source = await ports.world.open("monitor", ["disk.checked"])
+    await publish(ports, 1)
+    assert numbers_of(await source.receive(room=2, wait_s=5.0)) == [1]
+    receiving = asyncio.create_task(source.receive(room=2, wait_s=5.0))
+    await publish(ports, 2, 3, 4)
+    assert numbers_of(await receiving)[0] == 2
+
+    async def has_what_it_asked_for():
+        return (await info(link, stack))["num_waiting"] == 0
+
+    await eventually(has_what_it_asked_for)
+    assert (await info(link, stack))["num_pending"] == 1
+    await source.close()
+
+
+@pytest.fixture
+async def on_the_wire(wire, nats, stack, link):
+    """A source with a delivery that has left the server and has not arrived."""
+    async with connect(nats.url, stack=stack) as near, connect(wire.url, stack=stack) as far:
+        source = await far.world.open("monitor", ["disk.checked"])
+        receiving = asyncio.create_task(source.receive(room=5, wait_s=20.0))
+
+        async def is_pulling():
+            return (await info(link, stack))["num_waiting"] == 1
+
+        async def is_delivered():
+            return (await info(link, stack))["num_ack_pending"] == 1
+
+        await eventually(is_pulling)
+        wire.holds_answers = True
+        await publish(near, 1)
+        await eventually(is_delivered)
+        yield source
+        await asyncio.wait([receiving])
+
+
+async def test_closing_hands_back_what_is_still_on_its_way(ports, wire, on_the_wire):
+    """Nobody waits for the acknowledgement's deadline."""
+    staying = await ports.world.open("monitor", ["disk.checked"])
+    closing = asyncio.create_task(on_the_wire.close())
+    await asyncio.sleep(0)
+    wire.holds_answers = False
+    async with asyncio.timeout(ACK_WAIT_S / 2):
+        assert numbers_of(await deliveries_of(staying, 1)) == [1]
+    await closing
+    await staying.close()
+
+
+async def test_a_close_that_was_cancelled_goes_on(ports, wire, on_the_wire):
+    staying = await ports.world.open("monitor", ["disk.checked"])
+    closing = asyncio.create_task(on_the_wire.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    closing = asyncio.create_task(on_the_wire.close())
+    await asyncio.sleep(0)
+    wire.holds_answers = False
+    async with asyncio.timeout(ACK_WAIT_S / 2):
+        assert numbers_of(await deliveries_of(staying, 1)) == [1]
+    await closing
+    await staying.close()
 
 
 async def test_closing_hands_back_what_a_cancelled_receive_had_asked_for(ports, link, stack):
@@ -122,6 +220,16 @@ async def test_a_consumer_that_came_back_takes_no_offence_at_a_new_node(ports, l
     await newcomer.close()
 
 
+async def test_a_queue_that_the_server_cannot_widen_is_not_opened(own_nats, tmp_path, stack):
+    """Its disk may be full; or its files gone, as here. A queue that lacks our events is no use."""
+    async with connect(own_nats.url, stack=stack) as ports:
+        await (await ports.world.open("monitor", ["disk.checked"])).close()
+        (files,) = tmp_path.rglob(f"obs/{stack.gate_durable('monitor')}")
+        shutil.rmtree(files)
+        with pytest.raises(Unavailable, match="consumer"):
+            await ports.world.open("monitor", ["disk.checked", "disk.replaced"])
+
+
 async def test_an_operators_tuning_of_the_consumer_is_kept(ports, link, stack):
     await (await ports.world.open("monitor", ["disk.checked"])).close()
     config = (await info(link, stack))["config"]
@@ -152,8 +260,8 @@ async def test_a_command_handed_back_comes_again_when_it_was_said(ports):
 async def test_pending_says_what_waits(ports):
     source = await ports.world.open("monitor", ["disk.checked"])
     await publish(ports, *range(5))
-    await source.receive(room=2, wait_s=5.0)
+    await deliveries_of(source, 2)
     assert source.pending == 3
-    await source.receive(room=5, wait_s=5.0)
+    await deliveries_of(source, 3)
     assert source.pending == 0
     await source.close()

@@ -27,6 +27,8 @@ class Wire:
         self._pumps: set[asyncio.Task[None]] = set()
         self.loses_requests = False
         self.loses_answers = False
+        self.holds_answers = False
+        """Keeps answers back until it no longer does."""
         self.is_blocked = False
         """Refuses new connections."""
 
@@ -56,7 +58,7 @@ class Wire:
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
-        self.loses_requests = self.loses_answers = False
+        self.loses_requests = self.loses_answers = self.holds_answers = False
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.is_blocked:
@@ -68,8 +70,13 @@ class Wire:
             writer.transport.abort()
             return
         self._writers += [writer, far_writer]
-        self._pump(reader, far_writer, is_lost=lambda: self.loses_requests)
-        self._pump(far_reader, writer, is_lost=lambda: self.loses_answers)
+        self._pump(reader, far_writer, is_lost=lambda: self.loses_requests, is_held=lambda: False)
+        self._pump(
+            far_reader,
+            writer,
+            is_lost=lambda: self.loses_answers,
+            is_held=lambda: self.holds_answers,
+        )
 
     def _pump(
         self,
@@ -77,17 +84,23 @@ class Wire:
         writer: asyncio.StreamWriter,
         *,
         is_lost: Callable[[], bool],
+        is_held: Callable[[], bool],
     ) -> None:
-        task = asyncio.create_task(_pump(reader, writer, is_lost))
+        task = asyncio.create_task(_pump(reader, writer, is_lost, is_held))
         self._pumps.add(task)
         task.add_done_callback(self._pumps.discard)
 
 
 async def _pump(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_lost: Callable[[], bool]
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    is_lost: Callable[[], bool],
+    is_held: Callable[[], bool],
 ) -> None:
     try:
         while data := await reader.read(CHUNK_BYTES):
+            while is_held():  # noqa: ASYNC110 - a test's flag
+                await asyncio.sleep(POLL_S)
             if not is_lost():
                 writer.write(data)
     except OSError:

@@ -1,0 +1,82 @@
+"""Which way is faster now: messages one by one, or all of them as one atomic batch.
+
+A batch costs the server about the same however many messages it holds; a message alone
+costs a sync of the disk. How long either takes depends on the disk, on how often the server
+syncs and on how many replicas a stream has, and a client can ask for none of these. So both
+are timed as they happen, and their ratio says from how many messages on a batch pays.
+
+The one that is not in use cannot be timed. It seems a little cheaper with every round that
+passes without it, until it is tried again: what was slow for a moment is not left for ever.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Final
+
+BATCH_S: Final = 0.004
+"""What a batch takes, before any was timed. Source: one replica, 2 to 64 messages (ADR 0014)."""
+
+ADVANTAGE: Final = 1.25
+"""How many times faster a batch must be: it holds up everyone else's messages to the stream."""
+
+WEIGHT: Final = 0.5
+"""Of the newest time in the running average."""
+
+FADING: Final = 0.995
+"""What is left, after a round without it, of the time that one way is thought to take."""
+
+OUTLIER: Final = 2.0
+"""How many times the average a new time counts for at most. One slow sync of the disk says
+nothing about the next; a disk that has become ten times as slow is believed in six rounds."""
+
+
+class Pace:
+    """The times of both ways on one stream, as running averages."""
+
+    def __init__(self, *, least: int, is_fixed: bool) -> None:
+        """Begin with messages one by one, until they were timed.
+
+        Args:
+            least: Fewest messages that are ever worth a batch.
+            is_fixed: Whether `worth` stays at `least`, whatever is timed.
+        """
+        self._least = least
+        self._is_fixed = is_fixed
+        self._single_s = 0.0
+        self._batch_s = BATCH_S
+        self.worth = least
+        """From how many messages on a batch is the faster way."""
+        self._weigh()
+
+    def note_singles(self, count: int, took_s: float) -> None:
+        """Count `count` messages alone that were answered within `took_s`, one after another."""
+        self._single_s = _average(self._single_s, took_s / count)
+        self._batch_s *= FADING
+        self._weigh()
+
+    def note_batch(self, took_s: float) -> None:
+        """Count a batch whose messages were all stored after `took_s`."""
+        self._batch_s = _average(self._batch_s, took_s)
+        self._single_s *= FADING
+        self._weigh()
+
+    def note_refused_batch(self, count: int, took_s: float) -> None:
+        """Count a batch that was refused after `took_s`: its `count` messages go one by one."""
+        self.note_batch(took_s + count * self._single_s)
+
+    def _weigh(self) -> None:
+        if not self._is_fixed:
+            self.worth = max(self._least, self._worth())
+
+    def _worth(self) -> int:
+        if self._single_s == 0.0:
+            return sys.maxsize
+        return math.ceil(ADVANTAGE * self._batch_s / self._single_s)
+
+
+def _average(before_s: float, now_s: float) -> float:
+    if before_s == 0.0:
+        return now_s
+    return before_s + WEIGHT * (min(now_s, OUTLIER * before_s) - before_s)

@@ -1,0 +1,83 @@
+"""From how many messages on a batch is taken for the faster way."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams.jetstream.pace import Pace
+
+ROUNDS_MAX = 1_000
+
+
+def fresh():
+    return Pace(least=2, is_fixed=False)
+
+
+def after(*, single_s, batch_s, rounds=50):
+    """A pace that has timed both ways, in turns."""
+    pace = fresh()
+    for _ in range(rounds):
+        pace.note_singles(64, 64 * single_s)
+        pace.note_batch(batch_s)
+    return pace
+
+
+def test_messages_go_one_by_one_until_they_were_timed():
+    pace = fresh()
+    assert pace.worth > 1_000
+    pace.note_singles(100, 100 * 0.000_25)
+    assert pace.worth == 20
+
+
+@pytest.mark.parametrize(
+    ("single_s", "batch_s", "worth"),
+    [
+        pytest.param(0.000_25, 0.004, 20, id="a server that syncs every message"),
+        pytest.param(0.000_04, 0.004, 125, id="one that syncs now and then"),
+        pytest.param(0.002, 0.012, 8, id="a slow disk"),
+    ],
+)
+def test_a_batch_is_worth_a_quarter_more_messages_than_could_go_alone_meanwhile(
+    single_s, batch_s, worth
+):
+    assert after(single_s=single_s, batch_s=batch_s).worth == pytest.approx(worth, abs=1)
+
+
+def test_it_is_never_worth_less_than_the_least():
+    assert after(single_s=0.01, batch_s=0.001).worth == 2
+
+
+def test_a_fixed_worth_stays_whatever_is_timed():
+    pace = Pace(least=3, is_fixed=True)
+    pace.note_batch(1.0)
+    assert pace.worth == 3
+
+
+def test_batches_that_are_refused_are_worth_less():
+    pace = after(single_s=0.000_25, batch_s=0.004)
+    before = pace.worth
+    pace.note_refused_batch(64, 0.004)
+    assert pace.worth > before
+
+
+def test_one_slow_batch_hardly_counts():
+    pace = after(single_s=0.000_25, batch_s=0.004)
+    before = pace.worth
+    pace.note_batch(3_600.0)
+    assert pace.worth <= 1.5 * before
+
+
+def test_a_disk_that_has_become_slow_is_believed_soon():
+    pace = after(single_s=0.000_25, batch_s=0.004)
+    for _ in range(20):
+        pace.note_batch(0.04)
+    assert pace.worth > 100
+
+
+def test_the_way_that_is_not_in_use_is_tried_again():
+    pace = after(single_s=0.001, batch_s=0.004)
+    in_flight, rounds = 64, 0
+    while pace.worth <= in_flight and rounds < ROUNDS_MAX:
+        pace.note_batch(0.004)
+        rounds += 1
+    assert rounds < ROUNDS_MAX
