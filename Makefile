@@ -5,16 +5,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH_VENV := .venv-bench
+BENCH_READY := $(BENCH_VENV)/.ready
+PEERS := .bench-peers
+PEERS_READY := $(PEERS)/.ready
 EXTRAS := embedded,otlp,examples,dev
 
 # A pip that only installs needs to say nothing but what goes wrong.
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos mutants lock
+.PHONY: help demo test check bench bench-peers bench-history bench-report chaos mutants lock
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Watch this very machine with actors; SECONDS=20 ends it by itself
 	$(BIN)/vigil demo $(if $(SECONDS),--seconds $(SECONDS))
@@ -30,8 +34,17 @@ check: $(READY) ## Hold the style: format, lint, types, import directions, tidin
 	$(BIN)/python -m pytest --quiet tests/tidy
 	$(BIN)/python tests/tidy/sizes.py
 
-bench: $(READY) ## Measure this machine
-	$(BIN)/python bench/episodes.py
+bench: $(READY) ## Measure Vigil on this machine, 8 minutes; QUICK=1 sees that it works
+	$(BIN)/python -m bench engine $(if $(QUICK),--quick)
+
+bench-peers: $(READY) $(PEERS_READY) ## Measure it beside DBOS and Restate, 5 minutes
+	$(BIN)/python -m bench peers $(if $(QUICK),--quick)
+
+bench-history: $(READY) ## Measure it with a million retained episodes, 15 minutes
+	$(BIN)/python -m bench history $(if $(QUICK),--quick)
+
+bench-report: $(BENCH_READY) ## Write the newest results into docs/performance.md
+	$(BENCH_VENV)/bin/python -m bench.report
 
 chaos: $(READY) ## Break a cluster while it works; RUNS=10 for longer, SEED=7 to have one again
 	$(BIN)/python -m tests.chaos --runs $(or $(RUNS),3) $(if $(SEED),--seed $(SEED))
@@ -56,6 +69,26 @@ $(READY): pyproject.toml requirements.lock
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python $(PIP_INSTALL) --requirement requirements.lock
 	$(BIN)/python $(PIP_INSTALL) --no-deps --editable .
+	@touch $@
+
+# What draws the plots; it needs nothing of ours but the results.
+$(BENCH_READY): bench/requirements.lock
+	@$(require_python)
+	$(PYTHON) -m venv --clear $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python $(PIP_INSTALL) --requirement bench/requirements.lock
+	@touch $@
+
+# The peers, each in an environment of its own. Restate's server is a binary in an npm package.
+$(PEERS_READY): bench/peers/dbos.lock bench/peers/restate.lock bench/peers/package.json
+	@$(require_python)
+	@command -v npm >/dev/null || { echo 'make bench-peers: Restate comes with npm; install it' >&2; exit 1; }
+	@mkdir -p $(PEERS)
+	@set -e; for peer in dbos restate; do \
+		$(PYTHON) -m venv --clear $(PEERS)/$$peer; \
+		$(PEERS)/$$peer/bin/python $(PIP_INSTALL) --requirement bench/peers/$$peer.lock; \
+	done
+	cp bench/peers/package.json $(PEERS)/
+	cd $(PEERS) && npm install --no-package-lock --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # One line of advice instead of a traceback from deep inside pip.

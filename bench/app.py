@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import Final, Literal
+
 import msgspec
 
 from engine import (
@@ -14,14 +17,21 @@ from engine import (
     ConvergeResult,
     EpisodeView,
     JsonObject,
+    StepTaken,
     Strategy,
+    Tool,
     Trigger,
     converge,
     event,
+    raise_finding,
     tool_call,
 )
+from engine.tools import ToolLike
 
-STEPS = 5
+STEPS: Final = 5
+FINDINGS: Final = 10
+CONCURRENT: Final = 256
+"""Episodes of one actor that a node may run at once: as many as the most that are in flight."""
 
 
 class Key(msgspec.Struct):
@@ -54,13 +64,68 @@ class Steps(ConvergeOnly):
         return tool_call("echo", "say", {"turn": ctx.turn}) if ctx.turn <= STEPS else converge()
 
 
+class StepsSideEffect(Steps):
+    """The same, but one of the calls changes the outside: it is announced before it happens."""
+
+    def next_step(self, state: Key, ctx: Context) -> Action:
+        """Call the other tool in the middle."""
+        if ctx.turn == STEPS // 2 + 1:
+            return tool_call("mail", "send", {"turn": ctx.turn})
+        return super().next_step(state, ctx)
+
+
+class Findings(ConvergeOnly):
+    """No steps, and many findings, each on a key that no other episode raises."""
+
+    def converge(self, state: Key, ctx: Context) -> ConvergeResult:
+        """Raise them."""
+        raised = [
+            raise_finding(f"{state.key}:{number}", class_="measured", summary="as it should be")
+            for number in range(FINDINGS)
+        ]
+        return ConvergeResult(summary=state.key, findings=raised)
+
+
+class Noticed(ConvergeOnly):
+    """One step that looks at the clock: its end says when that was."""
+
+    def next_step(self, state: Key, ctx: Context) -> Action:
+        """Look at the clock."""
+        return tool_call("clock", "look", {}) if ctx.turn == 1 else converge()
+
+    def handle_result(self, state: Key, step: StepTaken, result: object) -> Key:
+        """Keep the moment behind the key."""
+        return Key(f"{state.key} {result}")
+
+
+class Mail(Tool):
+    """Something that counts as an effect."""
+
+    side_effect = True
+
+    async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
+        """Return what came."""
+        return args
+
+
 async def echo(args: JsonObject, ctx: CallContext) -> JsonObject:
     """Return what came."""
     return args
 
 
-def _actor(name: str, strategy: type[ConvergeOnly], *, durability: str) -> Actor:
-    actor = Actor(name, max_concurrent_episodes=256, tools={"echo": echo})
+async def clock(args: JsonObject, ctx: CallContext) -> int:
+    """Return now, on the clock that all processes of a machine share."""
+    return time.monotonic_ns()
+
+
+def _actor(
+    name: str,
+    strategy: type[ConvergeOnly],
+    *,
+    durability: Literal["pipelined", "strict"] = "pipelined",
+    **tools: ToolLike,
+) -> Actor:
+    actor = Actor(name, max_concurrent_episodes=CONCURRENT, tools=tools)
     actor.expect(
         "measure", strategy, on=event(f"bench.{name}"), budget=Budget(), durability=durability
     )
@@ -69,8 +134,11 @@ def _actor(name: str, strategy: type[ConvergeOnly], *, durability: str) -> Actor
 
 app = App(
     actors=[
-        _actor("converge_only", ConvergeOnly, durability="pipelined"),
-        _actor("steps_strict", Steps, durability="strict"),
-        _actor("steps_pipelined", Steps, durability="pipelined"),
+        _actor("converge_only", ConvergeOnly),
+        _actor("steps_strict", Steps, durability="strict", echo=echo),
+        _actor("steps_pipelined", Steps, echo=echo),
+        _actor("steps_side_effect", StepsSideEffect, echo=echo, mail=Mail()),
+        _actor("findings", Findings),
+        _actor("trigger", Noticed, clock=clock),
     ]
 )

@@ -1,57 +1,139 @@
-"""A client that publishes domain events and sees episodes end; it knows nothing but NATS."""
+"""A client that publishes domain events and sees episodes end; it knows nothing but NATS.
+
+    python -m bench.load URL STACK NAME…
+
+It keeps so many episodes in flight: whenever one ends, it publishes the next event. There is
+one subscription, no task per episode and no acknowledgement to wait for (the end of an episode
+proves that its event was stored), so that a core is enough for thousands of them a second.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import sys
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import Final
 
+import msgspec
 import nats
+import uvloop
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from bench.program import Request, answer_requests
 
-@dataclass
-class Load:
-    """Publishes events one after another, with so many in flight, and times each to its end."""
+END_S_MAX: Final = 60.0
+"""Longest wait for the last episodes to end, in seconds."""
 
-    url: str
-    stack: str
-    ended_s: dict[str, float] = field(default_factory=dict)
-    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+HEARD_S_MAX: Final = 30.0
+"""Longest wait for a node to listen, in seconds."""
 
-    async def run(self, *, name: str, events: int, in_flight: int, prefix: str) -> list[float]:
-        """Publish `events` events called `name` and return seconds from publish to end of each."""
-        client = await nats.connect(self.url)
-        try:
-            ends = await client.subscribe(f"{self.stack}.event.episode.*", cb=self._ended)
-            room = asyncio.Semaphore(in_flight)
-            started_s: dict[str, float] = {}
+PROBE_S: Final = 0.25
+"""Between two events that ask whether a node listens yet, in seconds."""
 
-            async def one(number: int) -> None:
-                async with room:
-                    key = f"{prefix}-{number}"
-                    started_s[key] = time.perf_counter()
-                    await client.jetstream().publish(
-                        f"{self.stack}.event.{name}",
-                        json.dumps({"key": key}).encode(),
-                        headers={"Nats-Msg-Id": key},
-                    )
-                    await self._wait_ended(key)
+IDLE: Final = "trigger"
+"""The case that finds the node idle: one at a time, with a pause in between."""
 
-            await asyncio.gather(*(one(number) for number in range(events)))
-            await ends.unsubscribe()
-            return [self.ended_s[key] - at_s for key, at_s in started_s.items()]
-        finally:
-            await client.close()
+IDLE_S: Final = 0.05
+"""That pause, in seconds: long enough for everything to come to rest, the projector too."""
 
-    async def _ended(self, message: Msg) -> None:
-        body = json.loads(message.data)
-        if "summary" in body:
-            self.ended_s[body["summary"]] = time.perf_counter()
-            self._arrived.set()
+NS_PER_S: Final = 1_000_000_000
 
-    async def _wait_ended(self, key: str) -> None:
-        while key not in self.ended_s:
-            self._arrived.clear()
-            await self._arrived.wait()
+
+class _End(msgspec.Struct):
+    """What we read of `episode.completed`: the key that we gave, and perhaps a moment."""
+
+    summary: str
+
+
+_decoder: Final = msgspec.json.Decoder(_End)
+
+
+class Loop:
+    """One closed loop: it begins with so many events, and goes on until its time is over."""
+
+    def __init__(self, client: Client, stack: str, request: Request) -> None:
+        """Publish on `client`, in `stack`."""
+        self._client, self._request = client, request
+        self._subject = f"{stack}.event.bench.{request.case}"
+        self._until_s = time.monotonic() + request.seconds
+        self._began_s: dict[str, float] = {}
+        self._begun = 0
+        self._over = asyncio.Event()
+        self.took_s: list[float] = []
+
+    async def run(self) -> Sequence[float]:
+        """Return how long each episode took, from its event until it was seen to end.
+
+        Raises:
+            TimeoutError: some did not end for `END_S_MAX`.
+        """
+        for _ in range(self._request.in_flight):
+            await self.begin()
+        await asyncio.wait_for(self._over.wait(), self._request.seconds + END_S_MAX)
+        return self.took_s
+
+    async def begin(self) -> None:
+        """Publish one event."""
+        self._begun += 1
+        key = f"{self._request.tag}-{self._begun}"
+        self._began_s[key] = time.monotonic()
+        await self._client.publish(
+            self._subject, b'{"key":"%b"}' % key.encode(), headers={"Nats-Msg-Id": key}
+        )
+
+    async def on_end(self, message: Msg) -> None:
+        """Count an episode of ours, and begin another."""
+        now_s = time.monotonic()
+        key, _, at_ns = _decoder.decode(message.data).summary.partition(" ")
+        began_s = self._began_s.pop(key, None)
+        if began_s is None:
+            return
+        self.took_s.append((int(at_ns) / NS_PER_S if at_ns else now_s) - began_s)
+        if now_s < self._until_s:
+            if self._request.case == IDLE:
+                await asyncio.sleep(IDLE_S)
+            await self.begin()
+        elif not self._began_s:
+            self._over.set()
+
+
+async def load(url: str, stack: str, request: Request) -> Sequence[float]:
+    """Run `request` over a connection of its own."""
+    client = await nats.connect(url.split(","))
+    try:
+        loop = Loop(client, stack, request)
+        await client.subscribe(f"{stack}.event.episode.completed", cb=loop.on_end)
+        await client.flush()
+        return await loop.run()
+    finally:
+        await client.close()
+
+
+async def wait_heard(url: str, stack: str, names: Sequence[str]) -> None:
+    """Return once a node turns each of `names` into episodes: until then, nobody hears us.
+
+    Raises:
+        TimeoutError: nobody does after `HEARD_S_MAX`.
+    """
+    async with asyncio.timeout(HEARD_S_MAX):
+        for name in names:
+            is_heard = False
+            while not is_heard:
+                probe = Request(name, in_flight=1, seconds=0, tag=f"probe-{time.monotonic_ns()}")
+                try:
+                    is_heard = bool(await asyncio.wait_for(load(url, stack, probe), PROBE_S))
+                except TimeoutError:
+                    continue
+
+
+def main() -> None:
+    """Wait until we are heard, and answer requests."""
+    url, stack, *names = sys.argv[1:]
+    uvloop.run(wait_heard(url, stack, names))
+    answer_requests(lambda request: uvloop.run(load(url, stack, request)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,12 @@
-"""How fast a journal becomes rows: one JSON line per case.
+"""How fast a journal becomes rows, and what that costs: one JSON line per case.
 
-`rebuild` projects a journal that is there; `live` projects one that is being written by
-the same process, fifty episodes at a time. Both write to a real Postgres, from a journal
-in memory, so that the projector is what is measured.
+`rebuild` projects a journal that is there. `live` projects one that grows as fast as it can,
+fifty episodes at a time, and `steady` one that grows by 5,000 events a second. All write to
+a real Postgres, from a journal in memory whose bytes were made beforehand, so that the
+projector is what is measured.
+
+`projector_us` and `postgres_us` are processor time per event, which says more than the rate
+where others use the machine, too. `caught_up_ms` is from the last event to its row.
 
     python bench/projector.py [EPISODES]
 """
@@ -13,18 +17,23 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
+
+import msgspec
+import psutil
 
 from projections.embedded import EmbeddedPostgres
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import Pool, connect
-from projections.postgres.progress import caught_up
+from projections.postgres.progress import caught_up, heads
 from projections.postgres.projector import project
+from streams import codec
 from streams.clock import SystemClock
 from streams.events import (
     Budget,
@@ -41,12 +50,17 @@ from streams.events import (
 from streams.json import raw
 from streams.log import Commit
 from streams.memory import MemoryPorts, memory_ports
+from streams.parsing import COMMIT_HEADER
 from streams.subjects import Stack
 
 EPISODES: Final = 5_000
 AT_ONCE: Final = 50
 STEPS: Final = 5
 TIMEOUT_S: Final = 300.0
+STEADY_EVENTS_PER_S: Final = 5_000
+STEADY_EPISODES_MAX: Final = 3_000
+TICK_S: Final = 0.005
+"""Between two portions of a steady journal, in seconds."""
 AT: Final = datetime(2030, 1, 1, tzinfo=UTC)
 CLOCK: Final = SystemClock()
 
@@ -90,19 +104,53 @@ def life(number: int) -> Iterator[Sequence[LogEvent]]:
     )
 
 
-async def write(ports: MemoryPorts, *, first: int, count: int) -> int:
-    """Append whole lives, `AT_ONCE` side by side; return how many events those are."""
-    events = 0
-    for start in range(first, first + count, AT_ONCE):
-        versions = dict.fromkeys(range(start, start + AT_ONCE), 0)
-        for commits in zip(*(life(number) for number in versions), strict=True):
-            for number, happened in zip(versions, commits, strict=True):
-                made = Commit(id=f"{number}.{versions[number]}", at=AT, events=tuple(happened))
-                subject = ports.stack.episode(str(UUID(int=number)))
-                versions[number] = await ports.log.append(subject, made, after=versions[number])
-                events += len(happened)
-            await asyncio.sleep(0)
-    return events
+class Message(NamedTuple):
+    """A commit as it is on the log."""
+
+    subject: str
+    data: bytes
+    headers: Mapping[str, str]
+    events: int
+
+
+def messages(stack: Stack, *, episodes: int) -> list[Message]:
+    """Return whole lives, `AT_ONCE` side by side."""
+    made = []
+    for start in range(1, episodes + 1, AT_ONCE):
+        numbers = range(start, start + AT_ONCE)
+        for turn, happened in enumerate(zip(*(life(number) for number in numbers), strict=True)):
+            for number, events in zip(numbers, happened, strict=True):
+                commit = Commit(id=f"{number}.{turn}", at=AT, events=tuple(events))
+                subject = stack.episode(str(UUID(int=number)))
+                data = codec.encode_commit(commit)
+                made.append(Message(subject, data, {COMMIT_HEADER: commit.id}, len(events)))
+    return made
+
+
+def put(ports: MemoryPorts, given: Sequence[Message]) -> None:
+    """Put messages on the journal."""
+    for each in given:
+        ports.log.publish_raw(each.subject, each.data, each.headers)
+
+
+async def write_live(ports: MemoryPorts, given: Sequence[Message]) -> None:
+    """Put them on the journal as fast as it goes, `AT_ONCE` before others may run."""
+    for start in range(0, len(given), AT_ONCE):
+        put(ports, given[start : start + AT_ONCE])
+        await asyncio.sleep(0)
+
+
+async def write_steadily(ports: MemoryPorts, given: Sequence[Message]) -> None:
+    """Put them on the journal at `STEADY_EVENTS_PER_S`."""
+    began_s, written, events = CLOCK.monotonic_s(), 0, 0
+    while written < len(given):
+        due = (CLOCK.monotonic_s() - began_s) * STEADY_EVENTS_PER_S
+        first = written
+        while written < len(given) and events < due:
+            events += given[written].events
+            written += 1
+        put(ports, given[first:written])
+        await asyncio.sleep(TICK_S)
 
 
 @asynccontextmanager
@@ -115,31 +163,63 @@ async def projecting(ports: MemoryPorts, pool: Pool) -> AsyncIterator[None]:
         stop.set()
 
 
-async def measure(case: str, pool: Pool, *, episodes: int) -> None:
-    """Print how fast `case` goes."""
+class Used(msgspec.Struct, frozen=True):
+    """Time until a moment, in seconds: on the wall, and of the processors."""
+
+    wall_s: float
+    projector_s: float
+    postgres_s: float
+
+    @classmethod
+    def now(cls, server: psutil.Process) -> Used:
+        """Return what was used until now by us and by `server` with all its children."""
+        postgres_s = 0.0
+        for process in (server, *server.children()):
+            used = process.cpu_times()
+            postgres_s += used.user + used.system + used.children_user + used.children_system
+        return cls(CLOCK.monotonic_s(), time.process_time(), postgres_s)
+
+
+async def measure(case: str, pool: Pool, *, episodes: int, server: psutil.Process) -> None:
+    """Print how fast `case` goes and what it costs."""
     ports = memory_ports(stack=Stack(case), clock=CLOCK)
     await migrate(pool)
+    given = messages(ports.stack, episodes=episodes)
     if case == "rebuild":
-        events = await write(ports, first=1, count=episodes)
-    began_s = CLOCK.monotonic_s()
+        put(ports, given)
+    before = Used.now(server)
     async with projecting(ports, pool):
         if case == "live":
-            events = await write(ports, first=1, count=episodes)
-        await caught_up(pool, ports.stack, await ports.log.head(), timeout_s=TIMEOUT_S)
-        took_s = CLOCK.monotonic_s() - began_s
-    found = {"case": case, "events": events, "seconds": round(took_s, 2)}
-    print(json.dumps({**found, "events_per_s": round(events / took_s)}))
+            await write_live(ports, given)
+        if case == "steady":
+            await write_steadily(ports, given)
+        written_s = CLOCK.monotonic_s()
+        await caught_up(pool, ports.stack, await heads(ports), timeout_s=TIMEOUT_S)
+        after = Used.now(server)
+    events = sum(each.events for each in given)
+    took_s = after.wall_s - before.wall_s
+    found = {
+        "case": case,
+        "events": events,
+        "seconds": round(took_s, 2),
+        "events_per_s": round(events / took_s),
+        "projector_us": round((after.projector_s - before.projector_s) / events * 1e6, 1),
+        "postgres_us": round((after.postgres_s - before.postgres_s) / events * 1e6, 1),
+        "caught_up_ms": round((after.wall_s - written_s) * 1e3),
+    }
+    print(json.dumps(found))
 
 
-async def main(dsn: str, *, episodes: int) -> None:
+async def main(server: EmbeddedPostgres, *, episodes: int) -> None:
     """Measure every case."""
-    for case in ("live", "rebuild"):
-        pool = await connect(dsn, schema=case)
-        await measure(case, pool, episodes=episodes)
+    for case in ("steady", "live", "rebuild"):
+        pool = await connect(server.dsn, schema=case)
+        count = min(episodes, STEADY_EPISODES_MAX) if case == "steady" else episodes
+        await measure(case, pool, episodes=count, server=psutil.Process(server.pid))
         await pool.close()
 
 
 if __name__ == "__main__":
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else EPISODES
-    with tempfile.TemporaryDirectory() as place, EmbeddedPostgres(Path(place)) as server:
-        asyncio.run(main(server.dsn, episodes=wanted // AT_ONCE * AT_ONCE))
+    with tempfile.TemporaryDirectory() as place, EmbeddedPostgres(Path(place)) as running:
+        asyncio.run(main(running, episodes=wanted // AT_ONCE * AT_ONCE))

@@ -1,0 +1,148 @@
+"""What a node costs that has nothing to do, and the NATS server with it.
+
+    python bench/idle.py [--seconds 20]
+
+Starts a NATS server that syncs every message, a Postgres, and `vigil node` with its projector, and
+watches the processes for a while in which nothing happens, with one actor and with ten.
+`cpu_percent` is of one core, of the node; `server_cpu_percent` is of the NATS server;
+`messages_per_s` are those that it got and sent, the reading of its own counters left out. One JSON
+line per case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from projections.embedded import EmbeddedPostgres
+from streams.embedded import EmbeddedNats, die_with
+
+ROOT: Final = Path(__file__).parents[1]
+
+SECONDS: Final = 20.0
+"""How long the processes are watched: several of the longest waits of a node, 5 s."""
+
+SETTLE_S: Final = 5.0
+"""What starting costs is over by then."""
+
+HTTP_S_MAX: Final = 5.0
+
+APPS: Final = {1: "bench.idle_app:one", 10: "bench.idle_app:ten"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What had been used by a moment."""
+
+    at_s: float
+    node_cpu_s: float
+    server_cpu_s: float
+    messages: int
+
+    @classmethod
+    def now(cls, node_pid: int, server_pid: int, http_port: int) -> Self:
+        """Read the processes' and the server's counters."""
+        url = f"http://127.0.0.1:{http_port}/varz"
+        with urllib.request.urlopen(url, timeout=HTTP_S_MAX) as answer:
+            counted = json.load(answer)
+        return cls(
+            at_s=time.monotonic(),
+            node_cpu_s=_cpu_s(node_pid),
+            server_cpu_s=_cpu_s(server_pid),
+            messages=counted["in_msgs"] + counted["out_msgs"],
+        )
+
+
+def measure(actors: int, *, seconds: float) -> dict[str, object]:
+    """Return the line of the case with so many actors."""
+    port = _free_port()
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        EmbeddedNats(
+            Path(directory) / "nats", sync="always", extra_config=f'http: "127.0.0.1:{port}"'
+        ) as nats,
+        EmbeddedPostgres(Path(directory) / "postgres") as postgres,
+        _node(nats.url, postgres.dsn, app=APPS[actors]) as node_pid,
+    ):
+        time.sleep(SETTLE_S)
+        before = Reading.now(node_pid, nats.pid, port)
+        time.sleep(seconds)
+        return _line(actors, before, Reading.now(node_pid, nats.pid, port))
+
+
+@contextmanager
+def _node(url: str, dsn: str, *, app: str) -> Iterator[int]:
+    said = {
+        "VIGIL_NATS_URL": url,
+        "VIGIL_POSTGRES_DSN": dsn,
+        "VIGIL_STACK": "bench",
+        "VIGIL_LOG_LEVEL": "error",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "console", "node", "--app", app],
+        cwd=ROOT,
+        env={**os.environ, **said},
+        stdout=subprocess.PIPE,
+        preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
+    )
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()  # It greets once it is connected.
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def _line(actors: int, before: Reading, after: Reading) -> dict[str, object]:
+    took_s = after.at_s - before.at_s
+    return {
+        "system": "vigil",
+        "case": "idle",
+        "actors": actors,
+        "cpu_percent": round(100 * (after.node_cpu_s - before.node_cpu_s) / took_s, 2),
+        "server_cpu_percent": round(100 * (after.server_cpu_s - before.server_cpu_s) / took_s, 2),
+        "messages_per_s": round((after.messages - before.messages) / took_s, 1),
+    }
+
+
+def _cpu_s(pid: int) -> float:
+    used = psutil.Process(pid).cpu_times()
+    return used.user + used.system
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def main() -> None:
+    """Read the arguments, and print a line for each case."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--seconds", type=float, default=SECONDS)
+    chosen = arguments.parse_args()
+    for actors in APPS:
+        print(json.dumps(measure(actors, seconds=chosen.seconds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""What a measurement is: cases, their runs taken in turns, and what the runs say together.
+
+Pure, and of the standard library only: programs in the peers' environments import it too.
+
+    Case ──a System runs it, again and again──▶ Run, Run, … ──summarise──▶ Result
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final, TypeAlias
+
+Line: TypeAlias = dict[str, object]
+"""One JSON object of a results file."""
+
+MS_PER_S: Final = 1_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure, on one system."""
+
+    system: str
+    name: str
+    in_flight: int
+    """How many are kept going at once, by a client that begins one whenever one ends."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run of a case showed."""
+
+    count: int
+    seconds: float
+    """From the first beginning until the last was finished, and could be queried."""
+    took_ms: Sequence[float]
+    """How long each took, from the client's point of view."""
+    load_cores: float
+    """What the client itself used of the machine: 1.0 is one core. Near that, it is the limit."""
+    commits: int = 0
+    """How many messages the journal has more than before."""
+
+    @property
+    def per_s(self) -> float:
+        """Return how many were finished in a second."""
+        return self.count / self.seconds
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the runs of a case say together."""
+
+    system: str
+    case: str
+    per_s: float
+    per_s_min: float
+    per_s_max: float
+    p50_ms: float
+    p99_ms: float
+    in_flight: int
+    runs: int
+    sync: str
+    """How the system makes things durable."""
+    load_cores: float
+    """What the client used of the machine, at its busiest."""
+    commits_each: float
+    """Commits that one of them made, of whatever aggregate; 0 for systems that have none."""
+
+    @property
+    def line(self) -> Line:
+        """Return the result as it stands in a file."""
+        return asdict(self)
+
+
+def in_turns(cases: Sequence[Case], *, runs: int) -> Iterator[tuple[int, Case]]:
+    """Yield run 1 of every case, then run 2 of every case, and so on.
+
+    A machine that slows down for a while then slows all of them down alike.
+    """
+    for run in range(1, runs + 1):
+        for case in cases:
+            yield run, case
+
+
+def summarise(case: Case, runs: Sequence[Run], *, sync: str) -> Result:
+    """Return the medians over `runs`, with the slowest and the fastest of them."""
+    per_s = [run.per_s for run in runs]
+    return Result(
+        system=case.system,
+        case=case.name,
+        per_s=round(statistics.median(per_s), 1),
+        per_s_min=round(min(per_s), 1),
+        per_s_max=round(max(per_s), 1),
+        p50_ms=round(statistics.median(percentile(run.took_ms, 50) for run in runs), 2),
+        p99_ms=round(statistics.median(percentile(run.took_ms, 99) for run in runs), 2),
+        in_flight=case.in_flight,
+        runs=len(runs),
+        sync=sync,
+        load_cores=round(max(run.load_cores for run in runs), 2),
+        commits_each=round(statistics.median(run.commits / run.count for run in runs), 2),
+    )
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Return the smallest of `values` that at least `percent` of a hundred do not exceed."""
+    ranked = sorted(values)
+    return ranked[max(0, -(-len(ranked) * percent // 100) - 1)]
+
+
+def ratio(ours: float, theirs: float) -> str:
+    """Return how often `theirs` fits into `ours`; nothing to divide by gives a question mark."""
+    if not theirs:
+        return "?"
+    times = ours / theirs
+    return f"{times:.2f}x" if times < 1 else f"{times:.1f}x"

@@ -1,0 +1,139 @@
+"""Vigil as a system under measurement: servers that sync every message, Postgres, nodes, a load.
+
+Everything is a process of its own: `vigil node` as operators run it, projecting; and the load
+(`bench/load.py`), which knows nothing but NATS. A run is over when its episodes have ended *and*
+their rows are in Postgres.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from bench.measure import Run
+from bench.program import ROOT, Program, Request
+from bench.three import three
+from projections.embedded import EmbeddedPostgres
+from projections.postgres.pool import Pool, open_pool
+from projections.postgres.progress import caught_up
+from streams.embedded import EmbeddedNats, die_with
+from streams.jetstream import LinkSettings, connect
+from streams.ports import Ports
+from streams.subjects import Stack
+
+SYNC: Final = "always"
+STACK: Final = Stack("bench")
+APP: Final = "bench.app:app"
+
+ROWS_S_MAX: Final = 120.0
+"""Longest wait for rows after the last episode of a run has ended, in seconds."""
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Vigil:
+    """A stack that runs."""
+
+    name: str
+    url: str
+    ports: Ports
+    pool: Pool
+    load: Program
+    servers: Sequence[EmbeddedNats]
+    node_pids: Sequence[int]
+    sync: str = f"NATS: sync_interval {SYNC}"
+
+    async def run(self, request: Request) -> Run:
+        """Run a case once, until the rows of its episodes can be queried."""
+        before = await self.ports.log.head()
+        answer = await self.load.ask(request)
+        await self.wait_rows(ROWS_S_MAX)
+        over_s = time.monotonic()
+        commits = await self.ports.log.head() - before
+        return replace(answer.run(until_s=over_s), commits=commits)
+
+    async def wait_rows(self, timeout_s: float) -> None:
+        """Wait until all that is on the journal now is in Postgres."""
+        head = await self.ports.log.head()
+        await caught_up(self.pool, self.ports.stack, head, timeout_s=timeout_s)
+
+    def server_mib(self) -> float:
+        """Return what the NATS servers have in memory."""
+        return sum(psutil.Process(server.pid).memory_info().rss for server in self.servers) / MIB
+
+    def node_mib(self) -> float:
+        """Return what the nodes have in memory."""
+        return sum(psutil.Process(pid).memory_info().rss for pid in self.node_pids) / MIB
+
+
+@asynccontextmanager
+async def vigil(
+    place: Path, *, cases: Sequence[str], name: str = "vigil", nodes: int = 1, replicas: int = 1
+) -> AsyncIterator[Vigil]:
+    """Start a stack in the folder `place`, and yield it once `cases` can be run on it.
+
+    Args:
+        place: where its servers keep what they store.
+        cases: events of `bench/app.py` that must be heard.
+        name: what results call it.
+        nodes: how many node processes.
+        replicas: 1 for one NATS server, 3 for a cluster of three.
+    """
+    async with AsyncExitStack() as running:
+        servers = await _nats(running, place, replicas)
+        url = ",".join(server.url for server in servers)
+        postgres = running.enter_context(EmbeddedPostgres(place / "postgres"))
+        pids = [
+            running.enter_context(node(url, postgres.dsn, name=f"n{number}", replicas=replicas))
+            for number in range(1, nodes + 1)
+        ]
+        settings = LinkSettings(replicas=replicas)
+        ports = await running.enter_async_context(connect(url, stack=STACK, settings=settings))
+        pool = await running.enter_async_context(open_pool(postgres.dsn))
+        command = [sys.executable, "-m", "bench.load", url, STACK.name, *cases]
+        load = await running.enter_async_context(Program(command))
+        yield Vigil(name, url, ports, pool, load, servers, pids)
+
+
+async def _nats(running: AsyncExitStack, place: Path, replicas: int) -> Sequence[EmbeddedNats]:
+    if replicas > 1:
+        return await running.enter_async_context(three(place / "nats", sync=SYNC))
+    return [running.enter_context(EmbeddedNats(place / "nats", sync=SYNC))]
+
+
+@contextmanager
+def node(url: str, dsn: str, *, name: str, replicas: int) -> Iterator[int]:
+    """Run a node process until the end of the context; yield its process id."""
+    said = {
+        "VIGIL_NATS_URL": url,
+        "VIGIL_POSTGRES_DSN": dsn,
+        "VIGIL_STACK": STACK.name,
+        "VIGIL_NODE": name,
+        "VIGIL_REPLICAS": str(replicas),
+        "VIGIL_LOG_LEVEL": "error",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "console", "node", "--app", APP],
+        cwd=ROOT,
+        env={**os.environ, **said},
+        stdout=subprocess.PIPE,
+        preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
+    )
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()  # It greets once it is connected.
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

@@ -1,0 +1,137 @@
+"""Results become tables, and the page says what the newest results say."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from bench.measure import Case, Line, Run, summarise
+from bench.report import PAGE, PARTS, RESULTS, newest, number, read, rewritten, table, tables
+from tests.docs.pages import ROOT, rows
+
+
+def line(suite: str, system: str, case: str, *, in_flight: int, per_s: int, p50_ms: float) -> Line:
+    took = Run(count=per_s, seconds=1.0, took_ms=[p50_ms], load_cores=0.1)
+    measured = summarise(Case(system, case, in_flight), [took], sync="always")
+    return {"suite": suite, **measured.line}
+
+
+COMPARED = [
+    line("comparison", "vigil", "steps_strict", in_flight=1, per_s=150, p50_ms=5.0),
+    line("comparison", "vigil", "steps_strict", in_flight=64, per_s=660, p50_ms=90.0),
+    line("comparison", "vigil", "steps_pipelined", in_flight=64, per_s=900, p50_ms=60.0),
+    line("comparison", "restate", "steps", in_flight=1, per_s=80, p50_ms=12.0),
+    line("comparison", "restate", "steps", in_flight=64, per_s=200, p50_ms=300.0),
+    line("comparison", "dbos", "steps_threads", in_flight=1, per_s=40, p50_ms=25.0),
+    line("comparison", "dbos", "steps_threads", in_flight=4, per_s=60, p50_ms=66.0),
+    line("comparison", "dbos", "steps_async", in_flight=4, per_s=50, p50_ms=80.0),
+]
+
+
+def test_a_table_has_a_row_for_each_case():
+    found = rows(tables([line("episodes", "vigil", "findings", in_flight=1, per_s=45, p50_ms=20)])
+                 ["episodes"])  # fmt: skip
+
+    assert found == [["`findings`", "1", "45", "45", "45", "20", "20", "0.1"]]
+
+
+def test_a_peer_is_named_beside_its_case():
+    assert "| dbos: `steps_threads` |" in tables(COMPARED)["comparison"]
+
+
+def test_strict_steps_are_compared_with_each_peer_at_its_best():
+    compared = tables(COMPARED)["comparison"]
+
+    assert "| Vigil beside restate | 3.3x | 3x | 2.4x | 2x |" in compared
+    assert "| Vigil beside dbos | 11.0x | 10x | 5.0x | 2x |" in compared
+
+
+def test_the_limit_is_what_the_log_takes_at_its_best():
+    busy = line("episodes", "vigil", "steps_strict", in_flight=64, per_s=500, p50_ms=90.0)
+    idle = line("episodes", "vigil", "steps_strict", in_flight=1, per_s=100, p50_ms=9.0)
+    log = line("appends", "vigil", "append_grouped", in_flight=256, per_s=10_000, p50_ms=20.0)
+
+    found = rows(tables([idle, {**busy, "commits_each": 8}, log])["limits"])
+
+    assert found == [["`steps_strict`", "64", "500", "8", "4,000", "40%"]]
+
+
+def test_a_history_is_compared_with_the_empty_stack():
+    kept = [
+        line("retained", "vigil-retained-0", "converge_only", in_flight=64, per_s=1000, p50_ms=1),
+        line("retained", "vigil-retained-100", "converge_only", in_flight=64, per_s=900, p50_ms=1),
+        *(
+            {"suite": "retained", "system": f"vigil-retained-{count}", "case": "memory",
+             "retained": count, "server_mib": 50, "server_bytes_per_episode": 0, "node_mib": 60}
+            for count in (0, 100)
+        ),
+    ]  # fmt: skip
+
+    found = rows(tables(kept)["retained"])
+
+    assert [row[:2] for row in found] == [["0", "1.0x"], ["100", "0.90x"]]
+
+
+def test_lines_of_another_program_are_shown_as_they_are():
+    lines: list[Line] = [{"suite": "replay", "case": "strict", "events": 10_000, "p50_ms": 512.345}]
+
+    assert rows(tables(lines)["replay"]) == [["strict", "10,000", "512"]]
+
+
+def test_a_suite_that_was_not_measured_has_no_table():
+    assert list(tables(COMPARED)) == ["comparison"]
+
+
+def test_what_is_not_a_number_is_shown_as_absent():
+    assert rows(table(("case", "per s"), [("a", None)])) == [["a", "-"]]
+    assert number(None, "per_s") == 0.0
+
+
+def test_a_later_line_replaces_an_earlier_one_of_the_same_case(tmp_path):
+    file = tmp_path / "results.jsonl"
+    both = [
+        line("episodes", "vigil", "findings", in_flight=64, per_s=per_s, p50_ms=1)
+        for per_s in (100, 200)
+    ]
+    file.write_text("".join(json.dumps(each) + "\n" for each in both))
+
+    assert [each["per_s"] for each in read(file)] == [200]
+
+
+def test_only_the_parts_of_a_page_that_are_results_are_written():
+    page = "before\n<!-- results: comparison -->\nold\n<!-- end of results -->\nafter\n"
+
+    written = rewritten(page, COMPARED)
+
+    assert "old" not in written
+    assert written.startswith("before\n")
+    assert written.endswith("<!-- end of results -->\nafter\n")
+    assert rewritten(written, COMPARED) == written
+
+
+def test_the_page_has_a_place_for_every_suite():
+    assert re.findall(r"<!-- results: ([\w-]+) -->", PAGE.read_text()) != []
+    assert sorted(re.findall(r"<!-- results: ([\w-]+) -->", PAGE.read_text())) == sorted(PARTS)
+
+
+def test_the_page_says_what_the_newest_results_say():
+    lines = read(newest()) if any(RESULTS.glob("*.jsonl")) else []
+
+    assert PAGE.read_text() == rewritten(PAGE.read_text(), lines), "make bench-report"
+
+
+@pytest.mark.parametrize(
+    "lock", ["bench/requirements.lock", "bench/peers/dbos.lock", "bench/peers/restate.lock"]
+)
+def test_a_lock_is_names_and_versions(lock: str):
+    lines = (ROOT / lock).read_text().splitlines()
+
+    assert [each for each in lines if not re.fullmatch(r"[\w.-]+==[\w.+!-]+", each)] == []
+
+
+def test_the_server_of_a_peer_is_pinned():
+    package = json.loads((ROOT / "bench/peers/package.json").read_text())
+
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", each) for each in package["dependencies"].values())
