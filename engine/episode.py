@@ -132,10 +132,10 @@ class Performed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
-    """A node holds the claim and begins, or takes over."""
+    """A node begins, or takes over."""
 
     node: str
-    claim_revision: int
+    claim_revision: int = 0
     fresh: bool = False
 
 

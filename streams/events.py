@@ -198,13 +198,14 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, omit_defaults=True, tag="e
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.started@1"):
-    """A node took the claim. Also the fence: whoever held it before can no longer append."""
+    """A node has it. Also the fence: whoever had it before can no longer append."""
 
     node: str
     attempt: int
     """1 for the first start, +1 for every takeover."""
-    claim_revision: int
-    """The claim's revision in its bucket: the fencing token."""
+    claim_revision: int = 0
+    """The claim's revision in its bucket: the fencing token. 0: there was no need for a claim,
+    because the same commit holds the end."""
     fresh: bool = False
     """Whether the strategy begins anew: what was recorded before is kept and not folded."""
 

@@ -190,15 +190,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the trust in a claim at its fence",
         "engine/runtime/scribe.py",
-        "            if not self.is_fenced:\n                self._before_fence()\n",
-        "",
+        "                self._sign(await self._before_fence())\n",
+        "                self._sign(1)\n",
         "tests/engine/runtime/test_runner.py",
     ),
     Mutant(
         "the command is acknowledged only after the fence",
         "engine/runtime/shift.py",
-        "        tenure = Tenure(\n",
-        "        await self.accept()\n        tenure = Tenure(\n",
+        "        tenure = Tenure(",
+        "        await self.accept()\n        tenure = Tenure(",
         SIMULATION,
     ),
     Mutant(
@@ -212,7 +212,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "the claim is released last",
         "engine/runtime/shift.py",
         "            may_go = await self._serve(",
-        "            await self.keeper.complete(held)\n            may_go = await self._serve(",
+        "            await hold.give_up()\n            may_go = await self._serve(",
         SIMULATION,
     ),
     Mutant(
@@ -582,7 +582,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a lapse whose marker was taken over is not forgotten",
         "engine/runtime/shift.py",
-        "return not held.lease.stolen or await",
+        "return not hold.is_stolen or await",
         "return True or await",
         "tests/engine/runtime/test_shift.py",
     ),
@@ -613,6 +613,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "if delivery.deliveries >= most:",
         "if False:",
         "tests/engine/runtime/test_runner.py",
+    ),
+    Mutant(
+        "an episode that goes on is claimed",
+        "engine/runtime/tenure.py",
+        "if self.episode.status not in ENDED:\n            await self._hold.claim()",
+        "if False:\n            await self._hold.claim()",
+        "tests/engine/runtime/test_shift.py",
+    ),
+    Mutant(
+        "without a claim, what woke an episode waits until all is told",
+        "engine/runtime/tenure.py",
+        "if self._hold.revision != NO_CLAIM:",
+        "if True:",
+        "tests/engine/runtime/test_shift.py",
+    ),
+    Mutant(
+        "a node that takes over from itself stops what it did",
+        "engine/runtime/keeper.py",
+        "if before is not None:  # It lapsed",
+        "if False:  # It lapsed",
+        "tests/engine/runtime/test_keeper.py",
     ),
     Mutant(
         "no step of the outside before the fence",
@@ -708,8 +729,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "processes: a node that ends by itself is started again",
         "console/processes.py",
-        "            if self._is_stopping.is_set():\n                return code\n            if _CLOCK",
-        "            return code\n            if _CLOCK",
+        '            log.warning("started again: it ended", ended=plan.name',
+        '            return code\n            log.warning("", ended=plan.name',
         "tests/console/test_processes.py",
     ),
 )

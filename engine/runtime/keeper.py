@@ -72,6 +72,9 @@ class Keeper:
         telemetry.leases.add(1, outcome)
         if lease is None:
             return None
+        before = self._held.get(key)
+        if before is not None:  # It lapsed while this node was frozen, and nobody has noticed yet.
+            self._lose(before, f"this node has taken it over at revision {lease.revision}")
         held = self._held[key] = Held(lease, on_lost)
         return held
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from itertools import count
 from typing import Any, Final
 
 import structlog
@@ -30,6 +31,8 @@ RESTART_S: Final = 0.2
 """First pause before a doer that failed is started again; doubles each time."""
 
 RESTART_MAX_S: Final = 5.0
+
+US_PER_S: Final = 1_000_000
 
 log = structlog.get_logger("vigil.node")
 
@@ -97,7 +100,7 @@ class Node:
     def _servers(self, keeper: Keeper) -> list[Gate | Runner]:
         """Return the doers that take work: a gate and a runner for each actor."""
         undertaker = Undertaker(self._ports, self._clock)
-        turns = Turns()
+        turns, pens = Turns(), self._pens()
         serving: list[Gate | Runner] = []
         for actor in self._app.actors.values():
             crew = Crew(
@@ -109,12 +112,18 @@ class Node:
                 stopping=self._stopping,
                 turns=turns,
                 slots=Slots(actor.max_concurrent_episodes),
+                pens=pens,
             )
             serving += [
                 Gate(crew, keeper, undertaker, Hands(self._contain)),
                 Runner(crew, keeper, undertaker, Hands(self._contain)),
             ]
         return serving
+
+    def _pens(self) -> Iterator[str]:
+        """Return names that no other node uses, nor one of this name at another time."""
+        since_us = round(self._clock.now().timestamp() * US_PER_S)
+        return (f"{self.name}.{since_us:x}.{number}" for number in count(1))
 
     def _helpers(self, keeper: Keeper) -> list[Callable[[], Awaitable[None]]]:
         """Return the doers that must outlive the ones that take work."""

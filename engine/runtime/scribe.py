@@ -6,7 +6,8 @@ everything recorded is durable. So a run of quick steps costs one commit, and no
 that the outside can see happens before the journal has what led to it.
 
 The first commit is the fence: from then on nobody else can append. Right before it the scribe
-makes sure that the claim may still be relied on, right after it that whoever waits for it hears.
+sees to the claim, whose revision the start in it carries; right after it, that whoever waits for
+it hears.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from engine.episode import Command, Episode, decide, evolve
 from streams.clock import Clock
 from streams.errors import TooLarge
-from streams.events import EpisodeEvent
+from streams.events import EpisodeEvent, EpisodeStarted
 from streams.log import Commit, EventLog
 from streams.tracing import traceparent
 
@@ -38,7 +41,7 @@ class Scribe:
         episode: Episode,
         version: int,
         pen: str,
-        before_fence: Callable[[], None],
+        before_fence: Callable[[], Awaitable[int]],
         after_fence: Callable[[], Awaitable[None]],
     ) -> None:
         """Go on from `episode`, which stands at `version`.
@@ -49,9 +52,9 @@ class Scribe:
             subject: the episode's.
             episode: the fold of what is there.
             version: the sequence of its last commit; `START` if it has none.
-            pen: unique to this claim of the episode; commit ids start with it.
-            before_fence: called before the first commit is written; what it raises, `barrier`
-                raises, and nothing is written.
+            pen: unique for ever to this scribe; commit ids start with it.
+            before_fence: called before the first commit is written, for the revision of the
+                claim; what it raises, `barrier` raises, and nothing is written.
             after_fence: called as soon as the first commit is durable.
         """
         self.episode = episode
@@ -86,7 +89,7 @@ class Scribe:
 
         Raises:
             VersionConflict: someone else has taken the episode over. Stop; write nothing more.
-            LeaseLost: before the fence, the claim could not be relied on any more.
+            Busy, LeaseLost: before the fence, there was no claim to be had or to rely on.
             TooLarge: an event does not fit in one message.
             Unavailable: the log could not be written for as long as it is patient.
         """
@@ -104,9 +107,9 @@ class Scribe:
     async def _write(self) -> None:
         most = EVENTS_PER_COMMIT_MAX
         while self._pending:
-            events = tuple(self._pending[:most])
             if not self.is_fenced:
-                self._before_fence()
+                self._sign(await self._before_fence())
+            events = tuple(self._pending[:most])
             try:
                 self.version = await self._append(events)
             except TooLarge:
@@ -116,6 +119,15 @@ class Scribe:
             else:
                 del self._pending[: len(events)]
                 await self._note_fenced()
+
+    def _sign(self, claim_revision: int) -> None:
+        """Put the claim's revision into the start, which was recorded before there was a claim."""
+        self._pending = [
+            replace(event, claim_revision=claim_revision)
+            if isinstance(event, EpisodeStarted)
+            else event
+            for event in self._pending
+        ]
 
     async def _note_fenced(self) -> None:
         if not self.is_fenced:

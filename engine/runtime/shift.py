@@ -1,4 +1,4 @@
-"""One go at one episode: claim it, serve it to its end, and give the claim up last.
+"""One go at one episode: serve it to its end, and give the claim up last.
 
 The claim is given up last and on purpose. Whatever goes wrong in between leaves it to lapse,
 which calls for recovery: the next owner replays the journal and does what is left.
@@ -20,11 +20,12 @@ import structlog
 from engine.episode import ENDED, UNOPENED, Episode
 from engine.runtime.applier import Contended
 from engine.runtime.driver import Leaving
-from engine.runtime.keeper import Held, Keeper
+from engine.runtime.hold import Busy, Hold
+from engine.runtime.keeper import Keeper
 from engine.runtime.tenure import Crew, Tenure
 from streams.commands import Recover
 from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
-from streams.events import EndStatus, EpisodeOpened
+from streams.events import EndStatus, EpisodeFinished, EpisodeOpened
 from streams.log import Recorded
 
 Accept: TypeAlias = Callable[[], Awaitable[None]]
@@ -39,7 +40,7 @@ class Shift:
     crew: Crew
     keeper: Keeper
     accept: Accept
-    """Called once it is durable that this node has the episode, or that the episode has ended."""
+    """Called once nothing can be lost any more if this node dies: see `Tenure`."""
 
     async def open(self, opened: EpisodeOpened) -> bool:
         """Open an episode and run it at once; return whether this node got it.
@@ -57,14 +58,15 @@ class Shift:
         Args:
             episode: the fold of `records`; it has been opened.
             records: its journal.
-            careful: whether its start must be durable before any of its code runs, so that a
-                crash of that code is counted.
+            careful: whether it must be claimed and its start durable before any of its code runs,
+                so that a crash of that code is counted.
 
         Raises:
             Unavailable: the log was away before it was durable that this node has it.
         """
         assert episode.opened is not None, "a shift of an episode that was never opened"
-        return await self._run(episode.opened, episode, records, careful=careful)
+        is_over = episode.status in ENDED
+        return await self._run(episode.opened, episode, records, careful=careful or is_over)
 
     async def _run(
         self,
@@ -77,41 +79,35 @@ class Shift:
         task = asyncio.current_task()
         assert task is not None
         key = self.crew.ports.stack.episode_claim(opened.actor_id, opened.episode_id)
-        held = await self.keeper.acquire(key, attempt=episode.attempts + 1, on_lost=task.cancel)
-        if held is None:
-            return False
-        tenure = Tenure(
-            self.crew,
-            opened,
-            episode,
-            records,
-            claim=lambda: held.lease,
-            accept=self.accept,
-        )
+        hold = Hold(self.keeper, key, attempt=episode.attempts + 1, on_lost=task.cancel)
+        tenure = Tenure(self.crew, opened, episode, records, hold=hold, accept=self.accept)
         try:
-            return await self._hold(tenure, held, careful=careful or held.lease.stolen)
+            if careful:
+                await hold.claim()
+            await self._work(tenure, hold, careful=careful)
+        except Busy:
+            return False
         except asyncio.CancelledError:
-            if not held.lost:
+            if not hold.is_lost:
                 raise
             task.uncancel()
             log.warning("stopped: the lease was lost")
-            return tenure.is_fenced
         finally:
-            self.keeper.forget(held)
-
-    async def _hold(self, tenure: Tenure, held: Held, *, careful: bool) -> bool:
-        """Do what is left of a claimed episode; return whether this node got it."""
-        if tenure.episode.status in ENDED:
-            await tenure.tell_again()
-            await self.accept()
-            may_go = True
-        else:
-            may_go = await self._serve(tenure, held, careful=careful)
-        if may_go:
-            await self._give_up(held, tenure)
+            hold.let_lapse()
         return tenure.is_fenced or tenure.has_ended
 
-    async def _serve(self, tenure: Tenure, held: Held, *, careful: bool) -> bool:
+    async def _work(self, tenure: Tenure, hold: Hold, *, careful: bool) -> None:
+        """Do what is left of an episode, and give the claim up unless it is to lapse."""
+        if tenure.has_ended:
+            await tenure.tell_again()
+            may_go = True
+        else:
+            may_go = await self._serve(tenure, hold, careful=careful)
+        if may_go:
+            finished = tenure.episode.finished if tenure.has_ended else None
+            await hold.give_up(error=_failure(finished))
+
+    async def _serve(self, tenure: Tenure, hold: Hold, *, careful: bool) -> bool:
         """Serve a tenure to its end, and return whether its claim may be given up."""
         try:
             await tenure.complete(careful=careful)
@@ -122,8 +118,8 @@ class Shift:
             return await self._hand_over(tenure)
         except (VersionConflict, LeaseLost) as error:
             if not tenure.is_fenced:
-                return await self._stand_back(tenure, held)
-            self.keeper.note_lost(held, why=_why(error))
+                return await self._stand_back(tenure, hold)
+            hold.note_lost(error)
             return False
         except (TooLarge, Unwritable):
             if tenure.is_fenced:
@@ -137,23 +133,14 @@ class Shift:
         log.debug("episode ended", status=tenure.episode.status.value)
         return True
 
-    async def _stand_back(self, tenure: Tenure, held: Held) -> bool:
+    async def _stand_back(self, tenure: Tenure, hold: Hold) -> bool:
         """Leave an episode that has moved since it was read; return whether the claim may go.
 
         A claim that was taken over from a lapsed one has removed the marker of the lapse, and the
         call for recovery may have been answered elsewhere: then nothing else calls for it.
         """
-        id_ = f"refused.{held.lease.key}.{held.lease.revision}"
-        return not held.lease.stolen or await self._call(tenure, reason="lapsed", id_=id_)
-
-    async def _give_up(self, held: Held, tenure: Tenure) -> None:
-        """Give the claim up, saying so if the episode has failed."""
-        finished = tenure.episode.finished if tenure.has_ended else None
-        if finished is not None and finished.status is EndStatus.FAILED:
-            error = f"{finished.error_class}: {finished.error_detail}"
-            await self.keeper.fail(held, error=error)
-        else:
-            await self.keeper.complete(held)
+        id_ = f"refused.{hold}"
+        return not hold.is_stolen or await self._call(tenure, reason="lapsed", id_=id_)
 
     async def _hand_over(self, tenure: Tenure) -> bool:
         leave_id = f"leave.{tenure.opened.episode_id}.{tenure.episode.attempts}"
@@ -174,6 +161,8 @@ class Shift:
         return True
 
 
-def _why(error: VersionConflict | LeaseLost) -> str:
-    is_conflict = isinstance(error, VersionConflict)
-    return f"another node has taken over: {error}" if is_conflict else str(error)
+def _failure(finished: EpisodeFinished | None) -> str:
+    """Return why an episode failed; empty if it did not."""
+    if finished is None or finished.status is not EndStatus.FAILED:
+        return ""
+    return f"{finished.error_class}: {finished.error_detail}"

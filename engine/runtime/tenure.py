@@ -7,7 +7,7 @@ anywhere, in a crash or in a lost claim, leaves the next one exactly what is lef
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,7 @@ from engine.recovery import Policy, Takeover
 from engine.runtime.applier import Applied, Applier, Turns
 from engine.runtime.driver import Driver
 from engine.runtime.herald import Herald
+from engine.runtime.hold import NO_CLAIM, Hold
 from engine.runtime.performer import Performer
 from engine.runtime.scribe import Scribe
 from engine.runtime.slots import Slots
@@ -31,7 +32,6 @@ from engine.runtime.undertaker import Undertaker
 from engine.runtime.usercode import call
 from streams.clock import Clock
 from streams.events import EpisodeOpened
-from streams.leases import Lease
 from streams.log import START, Recorded
 from streams.ports import Ports
 
@@ -50,6 +50,8 @@ class Crew:
     """The node's, for all of its actors."""
     slots: Slots
     """Places for episodes of this actor."""
+    pens: Iterator[str]
+    """Names that nobody used before, for those who write."""
 
 
 NO_SUCH_EPISODE: Final = "no_such_episode"
@@ -88,7 +90,7 @@ def obstacle(actor: Actor, episode: Episode, records: Sequence[Recorded]) -> Obs
 
 
 class Tenure:
-    """From the fence to the last public event, under one claim."""
+    """From the fence to the last public event."""
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class Tenure:
         episode: Episode,
         records: Sequence[Recorded],
         *,
-        claim: Callable[[], Lease],
+        hold: Hold,
         accept: Callable[[], Awaitable[None]],
     ) -> None:
         """Take over where `records` end; without any, `opened` is the first event of the first.
@@ -107,12 +109,13 @@ class Tenure:
             opened: what the episode is about.
             episode: the fold of `records`.
             records: the episode's journal.
-            claim: returns the episode's lease, as it was last renewed.
-            accept: called once the fence is durable.
+            hold: on the episode.
+            accept: called once nothing can be lost any more: when the fence is durable under a
+                claim, or when all is done.
         """
         self.opened = opened
-        self._crew, self._records, self._claim, self._accept = crew, records, claim, accept
-        self._revision = claim().revision
+        self._crew, self._records, self._hold, self._accept = crew, records, hold, accept
+        self._is_accepted = False
         self._takeover = Takeover()
         self._telling: asyncio.Task[None] | None = None
         self._since = records[0].seq if records else START
@@ -124,8 +127,8 @@ class Tenure:
             subject=crew.ports.stack.episode(opened.episode_id),
             episode=episode,
             version=records[-1].seq if records else START,
-            pen=f"r{self._revision}",
-            before_fence=self._check_claim,
+            pen=next(crew.pens),
+            before_fence=self._secure,
             after_fence=self._note_fenced,
         )
         self._applier = Applier(crew.ports.log, crew.ports.stack, crew.clock, crew.turns)
@@ -155,6 +158,7 @@ class Tenure:
 
         Raises:
             Leaving: the node is going down; the episode is for another node.
+            Busy: someone else has the claim, and nothing was written.
             LeaseLost, VersionConflict: another node may have taken over, or has.
             Contended: a finding is fought over without end. What is left is for another time.
             TooLarge, Unwritable: the journal cannot keep an event.
@@ -167,6 +171,7 @@ class Tenure:
             await self._fence(careful=careful)
             applied = await self._drive_and_finish()
             await self._tell(applied)
+            await self._accept_once()
         finally:
             telemetry.episodes_running.add(-1, labels)
             await self._close()
@@ -185,6 +190,7 @@ class Tenure:
             intents, episode_id=self.opened.episode_id, since=self._since
         )
         await self._herald.tell(self._news(applied))
+        await self._accept_once()
 
     async def _fence(self, *, careful: bool) -> None:
         """Put down this node's start, and the opening if there is none yet."""
@@ -193,19 +199,29 @@ class Tenure:
             opening = (self.opened,)
         else:
             self._takeover = await self._decide_takeover()
-        begin = Begin(
-            node=self._crew.node, claim_revision=self._revision, fresh=self._takeover.fresh
-        )
-        self._scribe.record(*opening, begin)
+        self._scribe.record(*opening, Begin(node=self._crew.node, fresh=self._takeover.fresh))
         if careful:
             await self._scribe.barrier()
+
+    async def _secure(self) -> int:
+        """Return the revision of the claim, which is made now unless the end is near."""
+        if self.episode.status not in ENDED:
+            await self._hold.claim()
+        self._check_claim()
+        return self._hold.revision
 
     async def _note_fenced(self) -> None:
         """Tell who waits for it that the fence is up; and the world, if the end is not near."""
         self._fenced_at = self._scribe.version
-        await self._accept()
+        if self._hold.revision != NO_CLAIM:
+            await self._accept_once()
         if self.episode.status not in ENDED:
             self._telling = asyncio.create_task(self._herald.tell([self._started()]))
+
+    async def _accept_once(self) -> None:
+        if not self._is_accepted:
+            self._is_accepted = True
+            await self._accept()
 
     async def _tell(self, applied: Sequence[Applied]) -> None:
         news = self._news(applied)
@@ -302,7 +318,7 @@ class Tenure:
         )
 
     def _check_claim(self) -> None:
-        self._claim().check(monotonic_s=self._crew.clock.monotonic_s())
+        self._hold.check(monotonic_s=self._crew.clock.monotonic_s())
 
     def _started(self) -> PublicEvent:
         return publicity.started(

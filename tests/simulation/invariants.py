@@ -15,6 +15,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from engine.runtime.hold import NO_CLAIM
 from streams.events import (
     DeadLettered,
     EpisodeConverged,
@@ -195,7 +196,7 @@ def i1_an_event_opens_exactly_one_episode_per_expectation(evidence: Evidence) ->
 def i2_only_the_latest_claim_adds_to_an_episode(evidence: Evidence) -> Breaches:
     """Whoever opens an episode may start it in the same commit; a gate that queues it does not."""
     for life in evidence.lives.values():
-        pen, number, attempts = "open", 0, 0
+        pens, number, attempts = ["open"], 0, 0
         newest = 0
         for record in life.records:
             first, *more = record.commit.events
@@ -203,17 +204,28 @@ def i2_only_the_latest_claim_adds_to_an_episode(evidence: Evidence) -> Breaches:
                 if not more:
                     continue
                 first = more[0]
+            pen, _, place = record.commit.id.rpartition("-")
             if isinstance(first, EpisodeStarted):
-                attempts += 1
-                pen, number = f"r{first.claim_revision}", 0
-                if first.claim_revision <= newest:
-                    yield f"{life.id}@{record.seq}: claim {first.claim_revision} after {newest}"
+                attempts, number = attempts + 1, 0
+                if pen in pens:
+                    yield f"{life.id}@{record.seq}: {pen} starts it again"
+                pens.append(pen)
+                yield from _claimed(life, record, first, newest)
                 if first.attempt != attempts:
                     yield f"{life.id}@{record.seq}: attempt {first.attempt} is the {attempts}th"
                 newest = first.claim_revision
             number += 1
-            if record.commit.id != f"{pen}-{number}":
-                yield f"{life.id}@{record.seq}: {record.commit.id} where {pen}-{number} was due"
+            if (pen, place) != (pens[-1], str(number)):
+                yield f"{life.id}@{record.seq}: {record.commit.id}, not {pens[-1]}-{number}"
+
+
+def _claimed(life: Life, record: Recorded, start: EpisodeStarted, newest: int) -> Breaches:
+    """Only a start whose commit holds the end, too, may be without a claim."""
+    if start.claim_revision == NO_CLAIM:
+        if not isinstance(record.commit.events[-1], EpisodeFinished):
+            yield f"{life.id}@{record.seq}: started without a claim"
+    elif start.claim_revision <= newest:
+        yield f"{life.id}@{record.seq}: claim {start.claim_revision} after {newest}"
 
 
 def i3_steps_are_gapless_and_never_recorded_twice(evidence: Evidence) -> Breaches:
@@ -235,7 +247,7 @@ def i3_a_recorded_step_is_never_executed_again(evidence: Evidence) -> Breaches:
             for placed in life.of(EpisodeStarted)
             if placed.event.node == call.node and placed.seq <= call.head
         ]
-        pen = record.commit_id.partition("-")[0]
+        pen = record.commit_id.rpartition("-")[0]
         if not began or began[-1].seq > record.seq or began[-1].commit_id.startswith(f"{pen}-"):
             yield f"{call} though recorded at {record.seq}"
 

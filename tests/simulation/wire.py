@@ -340,8 +340,9 @@ class WiredLog:
 
 
 def _is_of_a_tenure(commit: Commit) -> bool:
-    """Return whether `commit` follows the fence of some claim: `r<revision>-<n>`, n over 1."""
-    return commit.id.startswith("r") and not commit.id.endswith("-1")
+    """Return whether `commit` follows the fence of its writer: `<pen>-<n>`, n over 1."""
+    _, _, place = commit.id.rpartition("-")
+    return place.isdigit() and place != "1"
 
 
 @dataclass

@@ -221,6 +221,17 @@ async def test_losing_a_lease_stops_the_episode_at_once_and_another_claim_finish
     assert life.end.status is EndStatus.DONE
 
 
+async def test_a_node_that_takes_over_from_itself_stops_what_it_did_before():
+    """I2: it was frozen past its lease, and pulled the call for recovery before it noticed."""
+    leases = FakeLeases(CLOCK, ttl_s=LEASE_TTL_S)
+    keeper, lost = Keeper(leases, holder="n1", clock=CLOCK), []
+    await keeper.acquire("k", on_lost=lambda: lost.append("first"))
+    leases.lapse("k")
+    second = await keeper.acquire("k", on_lost=lambda: lost.append("second"))
+    assert second is not None
+    assert lost == ["first"]
+
+
 async def test_a_claim_is_for_the_attempt_that_the_journal_counts_to(ports):
     app = app_of(Scripted())
     async with watching(ports.leases) as changed, running(app, ports):
@@ -229,9 +240,9 @@ async def test_a_claim_is_for_the_attempt_that_the_journal_counts_to(ports):
 
 
 async def test_the_claim_of_an_episode_that_fails_says_why(ports):
-    strategy = Scripted()
-    strategy.init = lambda episode, trigger: 1 / 0
-    app = app_of(strategy)
+    strategy = Scripted(tool_call("tool", "a"))
+    strategy.converge = lambda state, ctx: 1 / 0
+    app = app_of(strategy, tools={"tool": Counter()})
     async with watching(ports.leases) as changed, running(app, ports):
         id_ = await open_episode(ports, app)
         failed = await changed("failed")
@@ -241,7 +252,7 @@ async def test_the_claim_of_an_episode_that_fails_says_why(ports):
 
 
 async def test_the_claim_of_an_episode_that_ends_well_is_done(ports):
-    app = app_of(Scripted())
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": Counter()})
     async with watching(ports.leases) as changed, running(app, ports):
         await open_episode(ports, app)
         assert (await changed("done")).error == ""
@@ -260,7 +271,7 @@ async def test_a_node_that_was_overtaken_says_that_it_lost_the_claim(ports):
             await lived(ports, id_)
     (told,) = [line for line in logs if line["event"] == "claim_lost"]
     assert told["key"] == ports.stack.episode_claim("worker", id_)
-    assert "another node has taken over" in told["why"]
+    assert "another node has it" in told["why"]
 
 
 class LateAnswer(FakeLeases):
@@ -284,7 +295,7 @@ async def test_a_claim_that_cannot_be_trusted_any_more_puts_up_no_fence(ports):
     leases = LateAnswer(CLOCK, ttl_s=LEASE_TTL_S)
     leases.granted = []
     ports = replace(ports, leases=leases)
-    app = app_of(Scripted())
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": Counter()})
     async with running(app, ports):
         life_ = await lived(ports, await open_episode(ports, app))
 

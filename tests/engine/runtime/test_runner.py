@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from engine.actions import observe
+from engine.actions import observe, tool_call
 from engine.errors import Rejected
 from engine.runtime import runner as module
 from engine.runtime.undertaker import Undertaker
@@ -18,6 +18,7 @@ from streams.subjects import Stream
 from tests.engine.runtime.stage import (
     CLOCK,
     STARTED,
+    Counter,
     Scripted,
     all_answered,
     app_of,
@@ -173,6 +174,7 @@ async def test_no_fence_is_put_up_under_a_claim_that_is_no_longer_trusted(ports)
     """I2: whoever took over may not have put up a fence yet, and the version would let us in."""
     leases = LateAtFirst(ports.leases)
     late = dataclasses.replace(ports, leases=leases)
-    life_ = await play(Scripted(), ports=late)
+    tools = {"tool": Counter()}
+    life_ = await play(Scripted(tool_call("tool", "a")), ports=late, tools=tools)
     (started,) = life_.of(EpisodeStarted)
     assert started.claim_revision == leases.given[1]

@@ -42,6 +42,11 @@ class HeldLog:
             self.in_flight -= 1
 
 
+async def claimed() -> int:
+    """The claim is made."""
+    return 1
+
+
 async def noted() -> None:
     """Nobody waits for the fence."""
 
@@ -64,7 +69,7 @@ async def scribe(ports, held):
         episode=so_far.episode,
         version=so_far.records[-1].seq,
         pen="r1",
-        before_fence=lambda: None,
+        before_fence=claimed,
         after_fence=noted,
     )
     yield scribe

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from engine.actions import observe, tool_call
+from engine.runtime.hold import NO_CLAIM
 from streams.commands import Recover
 from streams.errors import Unavailable
 from streams.events import (
@@ -27,6 +28,7 @@ from tests.engine.runtime.stage import (
     all_answered,
     app_of,
     ask_start,
+    doomed,
     eventually,
     life,
     lived,
@@ -72,6 +74,52 @@ async def test_an_episode_without_steps_is_one_commit(ports):
 async def test_an_episode_of_its_own_thoughts_is_one_commit(ports):
     life_ = await woken(ports, app_of(Scripted(observe(1))))
     assert len(life_.records) == 1
+
+
+async def test_an_episode_that_is_over_with_its_first_commit_claims_nothing(ports):
+    """Should its node die, the event comes again: it is acknowledged when all has been told."""
+    async with ports.leases.watch() as watch:
+        life_ = await woken(ports, app_of(Scripted()))
+        assert await watch.receive(most=10, wait_s=0) == []
+    (started,) = life_.of(EpisodeStarted)
+    assert started.claim_revision == NO_CLAIM
+
+
+async def test_an_event_is_acknowledged_before_its_episode_ends_only_under_a_claim(ports):
+    tool = Counter(open_=False)
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
+    async with running(app, ports):
+        await eventually(lambda: ports.world._durables)
+        await ports.world.publish(HAPPENED, {}, id="x1")
+        await tool.called.wait()
+        await all_answered(ports.world)
+        (started,) = (await life(ports, opening(app).episode_id)).of(EpisodeStarted)
+        tool.gate.set()
+    assert started.claim_revision > NO_CLAIM
+
+
+class Silent:
+    """A world that can be told nothing for a while."""
+
+    def __init__(self, world):
+        self._world, self.is_silent = world, True
+        self.open = world.open
+
+    async def publish(self, name, payload, *, id, hops=0, trace=""):  # noqa: A002
+        if self.is_silent:
+            raise Unavailable(name, detail="away")
+        return await self._world.publish(name, payload, id=id, hops=hops, trace=trace)
+
+
+async def test_an_event_whose_episode_could_not_be_told_of_comes_again(ports):
+    app = app_of(Scripted())
+    world = Silent(ports.world)
+    async with doomed(app, replace(ports, world=world)):
+        await eventually(lambda: ports.world._durables)
+        await ports.world.publish(HAPPENED, {}, id="x1")
+        await lived(ports, opening(app).episode_id)
+    (queue,) = ports.world._durables.values()
+    assert queue.pending or queue._unanswered
 
 
 async def test_a_queued_episode_starts_and_ends_in_one_commit():

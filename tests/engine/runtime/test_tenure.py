@@ -28,7 +28,7 @@ CONVERGED = EpisodeConverged(classification=raw({"seen": ["before"]}), summary="
 
 
 async def test_the_start_of_a_tenure_is_on_the_journal_before_anything_else():
-    life_ = await play(Scripted(observe(1)))
+    life_ = await play(Scripted(tool_call("tool", "a")), tools={"tool": Counter()})
     (started,) = life_.of(EpisodeStarted)
     assert [type(event) for event in life_.events][1] is EpisodeStarted
     assert (started.node, started.attempt) == ("n1", 1)
