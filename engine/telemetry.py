@@ -16,9 +16,20 @@ _NO_SPAN: Final[AbstractContextManager[object]] = nullcontext()
 _meter: Final = metrics.get_meter("vigil.engine")
 
 
+class _Tracing:
+    """Whether anybody traces. Asking OpenTelemetry costs more than a step of an episode does."""
+
+    is_on = False
+
+
+def look() -> None:
+    """Look whether this process traces; whoever sets that up does so before a node runs."""
+    _Tracing.is_on = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
 def span(name: str, parent: Context | None = None) -> AbstractContextManager[object]:
     """Return a span to enter; it costs nothing while nobody traces, here or where we come from."""
-    if parent is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+    if parent is None and not _Tracing.is_on:
         return _NO_SPAN
     return _tracer.start_as_current_span(name, parent)
 

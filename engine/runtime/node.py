@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import structlog
 
+from engine import telemetry
 from engine.app import App
 from engine.runtime.applier import Turns
 from engine.runtime.gate import Gate
@@ -77,6 +78,7 @@ class Node:
             Whether every episode was finished or handed over within the grace period. One that
             was not is left to its lease, which lapses and calls for recovery.
         """
+        telemetry.look()
         keeper = Keeper(self._ports.leases, holder=self.name, clock=self._clock)
         doers = self._servers(keeper)
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in self._helpers(keeper)]

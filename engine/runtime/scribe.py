@@ -65,6 +65,7 @@ class Scribe:
         self._log, self._clock, self._subject, self._pen = log, clock, subject, pen
         self._commits = 0
         self._pending: list[EpisodeEvent] = []
+        self._soon: asyncio.Handle | None = None
         self._writing: asyncio.Task[None] | None = None
 
     def record(self, *commands: Command) -> None:
@@ -81,11 +82,13 @@ class Scribe:
         if self._writing is not None and self._writing.done():
             self._writing.result()  # A refused append stops the episode here, not at a barrier.
             self._writing = None
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write())
+        if self._writing is None and self._soon is None:
+            self._soon = asyncio.get_running_loop().call_soon(self._write_beside)
 
     async def barrier(self) -> None:
         """Wait until everything recorded is durable.
+
+        What nobody writes yet is written here and now: a task would only cost turns of the loop.
 
         Raises:
             VersionConflict: someone else has taken the episode over. Stop; write nothing more.
@@ -93,16 +96,30 @@ class Scribe:
             TooLarge: an event does not fit in one message.
             Unavailable: the log could not be written for as long as it is patient.
         """
-        if self._writing is not None:
+        if self._writing is None:
+            self._not_soon()
+            await self._write()
+        else:
             await asyncio.shield(self._writing)
             self._writing = None
 
     async def close(self) -> None:
         """Stop writing. What is not durable by now is the next owner's to do again."""
+        self._not_soon()
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
             self._writing = None
+
+    def _write_beside(self) -> None:
+        """Write while whoever recorded goes on."""
+        self._soon = None
+        self._writing = asyncio.create_task(self._write())
+
+    def _not_soon(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
 
     async def _write(self) -> None:
         most = EVENTS_PER_COMMIT_MAX

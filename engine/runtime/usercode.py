@@ -58,7 +58,7 @@ async def attempt(work: Awaitable[R]) -> R:
     """
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.wait({task})
+        await _ended(task)
     except asyncio.CancelledError:
         task.add_done_callback(_retrieve)
         task.cancel()
@@ -71,6 +71,18 @@ async def attempt(work: Awaitable[R]) -> R:
         raise ToolFailed("crash", "the call cancelled itself") from error
     except (Exception, SystemExit) as error:
         raise _in_our_words(error) from error
+
+
+def _ended(task: asyncio.Future[Any]) -> asyncio.Future[None]:
+    """Return what is done when `task` is, and can be cancelled without it."""
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def note(_: object) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    task.add_done_callback(note)
+    return ended
 
 
 def in_text(value: object) -> str:

@@ -21,6 +21,12 @@ def step(data: object = 1) -> Performed:
     return Performed(kind=StepKind.OBSERVATION, fingerprint="f", result=raw(data))
 
 
+async def turned() -> None:
+    """Let whatever was begun get under way."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
 class HeldLog:
     """A log that lets an append happen only when told, and counts those in flight."""
 
@@ -85,13 +91,22 @@ async def test_what_is_recorded_while_an_append_is_in_flight_rides_in_the_next_c
     ports, held, scribe
 ):
     scribe.record(begin)
-    await asyncio.sleep(0)
+    await turned()
     for _ in range(5):
         scribe.record(step())
     held.open.set()
     await scribe.barrier()
 
     assert await commits(ports, scribe) == [[EpisodeOpened], [EpisodeStarted], [StepRecorded] * 5]
+
+
+async def test_what_nobody_writes_yet_is_written_by_whoever_waits_for_it(held, scribe):
+    held.open.set()
+    before = asyncio.all_tasks()
+    scribe.record(begin)
+    await scribe.barrier()
+    assert scribe.is_fenced
+    assert asyncio.all_tasks() == before
 
 
 async def test_what_is_recorded_together_is_one_commit(ports, held, scribe):
@@ -108,7 +123,7 @@ async def test_what_is_recorded_together_is_one_commit(ports, held, scribe):
 async def test_a_barrier_waits_until_all_is_durable(ports, held, scribe):
     scribe.record(begin)
     waiting = asyncio.create_task(scribe.barrier())
-    await asyncio.sleep(0)
+    await turned()
     assert not waiting.done()
     assert await commits(ports, scribe) == [[EpisodeOpened]]
 
@@ -125,7 +140,7 @@ async def test_one_append_is_in_flight_at_a_time(held, scribe):
     scribe.record(begin)
     for _ in range(20):
         scribe.record(step())
-        await asyncio.sleep(0)
+        await turned()
     held.open.set()
     await scribe.barrier()
 
@@ -148,7 +163,7 @@ async def test_a_refused_append_stops_the_episode_at_the_next_record(ports, held
     await write(ports, scribe.episode.opened.episode_id, EpisodeStarted(
         node="rival", attempt=1, claim_revision=2
     ))  # fmt: skip
-    await asyncio.sleep(0)
+    await turned()
 
     with pytest.raises(VersionConflict):
         scribe.record(step())
@@ -217,5 +232,5 @@ async def test_a_closed_scribe_writes_no_more(ports, held, scribe):
     scribe.record(begin)
     await scribe.close()
     held.open.set()
-    await asyncio.sleep(0)
+    await turned()
     assert await commits(ports, scribe) == [[EpisodeOpened]]

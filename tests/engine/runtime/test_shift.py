@@ -251,7 +251,7 @@ class Noting:
 
 async def test_who_takes_a_lapsed_claim_in_vain_calls_for_recovery_itself(ports):
     """Taking the claim removed the marker of the lapse: nobody else would call any more."""
-    app = app_of(Scripted())
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": Counter()})
     id_ = opening(app).episode_id
     await write(ports, id_, opening(app))
     await ports.leases.acquire(ports.stack.episode_claim("worker", id_), holder="dead")
