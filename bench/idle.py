@@ -1,12 +1,12 @@
 """What a node costs that has nothing to do, and the NATS server with it.
 
-    python bench/idle.py [--seconds 20]
+    python bench/idle.py [--seconds 10] [--runs 5]
 
 Starts a NATS server that syncs every message, a Postgres, and `vigil node` with its projector, and
-watches the processes for a while in which nothing happens, with one actor and with ten.
+watches the processes while nothing happens, several times in a row, with one actor and with ten.
 `cpu_percent` is of one core, of the node; `server_cpu_percent` is of the NATS server;
 `messages_per_s` are those that it got and sent, the reading of its own counters left out. One JSON
-line per case.
+line per case, the medians of its runs.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ import argparse
 import json
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Self
 
@@ -35,8 +37,8 @@ from streams.embedded import EmbeddedNats, die_with
 
 ROOT: Final = Path(__file__).parents[1]
 
-SECONDS: Final = 20.0
-"""How long the processes are watched: several of the longest waits of a node, 5 s."""
+SECONDS: Final = 10.0
+"""How long the processes are watched at a time: twice the longest wait of a node, 5 s."""
 
 SETTLE_S: Final = 5.0
 """What starting costs is over by then."""
@@ -68,8 +70,17 @@ class Reading:
             messages=counted["in_msgs"] + counted["out_msgs"],
         )
 
+    def since(self, before: Self) -> dict[str, float]:
+        """Return what was used from one moment to this one, for each second of it."""
+        took_s = self.at_s - before.at_s
+        return {
+            "cpu_percent": 100 * (self.node_cpu_s - before.node_cpu_s) / took_s,
+            "server_cpu_percent": 100 * (self.server_cpu_s - before.server_cpu_s) / took_s,
+            "messages_per_s": (self.messages - before.messages) / took_s,
+        }
 
-def measure(actors: int, *, seconds: float) -> dict[str, object]:
+
+def measure(actors: int, *, seconds: float, runs: int) -> dict[str, object]:
     """Return the line of the case with so many actors."""
     port = _free_port()
     with (
@@ -81,9 +92,11 @@ def measure(actors: int, *, seconds: float) -> dict[str, object]:
         _node(nats.url, postgres.dsn, app=APPS[actors]) as node_pid,
     ):
         time.sleep(SETTLE_S)
-        before = Reading.now(node_pid, nats.pid, port)
-        time.sleep(seconds)
-        return _line(actors, before, Reading.now(node_pid, nats.pid, port))
+        readings = [Reading.now(node_pid, nats.pid, port)]
+        for _ in range(runs):
+            time.sleep(seconds)
+            readings.append(Reading.now(node_pid, nats.pid, port))
+        return _line(actors, readings)
 
 
 @contextmanager
@@ -111,15 +124,14 @@ def _node(url: str, dsn: str, *, app: str) -> Iterator[int]:
         process.stdout.close()
 
 
-def _line(actors: int, before: Reading, after: Reading) -> dict[str, object]:
-    took_s = after.at_s - before.at_s
+def _line(actors: int, readings: Sequence[Reading]) -> dict[str, object]:
+    used = [after.since(before) for before, after in pairwise(readings)]
     return {
         "system": "vigil",
         "case": "idle",
         "actors": actors,
-        "cpu_percent": round(100 * (after.node_cpu_s - before.node_cpu_s) / took_s, 2),
-        "server_cpu_percent": round(100 * (after.server_cpu_s - before.server_cpu_s) / took_s, 2),
-        "messages_per_s": round((after.messages - before.messages) / took_s, 1),
+        **{name: round(statistics.median(each[name] for each in used), 2) for name in used[0]},
+        "runs": len(used),
     }
 
 
@@ -139,9 +151,11 @@ def main() -> None:
     """Read the arguments, and print a line for each case."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--seconds", type=float, default=SECONDS)
+    arguments.add_argument("--runs", type=int, default=5)
     chosen = arguments.parse_args()
     for actors in APPS:
-        print(json.dumps(measure(actors, seconds=chosen.seconds)), flush=True)
+        line = measure(actors, seconds=chosen.seconds, runs=chosen.runs)
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,24 +5,26 @@ fifty episodes at a time, and `steady` one that grows by 5,000 events a second. 
 a real Postgres, from a journal in memory whose bytes were made beforehand, so that the
 projector is what is measured.
 
-`projector_us` and `postgres_us` are processor time per event, which says more than the rate
-where others use the machine, too. `caught_up_ms` is from the last event to its row.
+The cases take turns, and a line has the medians of all runs of its case. `projector_us` and
+`postgres_us` are processor time per event, which says more than the rate where others use the
+machine, too. `caught_up_ms` is from the last event to its row.
 
-    python bench/projector.py [EPISODES]
+    python bench/projector.py [EPISODES] [--runs 5]
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
-import sys
+import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -63,6 +65,10 @@ TICK_S: Final = 0.005
 """Between two portions of a steady journal, in seconds."""
 AT: Final = datetime(2030, 1, 1, tzinfo=UTC)
 CLOCK: Final = SystemClock()
+CASES: Final = ("steady", "live", "rebuild")
+
+Found: TypeAlias = dict[str, float]
+"""What one run came to, or the medians of several."""
 
 
 def life(number: int) -> Iterator[Sequence[LogEvent]]:
@@ -180,9 +186,11 @@ class Used(msgspec.Struct, frozen=True):
         return cls(CLOCK.monotonic_s(), time.process_time(), postgres_s)
 
 
-async def measure(case: str, pool: Pool, *, episodes: int, server: psutil.Process) -> None:
-    """Print how fast `case` goes and what it costs."""
-    ports = memory_ports(stack=Stack(case), clock=CLOCK)
+async def measure(
+    case: str, pool: Pool, *, stack: Stack, episodes: int, server: psutil.Process
+) -> Found:
+    """Return how fast `case` goes and what it costs, run once."""
+    ports = memory_ports(stack=stack, clock=CLOCK)
     await migrate(pool)
     given = messages(ports.stack, episodes=episodes)
     if case == "rebuild":
@@ -198,8 +206,7 @@ async def measure(case: str, pool: Pool, *, episodes: int, server: psutil.Proces
         after = Used.now(server)
     events = sum(each.events for each in given)
     took_s = after.wall_s - before.wall_s
-    found = {
-        "case": case,
+    return {
         "events": events,
         "seconds": round(took_s, 2),
         "events_per_s": round(events / took_s),
@@ -207,19 +214,39 @@ async def measure(case: str, pool: Pool, *, episodes: int, server: psutil.Proces
         "postgres_us": round((after.postgres_s - before.postgres_s) / events * 1e6, 1),
         "caught_up_ms": round((after.wall_s - written_s) * 1e3),
     }
-    print(json.dumps(found))
 
 
-async def main(server: EmbeddedPostgres, *, episodes: int) -> None:
-    """Measure every case."""
-    for case in ("steady", "live", "rebuild"):
-        pool = await connect(server.dsn, schema=case)
-        count = min(episodes, STEADY_EPISODES_MAX) if case == "steady" else episodes
-        await measure(case, pool, episodes=count, server=psutil.Process(server.pid))
-        await pool.close()
+async def measure_all(server: EmbeddedPostgres, *, episodes: int, runs: int) -> None:
+    """Run every case in turns, each time with tables of its own, and print its line."""
+    found: dict[str, list[Found]] = {case: [] for case in CASES}
+    process = psutil.Process(server.pid)
+    for run in range(runs):
+        for case in CASES:
+            pool = await connect(server.dsn, schema=f"{case}_{run}")
+            count = min(episodes, STEADY_EPISODES_MAX) if case == "steady" else episodes
+            stack = Stack(f"{case}-{run}")
+            found[case].append(
+                await measure(case, pool, stack=stack, episodes=count, server=process)
+            )
+            await pool.close()
+    for case, each in found.items():
+        print(json.dumps({"case": case, **_medians(each), "runs": runs}), flush=True)
+
+
+def _medians(found: Sequence[Found]) -> Found:
+    return {name: statistics.median_low(each[name] for each in found) for name in found[0]}
+
+
+def main() -> None:
+    """Read the arguments and measure."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("episodes", type=int, nargs="?", default=EPISODES)
+    arguments.add_argument("--runs", type=int, default=5)
+    chosen = arguments.parse_args()
+    episodes = chosen.episodes // AT_ONCE * AT_ONCE
+    with tempfile.TemporaryDirectory() as place, EmbeddedPostgres(Path(place)) as running:
+        asyncio.run(measure_all(running, episodes=episodes, runs=chosen.runs))
 
 
 if __name__ == "__main__":
-    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else EPISODES
-    with tempfile.TemporaryDirectory() as place, EmbeddedPostgres(Path(place)) as running:
-        asyncio.run(main(running, episodes=wanted // AT_ONCE * AT_ONCE))
+    main()

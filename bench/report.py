@@ -3,8 +3,9 @@
     python -m bench.report [FILE]       the newest in bench/results by default
 
 Everything between `<!-- results: NAME -->` and `<!-- end of results -->` on that page is written
-from the file, and nobody writes numbers there by hand. The tables are pure functions of the file's
-lines; the plots need matplotlib, which only the environment of `make bench-report` has.
+from the file, and nobody writes numbers there by hand. Above each table stands of how many runs
+its numbers are the medians, and what fewer than `RUNS_MIN` are worth. The tables are pure functions
+of the file's lines; the plots need matplotlib, which only `make bench-report` has.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ PAGE: Final = ROOT / "docs/performance.md"
 PLOTS: Final = ROOT / "docs/performance"
 
 ABSENT: Final = "-"
+UNMEASURED: Final = "Not measured yet."
+
+RUNS_MIN: Final = 5
+"""Runs whose median the page shows as it is; those of fewer are marked."""
 
 DIGITS: Final = 3
 """How many digits of a number say something; more of them are noise."""
@@ -80,6 +85,27 @@ def number(line: Line | None, name: str) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
+def runs(line: Line) -> int:
+    """Return how often that was measured whose median `line` holds."""
+    return round(number(line, "runs") or number(line, "samples")) or 1
+
+
+def said_of_runs(lines: Iterable[Line]) -> str:
+    """Return of how many runs the numbers in `lines` are the medians."""
+    counts = sorted({runs(line) for line in lines})
+    fewest, most = counts[0], counts[-1]
+    many = f"{fewest} to {most}" if fewest < most else str(most)
+    said = "One run of each." if most == 1 else f"Medians of {many} runs."
+    if fewest >= RUNS_MIN:
+        return said
+    return f"**{said} Fewer than {RUNS_MIN} show that it works, and not how fast it is.**"
+
+
+def measured(found: Sequence[Line], shown: str) -> str:
+    """Return a table made from `found` behind what is to be said of their runs."""
+    return f"{said_of_runs(found)}\n\n{shown}"
+
+
 def machines(lines: Sequence[Line]) -> str:
     """Return what measured, in the newest of `lines` that says so."""
     newest = of(lines, "machine")[-1:]
@@ -99,7 +125,7 @@ def cases(lines: Sequence[Line]) -> str:
     is_one = len({line["system"] for line in lines}) == 1
     labels = (_label(line, is_alone=is_one) for line in lines)
     rows = ((label, *map(line.get, names)) for label, line in zip(labels, lines, strict=True))
-    return table(head, rows)
+    return measured(lines, table(head, rows))
 
 
 def _label(line: Line, *, is_alone: bool) -> str:
@@ -142,8 +168,8 @@ def comparison(lines: Sequence[Line]) -> str:
 
 def limits(lines: Sequence[Line]) -> str:
     """Return how much of what the log takes at best the busiest runs of each case use."""
-    log = max(number(line, "per_s") for line in of(lines, "appends"))
-    found = of(lines, "episodes")
+    appended, found = of(lines, "appends"), of(lines, "episodes")
+    log = max(number(line, "per_s") for line in appended)
     names = dict.fromkeys(str(line["case"]) for line in found)
     busiest = (best(found, "vigil", case=name) for name in names)
     rows = []
@@ -152,7 +178,7 @@ def limits(lines: Sequence[Line]) -> str:
         said = (line[name] for name in ("in_flight", "per_s", "commits_each"))
         rows.append((_label(line, is_alone=True), *said, commits, f"{commits / log:.0%}"))
     head = ("case", "in flight", "per s", "commits each", "commits per s", "of what the log takes")
-    return table(head, rows)
+    return measured([*appended, *found], table(head, rows))
 
 
 def durability(lines: Sequence[Line]) -> str:
@@ -179,14 +205,14 @@ def retained(lines: Sequence[Line]) -> str:
         *("retained episodes", "`converge_only` of empty", "`steps_strict` of empty"),
         *("NATS server MiB", "more bytes per episode", "node MiB"),
     )
-    return table(head, rows)
+    return measured([line for line in found if line not in memory], table(head, rows))
 
 
 def plain(lines: Sequence[Line]) -> str:
     """Return lines of one kind as they are: a column for each of their names."""
     names = [name for line in lines for name in line if name not in {"suite", "system"}]
     head = list(dict.fromkeys(names))
-    return table(head, ([line.get(name) for name in head] for line in lines))
+    return measured(lines, table(head, ([line.get(name) for name in head] for line in lines)))
 
 
 PARTS: Final[Mapping[str, Callable[[Sequence[Line]], str]]] = {
@@ -208,6 +234,14 @@ NEEDED: Final = {"limits": {"appends", "episodes"}}
 """Part → the suites that it is made from, if not from the one of its name."""
 
 
+PLOTTED: Final = {
+    "comparison": ("Five durable steps: per second, and milliseconds one at a time", "peers.svg"),
+    "replay": ("Milliseconds to bring back an episode, by events in its journal", "replay.svg"),
+    "retained": ("Episodes per second, by episodes retained", "retained.svg"),
+}
+"""Part → what its plot shows, and the plot's file."""
+
+
 def tables(lines: Sequence[Line]) -> Mapping[str, str]:
     """Return the tables of those suites that `lines` hold."""
     there = {line["suite"] for line in lines}
@@ -217,9 +251,15 @@ def tables(lines: Sequence[Line]) -> Mapping[str, str]:
 
 def rewritten(page: str, lines: Sequence[Line]) -> str:
     """Return `page` with every part as `lines` say it."""
-    made = tables(lines)
-    missing = "Not measured yet."
-    return PART.sub(lambda part: f"{part[1]}{made.get(part[2], missing)}\n{part[3]}", page)
+    made = {name: _with_plot(name, shown) for name, shown in tables(lines).items()}
+    return PART.sub(lambda part: f"{part[1]}{made.get(part[2], UNMEASURED)}\n{part[3]}", page)
+
+
+def _with_plot(name: str, shown: str) -> str:
+    if name not in PLOTTED:
+        return shown
+    says, file = PLOTTED[name]
+    return f"{shown}\n\n![{says}]({PLOTS.name}/{file})"
 
 
 def newest() -> Path:

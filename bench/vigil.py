@@ -24,7 +24,7 @@ from bench.program import ROOT, Program, Request
 from bench.three import three
 from projections.embedded import EmbeddedPostgres
 from projections.postgres.pool import Pool, open_pool
-from projections.postgres.progress import caught_up
+from projections.postgres.progress import caught_up, heads
 from streams.embedded import EmbeddedNats, die_with
 from streams.jetstream import LinkSettings, connect
 from streams.ports import Ports
@@ -55,17 +55,20 @@ class Vigil:
 
     async def run(self, request: Request) -> Run:
         """Run a case once, until the rows of its episodes can be queried."""
-        before = await self.ports.log.head()
+        before = await self._commits()
         answer = await self.load.ask(request)
         await self.wait_rows(ROWS_S_MAX)
         over_s = time.monotonic()
-        commits = await self.ports.log.head() - before
+        commits = await self._commits() - before
         return replace(answer.run(until_s=over_s), commits=commits)
 
     async def wait_rows(self, timeout_s: float) -> None:
         """Wait until all that is on the journal now is in Postgres."""
-        head = await self.ports.log.head()
-        await caught_up(self.pool, self.ports.stack, head, timeout_s=timeout_s)
+        newest = await heads(self.ports)
+        await caught_up(self.pool, self.ports.stack, newest, timeout_s=timeout_s)
+
+    async def _commits(self) -> int:
+        return sum((await heads(self.ports)).values())
 
     def server_mib(self) -> float:
         """Return what the NATS servers have in memory."""

@@ -45,6 +45,9 @@ STEADY_S: Final = 60.0
 STOP_MARGIN_S: Final = 10.0
 """How much longer than its grace a stopping node may take; then it is killed."""
 
+EXIT_NOT_STARTED: Final = 126
+"""What a shell says of a program that it could not start."""
+
 log = structlog.get_logger("vigil.processes")
 
 _CLOCK: Final = SystemClock()
@@ -179,13 +182,11 @@ class _Family:
 
     async def _run(self, plan: Plan) -> int:
         """Run a node to its end, and return its exit code as a shell would say it."""
-        process = await asyncio.create_subprocess_exec(
-            *plan.command,
-            env=self.environ,
-            stdin=DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the parent, who passes it on.
-            preexec_fn=die_with(os.getpid()),
-        )
+        try:
+            process = await self._start(plan)
+        except OSError as error:  # The machine is short of something, and the others run on.
+            log.warning("could not be started", process=plan.name, error=str(error))
+            return EXIT_NOT_STARTED
         self._alive[plan.name] = process
         try:
             if self._is_stopping.is_set():  # The signal came while it was being started.
@@ -194,6 +195,15 @@ class _Family:
         finally:
             del self._alive[plan.name]
             _kill(process)
+
+    async def _start(self, plan: Plan) -> Process:
+        return await asyncio.create_subprocess_exec(
+            *plan.command,
+            env=self.environ,
+            stdin=DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the parent, who passes it on.
+            preexec_fn=die_with(os.getpid()),
+        )
 
     async def _end_of(self, process: Process) -> int:
         """Wait for the end of a process, which is killed if it does not stop in time."""

@@ -9,7 +9,9 @@ from engine.actor import Actor, Expectation
 from engine.app import App, Orphan
 from engine.budget import Budget
 from engine.convergence import ConvergeResult
+from engine.dedupe import Window, by_event, by_payload, by_value
 from engine.errors import DeclarationError, EngineError, InvalidFinding, StrategyError
+from engine.filters import all_of, between, exists, ge, gt, in_, le, lt, missing, ne
 from engine.finding import clear_finding, raise_finding, update_finding
 from engine.schema import StateSchema
 from engine.strategy import Context, EpisodeView, StepTaken, Strategy, abort, retry
@@ -17,6 +19,7 @@ from engine.tools import CallContext, Failure, Synthesis, Synthesizer, Tool, Too
 from engine.trigger import event
 from streams.events import EventTrigger, FindingIntent, ManualTrigger, StepKind, Trigger
 from streams.json import JsonObject
+from streams.world import DomainEvent
 
 __all__ = [
     "Action",
@@ -27,6 +30,7 @@ __all__ = [
     "Context",
     "ConvergeResult",
     "DeclarationError",
+    "DomainEvent",
     "EngineError",
     "EpisodeView",
     "EventTrigger",
@@ -48,12 +52,26 @@ __all__ = [
     "Tool",
     "ToolFailed",
     "Trigger",
+    "Window",
     "abort",
+    "all_of",
+    "between",
+    "by_event",
+    "by_payload",
+    "by_value",
     "checkpoint",
     "clear_finding",
     "converge",
     "done",
     "event",
+    "exists",
+    "ge",
+    "gt",
+    "in_",
+    "le",
+    "lt",
+    "missing",
+    "ne",
     "observe",
     "raise_finding",
     "retry",

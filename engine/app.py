@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from engine.actor import Actor, Expectation, checked_callback, checked_tools
+from engine.actor import Actor, Expectation
+from engine.declaring import checked_callback, checked_tools
 from engine.errors import DeclarationError
 from engine.recovery import Policy
 from engine.tools import Synthesizer, Tool, ToolLike

@@ -7,6 +7,7 @@ it durable, then acknowledge; whoever does the same work twice must find it done
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -40,7 +41,11 @@ class Delivery(Protocol[T_co]):
 
     @property
     def deliveries(self) -> int:
-        """1 for the first delivery, +1 for every repeat."""
+        """1 for the first delivery, +1 for every repeat, whoever handed it back and why."""
+
+    @property
+    def at(self) -> datetime:
+        """When the message was stored, by the server's clock."""
 
     @property
     def trace(self) -> str:
@@ -67,8 +72,16 @@ class Source(Protocol[T_co]):
         """Return 1 to `room` deliveries as soon as there are any, or none after `wait_s`.
 
         What `room` leaves stays for other nodes. What it did not use up may still fill while
-        the caller works, for at most `wait_s`, and is returned by the next `receive`. Survives
-        server restarts and reconnects; while there is no server it returns nothing.
+        the caller works, for at most `wait_s`, and is returned by the next `receive`; whoever
+        has no room any more says so with `pause`. Survives server restarts and reconnects; while
+        there is no server it returns nothing.
+        """
+
+    async def pause(self) -> None:
+        """Ask for nothing until the next `receive`, and leave what nobody received to others.
+
+        What has arrived, and what still does, is handed back at once. To be called between two
+        receives. Best effort: what the server never hears of comes again to others later.
         """
 
     async def close(self) -> None:

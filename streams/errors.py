@@ -9,6 +9,7 @@ StreamError
 ├── Unwritable         an event no one could read      a bug, or a value nobody checked; never retry
 ├── TooLarge           over the server's limit         make it smaller; never retry
 ├── RegistryConflict   someone wrote the entry first   read it again, decide again
+├── TimerConflict      the timer is another one by now read it again, decide again
 ├── BadName            no subject, key or address      the caller's input: say so
 └── Incompatible       server or stream contradicts us an operator must act; see `remedy`
 """
@@ -82,6 +83,15 @@ class RegistryConflict(StreamError):
     def __init__(self, key: str, *, expected: int) -> None:
         super().__init__(f"{key}: no longer at revision {expected}")
         self.key = key
+        self.expected = expected
+
+
+class TimerConflict(StreamError):
+    """The timer was armed again, fired or was canceled after the caller read it."""
+
+    def __init__(self, subject: str, *, expected: int) -> None:
+        super().__init__(f"{subject}: no longer at revision {expected}")
+        self.subject = subject
         self.expected = expected
 
 

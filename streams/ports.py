@@ -9,6 +9,7 @@ from streams.leases import Leases
 from streams.log import EventLog
 from streams.registry import Registry
 from streams.subjects import Stack
+from streams.timers import Timers
 from streams.world import World
 
 
@@ -23,3 +24,4 @@ class Ports:
     leases: Leases
     world: World
     registry: Registry
+    timers: Timers

@@ -2,6 +2,8 @@
 
 <stack>.event.<name…>                    stream <stack>-events    what happened in the world
 <stack>.inbox.episode.<actor>.<id>       stream <stack>-work      what a node is asked to do
+<stack>.timer.<actor>.<purpose>.<key>    stream <stack>-work      what is to be said later
+<stack>.due.<actor>                      stream <stack>-work      the timers that have fired
 <stack>.episode.<id>                     stream <stack>-journal   an episode's life, in order
 <stack>.finding.<key>                    stream <stack>-journal   a finding's life, in order
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
@@ -14,11 +16,12 @@ aggregate lives in comes from its kind and key alone, and a token says so, here 
 of four; streams of other layouts share no subject with these:
 
 <stack>.inbox.2of4.episode.<actor>.<id>  stream <stack>-work-2of4
+<stack>.due.2of4.<actor>                 stream <stack>-work-2of4
 <stack>.episode.2of4.<id>                stream <stack>-journal-2of4
 <stack>.finding.0of4.<key>               stream <stack>-journal-0of4
 
 A token stands between two dots. Names that people choose for code (actors, events)
-must be tokens as they are; keys that data chooses (findings) may hold anything and
+must be tokens as they are; keys that data chooses (findings, timers) may hold anything and
 are encoded: every byte outside `[A-Za-z0-9_-]` becomes `=` and two hex digits. That
 alphabet is legal in subjects and in KV keys, and the encoding is reversible.
 """
@@ -62,7 +65,7 @@ PARTITIONED: Final = frozenset({Stream.WORK, Stream.JOURNAL})
 
 _ROOTS: Final = {
     Stream.EVENTS: ("event",),
-    Stream.WORK: ("inbox",),
+    Stream.WORK: ("inbox", "timer", "due"),
     Stream.JOURNAL: ("episode", "finding", "output", "workflow"),
     Stream.DEAD: ("dead",),
 }
@@ -209,10 +212,21 @@ class Stack(msgspec.Struct, frozen=True):
         Raises:
             BadName: `key` is not valid Unicode text.
         """
+        return self._home(f"{kind.value}/{key}")
+
+    def timer_partition(self, actor: str, purpose: str, key: str) -> int:
+        """Return the partition that a timer is armed in and fires into, the same for ever.
+
+        Raises:
+            BadName: `key` is not valid Unicode text.
+        """
+        return self._home(f"timer/{actor}/{purpose}/{key}")
+
+    def _home(self, name: str) -> int:
         try:
-            octets = f"{kind.value}/{key}".encode()
+            octets = name.encode()
         except UnicodeEncodeError as error:
-            raise BadName(f"not a key: {key!r} is not valid Unicode text") from error
+            raise BadName(f"not a key: {name!r} is not valid Unicode text") from error
         return int.from_bytes(blake2b(octets, digest_size=8).digest()) % self.partitions
 
     def _token(self, stream: Stream, partition: int) -> str:
@@ -252,6 +266,10 @@ class Stack(msgspec.Struct, frozen=True):
 
     # The work.
 
+    def every_inbox(self, partition: int = 0) -> str:
+        """Return the filter for every command in one partition."""
+        return f"{self.name}.inbox.{self._work_within(partition)}>"
+
     def episode_inbox(self, actor: str, episode_id: str) -> str:
         """Return the subject of commands to one episode."""
         within = self._within(Kind.EPISODE, episode_id)
@@ -259,13 +277,65 @@ class Stack(msgspec.Struct, frozen=True):
 
     def actor_inbox(self, actor: str, partition: int = 0) -> str:
         """Return the filter for commands to every episode of `actor` in one partition."""
-        token = self._token(Stream.WORK, partition)
-        within = f"{token}." if token else ""
+        within = self._work_within(partition)
         return f"{self.name}.inbox.{within}episode.{name(actor, of='actor')}.*"
 
     def inbox_durable(self, actor: str) -> str:
         """Return the durable consumer that all runners of `actor` share."""
         return f"inbox-{name(actor, of='actor')}"
+
+    def timer(self, actor: str, purpose: str, key: str) -> str:
+        """Return the subject of one timer while it is pending."""
+        names = f"{name(actor, of='actor')}.{name(purpose, of='purpose')}"
+        token = encode_token(key)
+        within = self._work_within(self.timer_partition(actor, purpose, key))
+        return f"{self.name}.timer.{within}{names}.{token}"
+
+    def due(self, actor: str, partition: int = 0) -> str:
+        """Return the subject that timers of `actor` in one partition fire into."""
+        return f"{self.name}.due.{self._work_within(partition)}{name(actor, of='actor')}"
+
+    def due_durable(self, actor: str) -> str:
+        """Return the durable consumer of due timers that all nodes of `actor` share."""
+        return f"due-{name(actor, of='actor')}"
+
+    def every_timer(self, partition: int = 0) -> str:
+        """Return the filter for every pending timer in one partition."""
+        return f"{self.name}.timer.{self._work_within(partition)}>"
+
+    def every_due(self, partition: int = 0) -> str:
+        """Return the filter for every timer in one partition that has fired."""
+        return f"{self.name}.due.{self._work_within(partition)}>"
+
+    def timer_of(self, subject: str) -> tuple[str, str, str] | None:
+        """Return actor, purpose and key of the timer at `subject`; None if that is no timer's.
+
+        Raises:
+            BadName: no timer can be there.
+        """
+        if not subject.startswith(f"{self.name}.timer."):
+            return None
+        actor, purpose, token = subject.split(".")[-3:]
+        timer = actor, purpose, decode_token(token)
+        if self.timer(*timer) != subject:
+            raise BadName(f"no timer is at {subject!r}")
+        return timer
+
+    def actor_of_due(self, subject: str) -> str:
+        """Return the actor whose timers fire into `subject`.
+
+        Raises:
+            BadName: nobody's do.
+        """
+        actor = subject.rpartition(".")[2]
+        if subject not in {self.due(actor, each) for each in self.partitions_of(Stream.WORK)}:
+            raise BadName(f"no timer fires into {subject!r}")
+        return actor
+
+    def _work_within(self, partition: int) -> str:
+        """Return what says a partition of the work within a subject, up to the dot."""
+        token = self._token(Stream.WORK, partition)
+        return f"{token}." if token else ""
 
     # The journal: one exact subject per aggregate.
 

@@ -6,6 +6,10 @@ event names its cause, and a cause that is already on a finding's log is not car
 
 Many episodes may raise one finding at once. Those of one node take turns, so they never race
 each other; those of several nodes do, and whoever loses waits a little longer each time.
+
+A finding and its episode are two aggregates, whose sequences can be compared only in one stream and
+only if neither was copied there. Then some reads are saved; otherwise nothing is compared: a
+repeated attempt reads the whole finding, and whoever may have been replaced asks each time.
 """
 
 from __future__ import annotations
@@ -75,6 +79,18 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     outcome: FindingOutcome
 
 
+def oldest_of(records: Sequence[Recorded]) -> int:
+    """Return a sequence such that nothing that an episode caused is older: `since` of `Applier`.
+
+    It is that of the episode's first commit; `START`, which excludes nothing, if that is a copy. A
+    finding that was copied from another stream may stand before it, although it was caused later.
+
+    Args:
+        records: the episode's journal.
+    """
+    return START if not records or records[0].is_copied else records[0].seq
+
+
 class _Job(msgspec.Struct, frozen=True, kw_only=True):
     """One intent to carry out."""
 
@@ -119,8 +135,7 @@ class Applier:
             intents: of one episode's convergence. Those on one key are carried out in order.
             opened: the episode.
             attempt: 1 if nobody can have tried before.
-            since: the sequence of the episode's first commit. Nothing that the episode has
-                caused is older.
+            since: as `oldest_of` gives it. Used for findings in the episode's stream only.
             version: the episode's, if someone may take it over meanwhile.
 
         Raises:
@@ -161,7 +176,9 @@ class Applier:
         found = []
         for index, intent in enumerate(intents):
             cause = Cause(episode_id=episode_id, index=index)
-            records = await self.log.read(self.stack.finding(intent.finding_key), after=since)
+            subject = self.stack.finding(intent.finding_key)
+            after = since if self._is_beside(subject, episode_id) else START
+            records = await self.log.read(subject, after=after)
             event, seq = _find(records, cause)
             found.append(_applied(index, intent, event, seq))
         return found
@@ -180,13 +197,15 @@ class Applier:
 
     async def _try(self, job: _Job, subject: str) -> Applied | None:
         """Carry out an intent, and return what became of it; None if a rival was faster."""
-        records = await self._read(subject, since=job.since, may_be_done=job.attempt > 1)
+        is_beside = self._is_beside(subject, job.opened.episode_id)
+        since = job.since if is_beside else START
+        records = await self._read(subject, since=since, may_be_done=job.attempt > 1)
         if records is None:
             return None
         done, seq = _find(records, job.cause)
         if done is not None:
             return _applied(job.index, job.intent, done, seq)
-        if job.version is not None and _version(records) > job.version:
+        if job.version is not None and _version(records) > (job.version if is_beside else START):
             await self._check_ours(job.opened, version=job.version)
         now = self.clock.now()
         event = finding.decide(
@@ -211,11 +230,21 @@ class Applier:
 
         Whoever had may have carried out the intent, or may have found nothing to change. Either
         came after their fence: so a finding that did not change since `version` needs no check.
+        One in another stream has no order with `version`, and needs none only if it never changed.
+        `version` itself is no copy: this tenure wrote it, and no stack is moved under a node.
         """
         subject = self.stack.episode(opened.episode_id)
         last = await self.log.last(subject)
         if last is None or last.seq != version:
             raise VersionConflict(subject, expected=version)
+
+    def _is_beside(self, subject: str, episode_id: str) -> bool:
+        """Return whether the finding at `subject` is in the stream of an episode.
+
+        In two streams, sequences say nothing about what came first.
+        """
+        own = self.stack.stream_of(self.stack.episode(episode_id))
+        return own == self.stack.stream_of(subject)
 
     async def _read(
         self, subject: str, *, since: int, may_be_done: bool

@@ -22,8 +22,8 @@ from typing import Final, TypeAlias
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from engine import dedupe, telemetry, trigger
-from engine.actor import Expectation
+from engine import dedupe, telemetry
+from engine.runtime.arbiter import Arbiter, rejected
 from engine.runtime.backoff import backoff_s
 from engine.runtime.hands import Hands
 from engine.runtime.intake import taking
@@ -35,10 +35,8 @@ from engine.runtime.slots import Slots
 from engine.runtime.tenure import Crew
 from engine.runtime.undertaker import Undertaker
 from streams.delivery import Delivery, Unreadable
-from streams.errors import TooLarge, Unavailable, Unwritable
-from streams.events import EpisodeOpened, EventTrigger
-from streams.json import raw
-from streams.subjects import Stream
+from streams.errors import TooLarge, Unavailable, UnreadableEvent, Unwritable
+from streams.events import EpisodeOpened
 from streams.tracing import context_of
 from streams.world import DomainEvent
 
@@ -78,9 +76,12 @@ class Gate:
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open: whatever is published from then on is ruled on."""
     _room: Slots = field(default_factory=lambda: Slots(EVENTS_IN_FLIGHT_MAX))
-    _warned: set[tuple[str, str]] = field(default_factory=set)
     _strange: set[str] = field(default_factory=set)
     """Names that were logged. The queue holds no others than some version watches."""
+    _arbiter: Arbiter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._arbiter = Arbiter(self.crew)
 
     async def serve(self) -> None:
         """Rule on the actor's events until the node stops and what they opened here was left.
@@ -111,17 +112,17 @@ class Gate:
         content = delivery.content
         if self._is_left_to_others(delivery):
             return await _leave(delivery)
-        opened: list[EpisodeOpened] = []
-        if not isinstance(content, Unreadable):
-            opened = self._rule(content)
-            if not opened:
-                return await delivery.ack()
+        parts = [content] if isinstance(content, Unreadable) else await self._arbiter.rule(content)
+        if not parts:
+            return await delivery.ack()
         self._room.try_take()
-        receipt = Receipt(delivery, parts=len(opened) or 1, room=self._room)
-        if isinstance(content, Unreadable):
-            return self.hands.start(self._bury(content, receipt))
-        for one in opened:
-            self.hands.start(self._open(one, content, receipt))
+        receipt = Receipt(delivery, parts=len(parts), room=self._room)
+        for part in parts:
+            self.hands.start(
+                self._bury(part, receipt)
+                if isinstance(part, Unreadable)
+                else self._open(part, receipt)
+            )
         return None
 
     def _is_left_to_others(self, delivery: Incoming) -> bool:
@@ -140,19 +141,6 @@ class Gate:
             )
         return delivery.deliveries < STRANGE_DELIVERIES_MAX
 
-    def _rule(self, event: DomainEvent) -> list[EpisodeOpened]:
-        """Return the episodes that `event` opens, one for each expectation that it fires."""
-        opened = []
-        for expectation in self.crew.actor.expectations.values():
-            ruling = trigger.rule(expectation.on, event, subject_key=expectation.subject_key)
-            match ruling:
-                case trigger.Fire(trigger=fired):
-                    self._count("fire", expectation)
-                    opened.append(self._opening(expectation, fired, dedupe.event_key(event)))
-                case trigger.Refuse():
-                    self._refused(ruling, expectation, event)
-        return opened
-
     async def _bury(self, content: Unreadable, receipt: Receipt) -> None:
         with receipt:
             try:
@@ -162,17 +150,36 @@ class Gate:
             else:
                 await receipt.part_done()
 
-    async def _open(self, opened: EpisodeOpened, event: DomainEvent, receipt: Receipt) -> None:
+    async def _open(self, opened: EpisodeOpened, receipt: Receipt) -> None:
         """Open an episode, and run it if there is room."""
         with receipt, telemetry.span("gate", context_of(receipt.delivery.trace)):
             try:
-                if await self._run_here(opened, receipt):
+                if await self._is_known(opened, receipt):
+                    self._arbiter.note_duplicate(opened)
+                elif await self._run_here(opened, receipt):
                     return
-                await self._queue(opened, event)
+                else:
+                    await self._queue(opened, receipt.delivery.content)
             except Unavailable as error:
                 await self._hand_back(receipt, error)
             else:
                 await receipt.part_done()
+
+    async def _is_known(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
+        """Return whether another event has opened the episode.
+
+        Whoever shares a key is looked for first, so that no code of an episode runs in vain for
+        every duplicate. What is missing after a crash, the other event makes good when it comes
+        again; so this one need not, unless it comes again itself and may be the one.
+        """
+        is_own = opened.dedupe_key == dedupe.event_key(receipt.delivery.content)
+        if is_own or receipt.delivery.deliveries > 1:
+            return False
+        subject = self.crew.ports.stack.episode(opened.episode_id)
+        try:
+            return await self.crew.ports.log.last(subject) is not None
+        except UnreadableEvent:  # Of a newer version, but there.
+            return True
 
     async def _run_here(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
         """Run an episode that its first commit opens, if there is room; return whether we did.
@@ -198,66 +205,16 @@ class Gate:
             is_new = await open_episode(self.crew.ports, opened, at=self.crew.clock.now())
         # Numbers and text may need more room than they came in.
         except (TooLarge, Unwritable) as error:
-            stack = self.crew.ports.stack
-            message = Unreadable(
-                reason="too_large" if isinstance(error, TooLarge) else "unwritable",
-                detail=str(error),
-                stream=stack.stream(Stream.EVENTS),
-                seq=event.seq,
-                subject=stack.event(event.name),
-                headers={},
-                data=bytes(raw(event.payload)),
-            )
-            await self.undertaker.bury(message, actor_id=opened.actor_id)
+            reason = "too_large" if isinstance(error, TooLarge) else "unwritable"
+            letter = rejected(event, self.crew.ports.stack, reason=reason, detail=str(error))
+            await self.undertaker.bury(letter, actor_id=opened.actor_id)
         else:
             if not is_new:
-                self._count("duplicate", self.crew.actor.expectations[opened.expectation_id])
-
-    def _opening(
-        self, expectation: Expectation, fired: EventTrigger, dedupe_key: str
-    ) -> EpisodeOpened:
-        actor = self.crew.actor
-        episode_id = dedupe.episode_id(
-            stack=self.crew.ports.stack.name,
-            actor=actor.id,
-            expectation=expectation.name,
-            dedupe_key=dedupe_key,
-        )
-        return EpisodeOpened(
-            episode_id=episode_id,
-            actor_id=actor.id,
-            expectation_id=expectation.name,
-            trigger=fired,
-            dedupe_key=dedupe_key,
-            budget=expectation.budget,
-            spec_rev=actor.spec_rev,
-            subject_kind=expectation.subject_key,
-        )
+                self._arbiter.note_duplicate(opened)
 
     async def _hand_back(self, receipt: Receipt, error: Unavailable) -> None:
         log.warning("event handed back", actor=self.crew.actor.id, error=str(error))
         await receipt.hand_back(delay_s=HAND_BACK_S)
-
-    def _refused(
-        self, refusal: trigger.Refuse, expectation: Expectation, event: DomainEvent
-    ) -> None:
-        self._count(refusal.reason, expectation)
-        place = (expectation.name, refusal.detail)
-        if refusal.reason == "filter_key_missing" and place not in self._warned:
-            self._warned.add(place)
-            log.warning(
-                "event lacks a key that the filter needs; it does not fire",
-                actor=self.crew.actor.id,
-                expectation=expectation.name,
-                key=refusal.detail,
-                event_id=event.id,
-                further="counted, not logged",
-            )
-
-    def _count(self, reason: str, expectation: Expectation) -> None:
-        telemetry.gate_rulings.add(
-            1, {"actor": self.crew.actor.id, "expectation": expectation.name, "reason": reason}
-        )
 
 
 async def _leave(delivery: Incoming) -> None:

@@ -1,4 +1,4 @@
-"""The tasks of one doer: started here, waited for when the node stops, cut off when it must."""
+"""The tasks of a node: started by its doers, waited for when it stops, cut off when it must."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Contain: TypeAlias = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, N
 
 
 class Hands:
-    """What a doer is at. The doer bounds how much that is."""
+    """What a node is at. Its doers bound how much that is."""
 
     def __init__(self, contain: Contain) -> None:
         """Begin idle; all work is run through `contain`."""
@@ -24,6 +24,7 @@ class Hands:
         task = asyncio.create_task(self._contain(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # It may have been cut off before it began.
 
     async def finish(self) -> None:
         """Wait until nothing is left to do."""
@@ -32,15 +33,17 @@ class Hands:
 
     @asynccontextmanager
     async def cut_off_when_cancelled(self) -> AsyncIterator[None]:
-        """End everything at once if the doer is cancelled: leases lapse, deliveries come again."""
+        """Cut everything off if the doer is cancelled."""
         try:
             yield
         except asyncio.CancelledError:
-            await self._cut_off()
+            await self.cut_off()
             raise
 
-    async def _cut_off(self) -> None:
+    async def cut_off(self) -> None:
+        """End everything at once: leases lapse, deliveries come again."""
         tasks = list(self._tasks)
         for task in tasks:
-            task.cancel()
+            if not task.cancelling():  # Who is on the way out must not be disturbed.
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

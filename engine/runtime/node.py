@@ -80,16 +80,20 @@ class Node:
         """
         telemetry.look()
         keeper = Keeper(self._ports.leases, holder=self.name, clock=self._clock)
-        doers = self._servers(keeper)
+        hands = Hands(self._contain)
+        doers = self._servers(keeper, hands)
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in self._helpers(keeper)]
         servers = [asyncio.create_task(self._keep_going(doer.serve)) for doer in doers]
         helpers.append(asyncio.create_task(self._say_when_up(doers)))
         try:
             await self._stopping.wait()
             log.info("node stopping", node=self.name)
-            _, late = await asyncio.wait(servers, timeout=self._grace_s)
+            finishing = asyncio.create_task(_finish(servers, hands))
+            helpers.append(finishing)
+            _, late = await asyncio.wait([finishing], timeout=self._grace_s)
         finally:
             await _cancel([*servers, *helpers])
+            await hands.cut_off()
         log.info("node down", node=self.name, clean=not late)
         return not late
 
@@ -99,7 +103,7 @@ class Node:
             await doer.is_open.wait()
         log.info("node up", node=self.name, actors=sorted(self._app.actors))
 
-    def _servers(self, keeper: Keeper) -> list[Gate | Runner]:
+    def _servers(self, keeper: Keeper, hands: Hands) -> list[Gate | Runner]:
         """Return the doers that take work: a gate and a runner for each actor."""
         undertaker = Undertaker(self._ports, self._clock)
         turns, pens = Turns(), self._pens()
@@ -117,8 +121,8 @@ class Node:
                 pens=pens,
             )
             serving += [
-                Gate(crew, keeper, undertaker, Hands(self._contain)),
-                Runner(crew, keeper, undertaker, Hands(self._contain)),
+                Gate(crew, keeper, undertaker, hands),
+                Runner(crew, keeper, undertaker, hands),
             ]
         return serving
 
@@ -144,8 +148,16 @@ class Node:
                 log.exception("a doer failed; starting it again", again_in_s=pause_s)
             else:
                 return
-            await self._clock.sleep(pause_s)
+            await self._pause(pause_s)
             pause_s = min(pause_s * 2, RESTART_MAX_S)
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait for `pause_s`, or until the node stops."""
+        try:
+            async with self._clock.timeout(pause_s):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
 
     async def _contain(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` so that what it raises by surprise is told and harms nothing else."""
@@ -155,6 +167,12 @@ class Node:
             log.exception(
                 "work failed by surprise; what was not accepted comes again, a lease lapses"
             )
+
+
+async def _finish(servers: list[asyncio.Task[None]], hands: Hands) -> None:
+    """Wait until nobody takes work any more, and what was taken is done."""
+    await asyncio.wait(servers)
+    await hands.finish()
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

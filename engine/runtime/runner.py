@@ -1,5 +1,8 @@
 """Runs an actor's episodes: pull what there is room for, read, and take each over.
 
+All nodes of an actor share its queue. So a node without a free slot asks for nothing, and hands
+back at once what still comes because it was asked for before the gate took the last slot.
+
 The journal is read before the claim is made, to know which attempt it is for, and whether this
 node can have the episode at all.
 """
@@ -23,7 +26,7 @@ from engine.runtime.shift import Shift
 from engine.runtime.tenure import NO_SUCH_EPISODE, Crew, Obstacle, obstacle
 from engine.runtime.undertaker import Undertaker
 from streams.commands import Command, Start
-from streams.delivery import Delivery, Unreadable
+from streams.delivery import Delivery, Source, Unreadable
 from streams.errors import Unavailable, UnreadableEvent
 from streams.tracing import context_of
 
@@ -43,12 +46,19 @@ OBSTACLE_MAX_S: Final = 60.0
 """Longest wait before a command comes again whose episode this node cannot have."""
 
 MISSING_DELIVERIES_MAX: Final = 12
-"""Deliveries of a command before an episode that the journal does not hold counts as missing:
-about 2 minutes. A replica may show an opening later than the command that follows it."""
+"""Deliveries of a command before an episode that the journal does not hold counts as missing,
+at least: about 2 minutes of waits. A replica may show an opening later than the command that
+follows it, and an event that comes again may open an episode later than its recovery is called."""
+
+MISSING_S: Final = 120.0
+"""Age of such a command, at least: deliveries that ended for want of a slot are counted, too."""
 
 OBSTACLE_DELIVERIES_MAX: Final = 70
-"""Deliveries of a command that no node can follow before it is a dead letter: about an hour, which
-is longer than a deploy takes to bring a node that can."""
+"""Deliveries of a command that no node can follow before it is a dead letter, at least: about an
+hour of waits, which is longer than a deploy takes to bring a node that can."""
+
+OBSTACLE_S: Final = 3_600.0
+"""Age of such a command, at least."""
 
 NOTED_MAX: Final = 10_000
 """Episodes remembered because this node cannot have them. Forgetting them repeats a log line."""
@@ -86,22 +96,29 @@ class Runner:
         async with taking(opening, stopping=self.crew.stopping) as source:
             self.is_open.set()
             while not self.crew.stopping.is_set():
-                room = await self.crew.slots.wait_free()
+                room = await self._wait_room(source)
                 for delivery in await source.receive(room=room, wait_s=WAIT_S):
                     has_slot = self.crew.slots.try_take()
                     self.hands.start(self._run(delivery, has_slot=has_slot))
                 telemetry.backlog.set(source.pending, labels)
 
+    async def _wait_room(self, source: Source[Command | Unreadable]) -> int:
+        """Wait for a free slot, and leave to others whatever comes meanwhile."""
+        if not self.crew.slots.free:
+            await source.pause()
+        return await self.crew.slots.wait_free()
+
     async def _run(self, delivery: Delivery[Command | Unreadable], *, has_slot: bool) -> None:
         """Answer for a delivery in a slot of its own, or hand it back if none gets free soon.
 
-        There was one when it was pulled; an event may have opened an episode in it since.
+        There was one when it was pulled; an event may have opened an episode in it since. A node
+        that stops waits for none and begins nothing: another may have room at once.
         """
-        slots = self.crew.slots
-        if not has_slot and not await slots.take(within_s=SLOT_S):
-            return await _hand_back(delivery)
+        slots, stopping = self.crew.slots, self.crew.stopping
+        if not has_slot and not await slots.take(within_s=SLOT_S, unless=stopping):
+            return await delivery.nak()
         try:
-            await self._answer(delivery)
+            await (delivery.nak() if stopping.is_set() else self._answer(delivery))
         finally:
             slots.give_back()
 
@@ -141,9 +158,7 @@ class Runner:
         self, delivery: Delivery[Command | Unreadable], command: Command, hindrance: Obstacle
     ) -> None:
         """Leave a command to another node, or to a person if none has followed it for long."""
-        is_missing = hindrance.reason == NO_SUCH_EPISODE
-        most = MISSING_DELIVERIES_MAX if is_missing else OBSTACLE_DELIVERIES_MAX
-        if delivery.deliveries >= most:
+        if self._is_hopeless(delivery, hindrance):
             await self.undertaker.bury_command(
                 command, seq=delivery.seq, reason=hindrance.reason, detail=hindrance.detail
             )
@@ -151,6 +166,18 @@ class Runner:
         else:
             self._note(command.episode_id, hindrance)
             await _hand_back(delivery, most_s=OBSTACLE_MAX_S)
+
+    def _is_hopeless(self, delivery: Delivery[Command | Unreadable], hindrance: Obstacle) -> bool:
+        """Return whether a command has been looked at in vain for long.
+
+        It takes both: many deliveries may have ended for want of a slot, within seconds, and an
+        old command may have waited for any node to be up.
+        """
+        is_missing = hindrance.reason == NO_SUCH_EPISODE
+        most = MISSING_DELIVERIES_MAX if is_missing else OBSTACLE_DELIVERIES_MAX
+        least_s = MISSING_S if is_missing else OBSTACLE_S
+        age_s = (self.crew.clock.now() - delivery.at).total_seconds()
+        return delivery.deliveries >= most and age_s >= least_s
 
     def _note(self, episode_id: str, hindrance: Obstacle) -> None:
         """Say once why this node cannot have the episode."""

@@ -13,7 +13,7 @@ it hears.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ EVENTS_PER_COMMIT_MAX: Final = 64
 
 
 class Scribe:
-    """The one writer of one episode, for as long as it holds the claim."""
+    """The one writer of one episode, for one go at it."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Scribe:
         episode: Episode,
         version: int,
         pen: str,
-        before_fence: Callable[[], Awaitable[int]],
+        before_fence: Callable[[Sequence[EpisodeEvent]], Awaitable[int]],
         after_fence: Callable[[], Awaitable[None]],
     ) -> None:
         """Go on from `episode`, which stands at `version`.
@@ -53,8 +53,8 @@ class Scribe:
             episode: the fold of what is there.
             version: the sequence of its last commit; `START` if it has none.
             pen: unique for ever to this scribe; commit ids start with it.
-            before_fence: called before the first commit is written, for the revision of the
-                claim; what it raises, `barrier` raises, and nothing is written.
+            before_fence: called with the first commit before it is written, for the revision of
+                the claim; what it raises, `barrier` raises, and nothing is written.
             after_fence: called as soon as the first commit is durable.
         """
         self.episode = episode
@@ -125,7 +125,7 @@ class Scribe:
         most = EVENTS_PER_COMMIT_MAX
         while self._pending:
             if not self.is_fenced:
-                self._sign(await self._before_fence())
+                self._sign(await self._before_fence(self._pending[:most]))
             events = tuple(self._pending[:most])
             try:
                 self.version = await self._append(events)

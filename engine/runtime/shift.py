@@ -91,7 +91,7 @@ class Shift:
             if not hold.is_lost:
                 raise
             task.uncancel()
-            log.warning("stopped: the lease was lost")
+            log.warning("stopped: the claim was lost")
         finally:
             hold.let_lapse()
         return tenure.is_fenced or tenure.has_ended
@@ -128,7 +128,9 @@ class Shift:
         except Unavailable as error:
             if not tenure.is_fenced:
                 raise
-            log.warning("stopped: the log is away; the lease will lapse", error=str(error))
+            log.warning(
+                "stopped: the log is away; what is left is for the next owner", error=str(error)
+            )
             return False
         log.debug("episode ended", status=tenure.episode.status.value)
         return True

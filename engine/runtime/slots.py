@@ -27,19 +27,25 @@ class Slots:
         self._free -= 1
         return True
 
-    async def take(self, *, within_s: float) -> bool:
-        """Wait for a place, for at most `within_s`, and return whether it was got."""
+    async def take(self, *, within_s: float, unless: asyncio.Event) -> bool:
+        """Wait for a place, and return whether it was got.
+
+        Not for longer than `within_s`, and no more once `unless` is set.
+        """
         if self.try_take():
             return True
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
+        called_off = asyncio.ensure_future(_wait_set(unless))
+        until = asyncio.FIRST_COMPLETED
         try:
-            await asyncio.wait({turn}, timeout=within_s)
+            await asyncio.wait((turn, called_off), timeout=within_s, return_when=until)
         except asyncio.CancelledError:
             if turn.done():
                 self.give_back()
             raise
         finally:
+            called_off.cancel()
             if not turn.done():
                 self._waiting.remove(turn)
         return turn.done()
@@ -58,3 +64,7 @@ class Slots:
             self._freed.clear()
             await self._freed.wait()
         return self.free
+
+
+async def _wait_set(event: asyncio.Event) -> None:
+    await event.wait()

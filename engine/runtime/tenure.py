@@ -20,7 +20,7 @@ from engine.episode import ENDED, RUNS, Begin, Episode, Fail, Finish, Status
 from engine.errors import EpisodeFailed
 from engine.publicity import PublicEvent
 from engine.recovery import Policy, Takeover
-from engine.runtime.applier import Applied, Applier, Turns
+from engine.runtime.applier import Applied, Applier, Turns, oldest_of
 from engine.runtime.driver import Driver
 from engine.runtime.herald import Herald
 from engine.runtime.hold import NO_CLAIM, Hold
@@ -31,7 +31,7 @@ from engine.runtime.thinker import Thinker
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.usercode import call
 from streams.clock import Clock
-from streams.events import EpisodeOpened
+from streams.events import EpisodeEvent, EpisodeFinished, EpisodeOpened
 from streams.log import START, Recorded
 from streams.ports import Ports
 
@@ -118,7 +118,7 @@ class Tenure:
         self._is_accepted = False
         self._takeover = Takeover()
         self._telling: asyncio.Task[None] | None = None
-        self._since = records[0].seq if records else START
+        self._since = oldest_of(records)
         self._fenced_at = START
         self._had_ended = episode.status in ENDED
         self._scribe = Scribe(
@@ -203,9 +203,9 @@ class Tenure:
         if careful:
             await self._scribe.barrier()
 
-    async def _secure(self) -> int:
-        """Return the revision of the claim, which is made now unless the end is near."""
-        if self.episode.status not in ENDED:
+    async def _secure(self, first: Sequence[EpisodeEvent]) -> int:
+        """Return the revision of the claim, which is made now unless the `first` commit is all."""
+        if not any(isinstance(event, EpisodeFinished) for event in first):
             await self._hold.claim()
         self._check_claim()
         return self._hold.revision

@@ -1,4 +1,4 @@
-"""Copies every message of a stack's journal, or work, into the streams of another layout.
+"""Copies every commit of a stack's journal, or every command of its work, into another layout.
 
 Aggregates keep the order of their commits; sequences, which are their versions, change. The
 source must be at rest, and nobody else may write to the targets: each batch names the sequence
@@ -23,6 +23,7 @@ from streams.jetstream.follow import OrderedReader
 from streams.jetstream.link import Link
 from streams.jetstream.publish import BatchRefused, Patience, Publisher, Write
 from streams.jetstream.stored import Stored
+from streams.parsing import MESSAGE_ID_HEADER
 from streams.subjects import Stack, Stream
 
 BATCH_MAX: Final = 500
@@ -52,9 +53,15 @@ _NOT_COPIED: Final = frozenset(
         headers.EXPECTED_SEQ,
         headers.EXPECTED_LAST,
         headers.COPIED_FROM,
+        MESSAGE_ID_HEADER,
     }
 )
-"""What was said about the storing of the original, and holds for no copy."""
+"""What was said about the storing of the original, and holds for no copy.
+
+A command's id among them: a stream knows an id for two minutes only, so that two commands of one
+id may wait, and no batch takes both. Nobody needs it any more: what is asked for twice is done
+once because of versions, and a copy is stored once because of where it says that it is from.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +108,10 @@ class Copying:
         done = 0
         async with AsyncExitStack() as opened, aclosing(self._originals()) as originals:
             copies = {
-                name: await opened.enter_async_context(aclosing(self._messages(name)))
-                for name in self._new_names()
+                self.new.stream(self.stream, each): await opened.enter_async_context(
+                    aclosing(self._messages(self.new, each))
+                )
+                for each in self.new.partitions_of(self.stream)
             }
             async for mark, message in originals:
                 expected = self._copy_of(mark, message)
@@ -118,14 +127,16 @@ class Copying:
 
     async def _originals(self) -> AsyncGenerator[tuple[_Mark, Stored | Arrival], None]:
         for partition in self._old_partitions():
-            async with aclosing(self._messages(self.old.stream(self.stream, partition))) as found:
+            async with aclosing(self._messages(self.old, partition)) as found:
                 async for message in found:
                     yield (partition, message.seq), message
 
-    def _messages(self, name: str) -> AsyncGenerator[Stored | Arrival, None]:
+    def _messages(self, stack: Stack, partition: int) -> AsyncGenerator[Stored | Arrival, None]:
+        name = stack.stream(self.stream, partition)
+        if self.stream is not Stream.WORK:
+            return _all(self.link, name)
         # A queue lets nobody read it but its consumers; what is left in one is little.
-        read = _each if self.stream is Stream.WORK else _all
-        return read(self.link, name)
+        return stored.one_by_one(self.link, name, stack.every_inbox(partition))
 
     def _copy_of(self, mark: _Mark, message: Stored | Arrival) -> Write:
         kept = {name: said for name, said in message.headers.items() if name not in _NOT_COPIED}
@@ -229,14 +240,6 @@ async def _all(link: Link, name: str) -> AsyncGenerator[Stored | Arrival, None]:
                 yield each
     finally:
         await reader.close()
-
-
-async def _each(link: Link, name: str) -> AsyncGenerator[Stored | Arrival, None]:
-    """Yield every message of a queue that is at rest, asked for one by one."""
-    seq = 0
-    while (found := await stored.first_after(link, name, ">", seq=seq)) is not None:
-        seq = found.seq
-        yield found
 
 
 def _require_same(expected: Write, found: Stored | Arrival | None) -> None:

@@ -41,6 +41,10 @@ RUN: Final = 128
 """How many answers in a row are timed together. The server sends some dozens at once."""
 
 
+STALL_S: Final = 0.25
+"""How long nothing may be answered before those who wait go without those in flight: many times
+what a message or a batch takes, and far less than a request waits."""
+
 BATCH_TASK: Final = "jetstream-batch"
 
 
@@ -78,6 +82,7 @@ class Grouping:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Waiting] = deque()
         self._singles = 0
+        self._moved_s = 0.0
         self._batch: asyncio.Task[Sequence[Ack]] | None = None
         self._turn: asyncio.Handle | None = None
         self._turn_began_s = 0.0
@@ -101,11 +106,11 @@ class Grouping:
             UnknownOutcome: no answer. It may be stored.
         """
         if alone or self._is_free():
-            self._singles += 1
+            self._begin_single()
             return await self._store_alone(write)
         waiting = _Waiting(write, self._loop.create_future())
         self._waiting.append(waiting)
-        if self._singles == 0:
+        if self._singles == 0 or self._is_stalled():
             self._turn_soon()
         outcome = await self._outcome(waiting)
         if outcome is None:
@@ -133,6 +138,15 @@ class Grouping:
         """Return whether one more may be in flight alone: as many as are worth no batch."""
         return self._singles < self._pace.worth or self._pace.worth > self._settings.most
 
+    def _is_stalled(self) -> bool:
+        """Return whether those in flight alone have gone unanswered for long."""
+        return self._clock.monotonic_s() - self._moved_s > STALL_S
+
+    def _begin_single(self) -> None:
+        if self._singles == 0:
+            self._moved_s = self._clock.monotonic_s()
+        self._singles += 1
+
     async def _store_alone(self, write: Write) -> Ack:
         """Store a message that `_singles` counts already."""
         ack: Ack | None = None
@@ -144,6 +158,7 @@ class Grouping:
 
     def _end_single(self, *, is_stored: bool) -> None:
         self._singles -= 1
+        self._moved_s = self._clock.monotonic_s()
         if is_stored:
             self._time_answer()
         if self._singles == 0 or not is_stored:
@@ -178,9 +193,10 @@ class Grouping:
         Enough of them for a batch wait until nobody is in flight any more, and grow more.
         """
         self._turn = None
-        if self._singles > 0 and len(self._waiting) >= self._pace.worth:
+        is_free = self._singles == 0 or self._is_stalled()
+        if not is_free and len(self._waiting) >= self._pace.worth:
             return
-        if self._singles == 0 and (group := self._first_together()):
+        if is_free and (group := self._first_together()):
             self._begin_batch(group)
             return
         while self._waiting and (self._singles == 0 or self._has_room()):
@@ -234,7 +250,7 @@ class Grouping:
     def _let_go(self, waiting: _Waiting) -> None:
         """Let a message go alone."""
         if not waiting.outcome.cancelled():
-            self._singles += 1
+            self._begin_single()
             waiting.outcome.set_result(None)
 
 
@@ -279,5 +295,10 @@ def _tell(waiting: _Waiting, outcome: Ack | BaseException) -> None:
 
 
 def _again(error: BaseException, subject: str) -> BaseException:
-    """Return `error` for one of those whom it meets: whoever raises it leaves a trace in it."""
-    return type(error)(subject, detail=error.detail) if isinstance(error, Unavailable) else error
+    """Return `error` for one of those whom it meets: whoever raises it leaves a trace in it.
+
+    What nobody expected may be the fault of one of them. Going on alone, each finds out.
+    """
+    if isinstance(error, Unavailable):
+        return type(error)(subject, detail=error.detail)
+    return UnknownOutcome(subject, detail=f"the batch failed: {error!r}")

@@ -40,7 +40,8 @@ ERROR: Final = "Vigil-Error"
 
 COPIED_FROM: Final = "Vigil-Copied-From"
 """Where a message was before its stack was spread over another number of streams: partition
-and sequence. It says how far a copy has come, so that it can go on after a crash."""
+and sequence. It says how far a copy has come, so that it can go on after a crash; and to readers
+that the message is one (`Recorded.is_copied`)."""
 
 # The server's, on what we publish.
 
@@ -49,6 +50,11 @@ EXPECTED_LAST: Final = "Nats-Expected-Last-Sequence"
 TTL: Final = "Nats-TTL"
 ROLLUP: Final = "Nats-Rollup"
 KV_OPERATION: Final = "KV-Operation"
+
+SCHEDULE: Final = "Nats-Schedule"
+SCHEDULE_TARGET: Final = "Nats-Schedule-Target"
+"""When (ADR-51) and where, in its own stream, the server publishes a message again. Both are off
+what it then publishes."""
 
 BATCH: Final = "Nats-Batch-Id"
 """Which atomic batch (ADR-50) a message came in. It is stored with the message and says
@@ -72,13 +78,16 @@ def block(given: Headers) -> bytes:
     """Return `given` as they travel.
 
     Raises:
-        BadName: one of them has no name that a header may have.
+        BadName: one of them has no name that a header may have, or is not valid Unicode text.
     """
     text = "".join([f"{_line_start(name)}{value}\r\n" for name, value in given.items()])
     if text.count("\n") != len(given) or text.count("\r") != len(given):
         cleaned = {name: value.translate(_SPACED) for name, value in given.items()}
         return block(cleaned)  # A value would have ended its line.
-    return b"%b\r\n%b\r\n" % (VERSION, text.encode())
+    try:
+        return b"%b\r\n%b\r\n" % (VERSION, text.encode())
+    except UnicodeEncodeError as error:
+        raise BadName(f"a header is not valid Unicode text: {error.object!r}") from error
 
 
 def parse(given: bytes) -> Headers:

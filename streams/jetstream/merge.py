@@ -2,12 +2,12 @@
 
 Every queue that is not asked already is asked for one message, and those that said that more
 waits share what room is left. All that was asked for counts as taken, so together the queues
-never bring more than there is room for, and a node that is full has asked for nothing.
+never bring more than the `receive` that asked had room for.
 
 What was asked for stays asked for between two receives: `LOOK_S` where something waited, `ASK_S`
-where nothing did. So room for one, in each queue that is quiet, is not there for a busy one
-meanwhile; and with less room than queues they are asked in turn. Both are why a node should have
-room for twice as many episodes as there are partitions.
+where nothing did, or until `pause` takes it back. So room for one, in each queue that is quiet, is
+not there for a busy one meanwhile; and with less room than queues they are asked in turn. Both are
+why a node should have room for twice as many episodes as there are partitions.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class MergedSource(Generic[T]):
         """Those that are not being asked; the one that waited longest is first."""
         self._asked: dict[asyncio.Task[Sequence[Delivery[T]]], tuple[Source[T], int]] = {}
         self._ready: deque[Delivery[T]] = deque()
+        self._is_paused = False
         self._is_closed = False
 
     @property
@@ -49,6 +50,7 @@ class MergedSource(Generic[T]):
 
     async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T]]:
         """Return the next deliveries. See `Source.receive`."""
+        self._is_paused = self._is_closed
         until_s = self._clock.monotonic_s() + max(wait_s, LOOK_S)
         while not self._ready and not self._is_closed:
             self._ask(room)
@@ -59,15 +61,27 @@ class MergedSource(Generic[T]):
                 break
         return [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
 
-    async def close(self) -> None:
-        """Stop pulling and hand back what nobody received. See `Source.close`."""
-        self._is_closed = True
-        await asyncio.gather(*(source.close() for source in self._sources))
+    async def pause(self) -> None:
+        """Take back what was asked for, and hand back what it brought. See `Source.pause`.
+
+        Raises:
+            StreamError: as one of the queues did that were asked.
+        """
+        self._is_paused = True
+        for task in self._asked:
+            task.cancel()
         if self._asked:
             await asyncio.wait(self._asked)
+        await asyncio.gather(*(source.pause() for source in self._sources))
         self._gather()
         while self._ready:
             await self._ready.popleft().nak()
+
+    async def close(self) -> None:
+        """Stop pulling and hand back what nobody received. See `Source.close`."""
+        self._is_paused = self._is_closed = True
+        await asyncio.gather(*(source.close() for source in self._sources))
+        await self.pause()
 
     def _ask(self, room: int) -> None:
         """Ask the queues that are quiet, as far as there is room."""
@@ -97,8 +111,8 @@ class MergedSource(Generic[T]):
         for task in [task for task in self._asked if task.done()]:
             source, most = self._asked.pop(task)
             self._quiet.append(source)
-            found = task.result()
+            found = () if task.cancelled() else task.result()
             self._ready.extend(found)
-            if 0 < len(found) < most and not self._is_closed:
+            if 0 < len(found) < most and not self._is_paused:
                 # The rest of what it was asked for may still come, so it stays asked for.
                 self._ask_one(self._quiet.pop(), most=most - len(found), wait_s=LOOK_S)

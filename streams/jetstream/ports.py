@@ -13,6 +13,7 @@ from streams.jetstream.log import JetStreamLog
 from streams.jetstream.registry import JetStreamRegistry
 from streams.jetstream.settings import LinkSettings
 from streams.jetstream.setup import Inspection
+from streams.jetstream.timers import JetStreamTimers
 from streams.jetstream.world import JetStreamWorld
 from streams.ports import Ports
 from streams.subjects import Stack
@@ -41,6 +42,7 @@ async def connect(
             leases=JetStreamLeases(link, stack),
             world=JetStreamWorld(link, stack),
             registry=JetStreamRegistry(link, stack),
+            timers=JetStreamTimers(link, stack),
         )
 
 

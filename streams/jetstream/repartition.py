@@ -1,6 +1,8 @@
 """Spreads a stack over another number of partitions, while none of its nodes runs.
 
-    mark ──▶ nobody runs? ──▶ retire old streams ──▶ make new ones ──▶ copy ──▶ verify ──▶ switch
+    mark ──▶ nobody runs? ──▶ retire old streams ──▶ make new ones ──▶ copy ──▶ verify
+                                                                                   │
+                                               switch ◀── verify ◀── carry timers ◀┘
 
 The registry's metadata says which layout is in use, and which one is being made; while it says
 the latter, nobody can connect. A retired stream holds other subjects from then on, so a node that
@@ -8,21 +10,23 @@ runs on against all advice cannot write to it; its subjects are of no other stre
 that a single journal takes everything that begins as its own do. To switch is one write of that
 metadata: before it the old layout is the stack, after it the new one is.
 
-One lease keeps two of these programs apart. Every stage may be cut off and done again: the same
-command goes on, and the one that asks for the number before goes back, as long as nothing was
-switched. Retired streams are kept until `drop_retired`.
+One lease keeps two of these programs apart: whoever loses it stops. Every stage may be cut off and
+done again: the same command goes on, and the one that asks for the number before goes back, as long
+as nothing was switched. Only the work is begun anew: its timers fire while they are carried
+(`carrying.py`). Retired streams are kept until `drop_retired`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias, TypeVar
 
 from streams.errors import Incompatible, LeaseLost, Unavailable
 from streams.jetstream import api, setup
+from streams.jetstream.carrying import Carrying
 from streams.jetstream.copying import Copying
 from streams.jetstream.leases import JetStreamLeases
 from streams.jetstream.link import Link
@@ -39,6 +43,8 @@ from streams.jetstream.shapes import (
 from streams.json import JsonObject
 from streams.leases import Lease
 from streams.subjects import Stack, Stream
+
+T = TypeVar("T")
 
 KEPT_FIELDS: Final = ("num_replicas", "placement")
 """What the new streams have from the old ones, whatever the settings say."""
@@ -70,12 +76,7 @@ async def repartition(
     """
     new = Stack(stack.name, to)
     async with Link(url, settings or LinkSettings()) as link, _alone(link, stack) as held:
-        layout = await _layout(link, stack)
-        old = Stack(stack.name, layout.partitions)
-        if new != old:
-            await _move(_Move(link, old, new, held, tell), layout)
-        elif layout.moving_to is not None:
-            await _go_back(link, old, moving_to=layout.moving_to)
+        await held.during(_change(link, new, held, tell))
     return new
 
 
@@ -86,16 +87,11 @@ async def drop_retired(
 
     Raises:
         Incompatible: the stack is on its way to another number of partitions.
+        LeaseLost: the server was away for so long that another may do the same by now.
         Unavailable: no answer from the server.
     """
-    async with Link(url, settings or LinkSettings()) as link, _alone(link, stack):
-        layout = await _layout(link, stack)
-        if layout.moving_to is not None:
-            raise setup.on_its_way(stack, layout)
-        names = await _retired_names(link, stack)
-        for name in names:
-            await _ask(link, f"STREAM.DELETE.{name}")
-        return names
+    async with Link(url, settings or LinkSettings()) as link, _alone(link, stack) as held:
+        return await held.during(_drop_retired(link, stack))
 
 
 @dataclass(frozen=True)
@@ -105,6 +101,25 @@ class _Move:
     new: Stack
     held: _Held
     tell: Tell
+
+
+async def _change(link: Link, new: Stack, held: _Held, tell: Tell) -> None:
+    layout = await _layout(link, new)
+    old = Stack(new.name, layout.partitions)
+    if new != old:
+        await _move(_Move(link, old, new, held, tell), layout)
+    elif layout.moving_to is not None:
+        await _go_back(link, old, moving_to=layout.moving_to)
+
+
+async def _drop_retired(link: Link, stack: Stack) -> Sequence[str]:
+    layout = await _layout(link, stack)
+    if layout.moving_to is not None:
+        raise setup.on_its_way(stack, layout)
+    names = await _retired_names(link, stack)
+    for name in names:
+        await _ask(link, f"STREAM.DELETE.{name}")
+    return names
 
 
 async def _move(move: _Move, layout: Layout) -> None:
@@ -122,6 +137,8 @@ async def _move(move: _Move, layout: Layout) -> None:
     await _replace_streams(link, old, new)
     for stream in (Stream.JOURNAL, Stream.WORK):
         await _copy(Copying(link=link, stream=stream, old=old, new=new), move.tell)
+    carrying = Carrying(link=link, old=old, new=new, check=move.held.check)
+    await carrying.carry(lambda done: move.tell("carried, timers", done, done))
     await move.held.check()
     await _mark(link, new, moving_to=None)
 
@@ -132,6 +149,7 @@ async def _replace_streams(link: Link, old: Stack, new: Stack) -> None:
     kept: JsonObject = {field: before[field] for field in KEPT_FIELDS if field in before}
     for name, _ in _streams(link, old):
         await _hold(link, name, [old.retired(name)])
+    await _drop(link, [new.stream(Stream.WORK, each) for each in new.partitions_of(Stream.WORK)])
     for _, ours in _streams(link, new):
         await setup.ensure(link, {**ours, **kept})
 
@@ -145,12 +163,16 @@ async def _copy(copying: Copying, tell: Tell) -> None:
 
 async def _go_back(link: Link, old: Stack, *, moving_to: int) -> None:
     """Give up what was begun: remove the copies, and put the old streams to use again."""
-    for name, _ in _streams(link, Stack(old.name, moving_to)):
-        if await setup.config_of(link, name) is not None:
-            await _ask(link, f"STREAM.DELETE.{name}")
+    await _drop(link, [name for name, _ in _streams(link, Stack(old.name, moving_to))])
     for name, ours in _streams(link, old):
         await _hold(link, name, ours["subjects"])
     await _mark(link, old, moving_to=None)
+
+
+async def _drop(link: Link, names: Sequence[str]) -> None:
+    for name in names:
+        if await setup.config_of(link, name) is not None:
+            await _ask(link, f"STREAM.DELETE.{name}")
 
 
 @dataclass
@@ -161,8 +183,22 @@ class _Held:
     leases: JetStreamLeases
     lease: Lease
 
-    async def keep(self) -> None:
-        """Renew, until that cannot be done any more."""
+    async def during(self, work: Coroutine[object, object, T]) -> T:
+        """Return what `work` returns, which is stopped as soon as the right is lost.
+
+        Raises:
+            LeaseLost: somebody else may change the layout by now.
+        """
+        working, keeping = asyncio.create_task(work), asyncio.create_task(self._keep())
+        try:
+            await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            return await (working if working.done() else keeping)
+        finally:
+            working.cancel()
+            keeping.cancel()
+            await asyncio.gather(working, keeping, return_exceptions=True)
+
+    async def _keep(self) -> NoReturn:
         while True:
             await self.link.clock.sleep(self.leases.ttl_s / RENEWALS_PER_LEASE)
             with suppress(Unavailable):
@@ -191,13 +227,12 @@ async def _alone(link: Link, stack: Stack) -> AsyncIterator[_Held]:
             remedy="Wait for the end of it; what a killed one held lapses by itself.",
         )
     held = _Held(link, leases, lease)
-    keeping = asyncio.create_task(held.keep())
     try:
         yield held
     finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
-        await leases.complete(held.lease)
+        # Unanswered it lapses by itself, and what was done, or went wrong, is more worth saying.
+        with suppress(Unavailable):
+            await leases.complete(held.lease)
 
 
 def _streams(link: Link, stack: Stack) -> list[tuple[str, JsonObject]]:

@@ -3,8 +3,11 @@
 A pull names how many deliveries may come, and the server sends each as soon as it has it. So one
 pull serves many receives, and what comes while the last deliveries are worked on waits here: at
 most the room that the last `receive` left, and no pull outlives the wait that its `receive` was
-given. One that returned all it had room for leaves no pull behind: a node that is full leaves
-the rest to others. `close` hands back what nobody received.
+given. One that returned all it had room for leaves no pull behind.
+
+Room may be taken otherwise while a pull is outstanding. So whoever is full says so with `pause`:
+the inbox of the pull is left, the server forgets the pull with it, and what was already on its
+way is handed back on arrival, as is what waits here. `close` does the same, for good.
 
 | failure | what happens |
 | --- | --- |
@@ -18,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -78,6 +82,11 @@ class JetStreamDelivery(Generic[T]):
         return self._arrived.deliveries
 
     @property
+    def at(self) -> datetime:
+        """See `Delivery.at`."""
+        return self._arrived.at
+
+    @property
     def trace(self) -> str:
         """See `Delivery.trace`."""
         return self._arrived.headers.get(TRACE_HEADER, "")
@@ -113,6 +122,7 @@ class JetStreamSource(Generic[T]):
         self._pull_ends_s = 0.0
         self._heard_s = 0.0
         self._is_doubtful = False
+        self._is_paused = False
         self._is_closed = False
         self._unanswered: set[int] = set()
         self._newest_seq = 0
@@ -122,6 +132,7 @@ class JetStreamSource(Generic[T]):
     async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T]]:
         """Return the next deliveries. See `Source.receive`."""
         clock = self._link.clock
+        await self._resume()
         deadline_s = clock.monotonic_s() + wait_s
         left_s = max(wait_s, PULL_S_MIN)
         while not self._waiting and left_s > 0 and not self._is_closed:
@@ -133,6 +144,18 @@ class JetStreamSource(Generic[T]):
             left_s = deadline_s - clock.monotonic_s()
         return [self._hand_out() for _ in range(min(room, len(self._waiting)))]
 
+    async def pause(self) -> None:
+        """Take back what was asked for, and hand back what it brought. See `Source.pause`.
+
+        Cancelled, it goes on with the next `receive`, or when it is called again.
+        """
+        self._is_paused = True
+        while self._waiting:
+            self._link.post(self._waiting.popleft().reply, nak(0.0))
+        if self._inbox is not None and self._asked:
+            await self._inbox.drain()
+            self._inbox, self._asked = None, 0
+
     async def close(self) -> None:
         """Stop pulling and hand back what nobody received. See `Source.close`.
 
@@ -142,10 +165,9 @@ class JetStreamSource(Generic[T]):
         self._changed.set()
         if self._session is not None:
             self._session.forget(self._changed.set)
-        while self._waiting:
-            self._link.post(self._waiting.popleft().reply, nak(0.0))
+        await self.pause()
         if self._inbox is not None:
-            await (self._inbox.drain() if self._asked else self._inbox.close())
+            await self._inbox.close()
             self._inbox = None
 
     async def answer(self, arrived: Arrival, verb: bytes, *, is_final: bool) -> None:
@@ -153,6 +175,12 @@ class JetStreamSource(Generic[T]):
         if is_final:
             self._unanswered.discard(arrived.seq)
         self._link.post(arrived.reply, verb)
+
+    async def _resume(self) -> None:
+        """Be ready to ask again. A closed source stays paused."""
+        if self._is_paused:
+            await self.pause()
+            self._is_paused = self._is_closed
 
     def _hand_out(self) -> JetStreamDelivery[T]:
         arrived = self._waiting.popleft()
@@ -187,11 +215,12 @@ class JetStreamSource(Generic[T]):
             await self._consumer.ensure(self._link, resume_seq=resume_seq)
             self._is_doubtful = False
         session = self._link.session
-        if self._inbox is None or session is not self._session:
-            self._asked = 0
-            self._inbox = session.open_inbox(self._on_message)
+        if session is not self._session:
+            self._inbox, self._asked = None, 0
             self._session = session
             session.on_end(self._changed.set)
+        if self._inbox is None:
+            self._inbox = session.open_inbox(self._on_message)
         return session, self._inbox
 
     def _send_pull(self, session: Session, inbox: Inbox, most: int, expires_s: float) -> None:
@@ -223,10 +252,11 @@ class JetStreamSource(Generic[T]):
 
     def _on_message(self, msg: Received) -> None:
         self._heard_s = self._link.clock.monotonic_s()
-        if msg.status:
+        if self._is_paused:
+            if not msg.status:
+                self._link.post(msg.reply, nak(0.0))
+        elif msg.status:
             self._on_status(msg.status, msg.headers)
-        elif self._is_closed:
-            self._link.post(msg.reply, nak(0.0))
         else:
             self._asked = max(0, self._asked - 1)
             self._waiting.append(arrival(msg))
@@ -259,6 +289,9 @@ class SilentSource(Generic[T]):
         """Return nothing, after `wait_s` or when closed."""
         await wait_set(self._closed, timeout_s=wait_s)
         return ()
+
+    async def pause(self) -> None:
+        """Go on asking for nothing."""
 
     async def close(self) -> None:
         """Let a `receive` that waits return."""

@@ -102,6 +102,18 @@ async def every_after(
             yield stored
 
 
+async def one_by_one(link: Link, stream: str, subject: str) -> AsyncGenerator[Stored, None]:
+    """Yield the messages on `subject`, each asked for as the leader knows it by then.
+
+    Raises:
+        Unavailable: no answer.
+    """
+    seq = 0
+    while (found := await first_after(link, stream, subject, seq=seq)) is not None:
+        seq = found.seq
+        yield found
+
+
 async def newest_seq(link: Link, stream: str) -> int:
     """Return the sequence of the newest message that `stream` ever held, or 0.
 

@@ -20,6 +20,7 @@ from streams.memory.leases import MemoryLeases
 from streams.memory.log import MemoryLog
 from streams.memory.registry import MemoryRegistry
 from streams.memory.stream import MemoryStream
+from streams.memory.timers import MemoryTimers
 from streams.memory.world import MemoryWorld
 from streams.ports import Ports
 from streams.subjects import Stack, Stream
@@ -41,6 +42,7 @@ class MemoryPorts(Ports):
     leases: MemoryLeases
     world: MemoryWorld
     registry: MemoryRegistry
+    timers: MemoryTimers
 
 
 def memory_ports(
@@ -55,6 +57,7 @@ def memory_ports(
         leases=MemoryLeases(clock, ttl_s=lease_ttl_s),
         world=MemoryWorld(streams[stack.stream(Stream.EVENTS)], stack=stack),
         registry=MemoryRegistry(clock),
+        timers=MemoryTimers(streams, stack=stack),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, Generic, TypeVar
 
 from streams.memory.stream import MemoryStream, Message
@@ -97,6 +98,7 @@ class MemoryDelivery(Generic[T]):
     content: T
     seq: int
     deliveries: int
+    at: datetime
     trace: str
     durable: Durable
 
@@ -143,6 +145,9 @@ class MemorySource(Generic[T]):
             is_over=lambda: self._is_closed,
         )
 
+    async def pause(self) -> None:
+        """See `Source.pause`. There is nothing to do: only what is returned was ever taken."""
+
     async def close(self) -> None:
         """See `Source.close`."""
         self._is_closed = True
@@ -169,6 +174,7 @@ class MemorySource(Generic[T]):
                 content=self._parse(message),
                 seq=message.seq,
                 deliveries=deliveries,
+                at=message.at,
                 trace=message.headers.get(TRACE_HEADER, ""),
                 durable=durable,
             )

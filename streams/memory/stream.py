@@ -49,9 +49,18 @@ class MemoryStream:
         return len(self._messages)
 
     def publish(
-        self, subject: str, data: bytes, headers: Mapping[str, str], *, after: int | None = None
+        self,
+        subject: str,
+        data: bytes,
+        headers: Mapping[str, str],
+        *,
+        after: int | None = None,
+        at: datetime | None = None,
     ) -> int:
         """Store a message and return its sequence: the first one's, if its id is known.
+
+        It says that it was stored `at`, for what should have happened before anyone looked;
+        None is now.
 
         Raises:
             VersionConflict: `after` is given and is not the subject's last sequence.
@@ -63,10 +72,10 @@ class MemoryStream:
             raise VersionConflict(subject, expected=after)
         message_id = headers.get(MESSAGE_ID_HEADER)
         if message_id is None:
-            return self._store(subject, data, headers)
+            return self._store(subject, data, headers, at)
         self._forget_old_ids()
         if message_id not in self._known_ids:
-            seq = self._store(subject, data, headers)
+            seq = self._store(subject, data, headers, at)
             self._known_ids[message_id] = (seq, self.clock.monotonic_s() + DEDUPE_WINDOW_S)
         return self._known_ids[message_id][0]
 
@@ -87,13 +96,15 @@ class MemoryStream:
         messages = self._of.get(subject)
         return messages[-1] if messages else None
 
-    def _store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
+    def _store(
+        self, subject: str, data: bytes, headers: Mapping[str, str], at: datetime | None
+    ) -> int:
         message = Message(
             seq=self.last_seq + 1,
             subject=subject,
             headers=dict(headers),
             data=data,
-            at=self.clock.now(),
+            at=at or self.clock.now(),
         )
         self._messages.append(message)
         self._of[subject].append(message)

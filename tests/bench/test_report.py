@@ -8,7 +8,7 @@ import re
 import pytest
 
 from bench.measure import Case, Line, Run, summarise
-from bench.report import PAGE, PARTS, RESULTS, newest, number, read, rewritten, table, tables
+from bench.report import PAGE, PART, PARTS, RESULTS, newest, number, read, rewritten, table, tables
 from tests.docs.pages import ROOT, rows
 
 
@@ -35,6 +35,37 @@ def test_a_table_has_a_row_for_each_case():
                  ["episodes"])  # fmt: skip
 
     assert found == [["`findings`", "1", "45", "45", "45", "20", "20", "0.1"]]
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ((5, 5), "Medians of 5 runs."),
+        ((7, 5), "Medians of 5 to 7 runs."),
+        (
+            (5, 4),
+            "**Medians of 4 to 5 runs. Fewer than 5 show that it works, and not how fast it is.**",
+        ),
+        ((1, 1), "**One run of each. Fewer than 5 show that it works, and not how fast it is.**"),
+    ],
+)
+def test_every_table_says_of_how_many_runs_it_is_and_marks_too_few(runs, said):
+    result = line("", "vigil-retained-0", "", in_flight=1, per_s=45, p50_ms=20)
+    memory = {"retained": 0, "server_mib": 50, "server_bytes_per_episode": 0, "node_mib": 60}
+    made = tables(
+        [
+            *(
+                {**result, "suite": suite, "case": f"c{n}", "runs": n}
+                for suite in PARTS.keys() - {"machine", "limits", "takeover"}
+                for n in runs
+            ),
+            *({"suite": "takeover", "case": f"c{n}", "samples": n, "p50_s": 2.5} for n in runs),
+            {"suite": "retained", "system": "vigil-retained-0", "case": "memory", **memory},
+        ]
+    )
+
+    assert made.keys() == PARTS.keys() - {"machine"}
+    assert {name: text.split("\n")[0] for name, text in made.items()} == dict.fromkeys(made, said)
 
 
 def test_a_peer_is_named_beside_its_case():
@@ -111,15 +142,32 @@ def test_only_the_parts_of_a_page_that_are_results_are_written():
     assert rewritten(written, COMPARED) == written
 
 
+def test_a_plot_stands_where_there_are_numbers_and_nowhere_else():
+    page = "<!-- results: comparison -->\n<!-- end of results -->\n"
+
+    assert "](performance/peers.svg)" in rewritten(page, COMPARED)
+    assert "svg" not in rewritten(page, [])
+    assert ".svg" not in PART.sub("", PAGE.read_text())
+
+
 def test_the_page_has_a_place_for_every_suite():
     assert re.findall(r"<!-- results: ([\w-]+) -->", PAGE.read_text()) != []
     assert sorted(re.findall(r"<!-- results: ([\w-]+) -->", PAGE.read_text())) == sorted(PARTS)
 
 
-def test_the_page_says_what_the_newest_results_say():
-    lines = read(newest()) if any(RESULTS.glob("*.jsonl")) else []
+def kept() -> list[Line]:
+    """Return the newest of the results that are kept, if any are."""
+    return list(read(newest())) if any(RESULTS.glob("*.jsonl")) else []
 
-    assert PAGE.read_text() == rewritten(PAGE.read_text(), lines), "make bench-report"
+
+def test_the_page_says_what_the_newest_results_say():
+    assert PAGE.read_text() == rewritten(PAGE.read_text(), kept()), "make bench-report"
+
+
+def test_numbers_whose_results_are_not_kept_do_not_agree():
+    page = rewritten(PAGE.read_text(), COMPARED)
+
+    assert page != rewritten(page, kept())
 
 
 @pytest.mark.parametrize(

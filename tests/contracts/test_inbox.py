@@ -9,8 +9,12 @@ import pytest
 from streams.clock import SystemClock
 from streams.commands import Recover
 from streams.delivery import Unreadable
+from streams.jetstream.consumer import ACK_WAIT_S
 from streams.subjects import Kind, Stack, Stream
 from tests.contracts.samples import SILENCE_S, WAIT_S, deliveries_of, opened, start
+
+MOMENTS_S = ACK_WAIT_S / 2
+"""Less than what nobody answers for takes to come again, in seconds."""
 
 
 def episodes(deliveries):
@@ -127,6 +131,49 @@ async def test_what_one_node_has_no_room_for_is_left_to_another(inbox):
         taken = episodes(await deliveries_of(busy, 2))
         left = episodes(await deliveries_of(idle, 3))
     assert sorted(taken + left) == names
+
+
+async def test_a_paused_source_leaves_everything_to_another_at_once(inbox):
+    """Nobody waits for the acknowledgement's deadline."""
+    await inbox.send(start("first"), id="first")
+    async with opened(inbox.open("monitor")) as full, opened(inbox.open("monitor")) as idle:
+        (first,) = await full.receive(room=9, wait_s=WAIT_S)
+        await send_all(inbox, "e1", "e2", "e3")
+        await full.pause()
+        await send_all(inbox, "e4", "e5", "e6")
+        async with asyncio.timeout(MOMENTS_S):
+            left = episodes(await deliveries_of(idle, 6))
+        assert episodes([first]) == ["first"]
+        assert sorted(left) == ["e1", "e2", "e3", "e4", "e5", "e6"]
+
+
+async def test_a_paused_source_goes_on_with_the_next_receive(inbox):
+    async with opened(inbox.open("monitor")) as source:
+        assert list(await source.receive(room=3, wait_s=SILENCE_S)) == []
+        for name in ("e1", "e2", "e3"):
+            await source.pause()
+            await inbox.send(start(name), id=name)
+            async with asyncio.timeout(MOMENTS_S):
+                (delivery,) = await deliveries_of(source, 1)
+            assert episodes([delivery]) == [name]
+            await delivery.ack()
+
+
+async def test_a_paused_source_may_be_closed(inbox):
+    async with opened(inbox.open("monitor")) as source:
+        await source.pause()
+    assert list(await source.receive(room=1, wait_s=WAIT_S)) == []
+
+
+async def test_a_delivery_says_when_it_was_stored(inbox):
+    before = SystemClock().now()
+    await inbox.send(start("e1"), id="1")
+    async with opened(inbox.open("monitor")) as source:
+        (delivery,) = await deliveries_of(source, 1)
+        await delivery.nak()
+        (again,) = await deliveries_of(source, 1)
+    assert before <= delivery.at <= SystemClock().now()
+    assert again.at == delivery.at
 
 
 async def test_two_nodes_share_one_queue_without_doing_anything_twice(inbox):

@@ -10,11 +10,14 @@ from typing import Final
 import pytest
 
 from console.errors import EXIT_MISTAKE, EXIT_TROUBLE, EXIT_UNCLEAN
-from engine import errors
+from engine import errors, gating
+from engine.dedupe import WINDOWS
+from engine.runtime.arbiter import DEDUPE_FAILED
 from engine.tools import ERROR_CLASSES
 from tests.docs import facts
 from tests.docs.pages import REFERENCE, pages, rows, section, text_of
 
+TRIGGERS: Final = "docs/guides/triggers.md"
 RUNNING: Final = "docs/guides/running.md"
 PUBLISHING: Final = "docs/guides/publishing.md"
 
@@ -50,6 +53,19 @@ def test_the_guide_to_publishing_says_when_each_public_event_is_told():
     names = [row[0] for row in told]
 
     assert sorted(names) == sorted([row[0] for row in rows(facts.public_events())] * 2)
+
+
+def test_the_guide_to_triggers_says_every_reason_of_the_gate_and_no_other():
+    listed = [row[0].strip("`") for row in rows(section(TRIGGERS, "## Why an event does not fire"))]
+
+    assert sorted(listed) == sorted([*gating.REASONS, DEDUPE_FAILED, "duplicate"])
+
+
+def test_the_guide_to_triggers_has_every_window():
+    told = section(TRIGGERS, "## Which events are the same").partition("| window |")[2]
+    cells = ", ".join(row[0] for row in rows(f"| window |{told}"))
+
+    assert cells.replace("`", "").split(", ") == list(WINDOWS)
 
 
 def test_every_span_is_in_the_guide_to_running():

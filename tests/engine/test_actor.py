@@ -9,7 +9,9 @@ import pytest
 from engine.actor import Actor
 from engine.budget import Budget
 from engine.convergence import ConvergeResult
+from engine.dedupe import ByEvent, by_payload, by_value
 from engine.errors import DeclarationError
+from engine.filters import gt
 from engine.schema import StateSchema
 from engine.strategy import Strategy
 from engine.trigger import EventSource, event
@@ -52,6 +54,7 @@ def test_an_expectation_has_sensible_defaults():
     assert expectation.budget == Budget()
     assert expectation.durability == "pipelined"
     assert expectation.loop_detection
+    assert (expectation.sample, expectation.dedupe) == (1.0, ByEvent())
     assert expectation.state_type is dict
     assert isinstance(expectation.strategy, Watch)
 
@@ -64,8 +67,28 @@ def test_a_strategy_may_be_given_as_an_instance():
 def test_an_actor_listens_to_what_any_of_its_expectations_does():
     actor = Actor("monitor")
     actor.expect("one", Watch, on=event("a.b", "c.d"))
-    actor.expect("other", Watch, on=event("c.d", "e.f"))
-    assert actor.event_names() == {"a.b", "c.d", "e.f"}
+    actor.expect("other", Watch, on=[event("c.d"), event("e.f", "g.h")])
+    assert actor.event_names() == {"a.b", "c.d", "e.f", "g.h"}
+
+
+def test_one_trigger_or_a_list_of_them_is_kept_as_sources():
+    actor, other = Actor("monitor"), event("disk.changed", filter={"mount": "/"})
+    assert actor.expect("one", Watch, on=ON).on == (ON,)
+    assert actor.expect("several", Watch, on=[ON, other]).on == (ON, other)
+
+
+@pytest.mark.parametrize("sample", [1, 1.0, 0.1, 1e-9])
+def test_a_sample_is_a_share_over_0_and_up_to_1(sample):
+    assert Actor("monitor").expect("limits", Watch, on=ON, sample=sample).sample == sample
+
+
+def own_key(event):
+    return event.id
+
+
+@pytest.mark.parametrize("dedupe", [by_payload(window="h1"), by_value("order.id"), own_key])
+def test_what_makes_two_events_the_same_may_be_chosen(dedupe):
+    assert Actor("monitor").expect("limits", Watch, on=ON, dedupe=dedupe).dedupe == dedupe
 
 
 def test_the_values_of_an_actor_are_kept():
@@ -128,6 +151,19 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"strategy": Unkept}, "strategy", "State: <class 'int'> cannot be kept"),
         ({"on": "disk.measured"}, "on", "'disk.measured' is not a trigger"),
         ({"on": None}, "on", "None is not a trigger"),
+        ({"on": []}, "on", "0 triggers; give 1 to 64"),
+        ({"on": [ON, "a.b"]}, "on", "'a.b' is not a trigger; use event('some.name')"),
+        ({"on": EventSource(("a.b",), {"x": gt(None)})}, "on", "filter: 'x': gt(None): compare"),
+        ({"sample": 0}, "sample", "0 is not a share: a number over 0 and up to 1"),
+        ({"sample": 1.01}, "sample", "1.01 is not a share"),
+        ({"sample": -0.1}, "sample", "-0.1 is not a share"),
+        ({"sample": math.nan}, "sample", "nan is not a share"),
+        ({"sample": "10%"}, "sample", "'10%' is not a share"),
+        ({"sample": True}, "sample", "True is not a share"),
+        ({"sample": None}, "sample", "None is not a share"),
+        ({"dedupe": "order.id"}, "dedupe", "'order.id' is no rule; use by_value('order.id')"),
+        ({"dedupe": by_value}, "dedupe", "by_value must be called"),
+        ({"dedupe": by_value("a", window="h3")}, "dedupe", "window 'h3' is not one of m1, m5,"),
         ({"budget": 12}, "budget", "12 is not a Budget(turns=…, tokens=…, wall_s=…)"),
         ({"budget": Budget(turns="5")}, "budget", "turns='5' is not a whole number"),
         ({"budget": Budget(turns=1e6)}, "budget", "turns=1000000.0 is not a whole number; use 0"),
@@ -150,7 +186,7 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"name": 7}, "name", "expected string"),
         ({"budget": Budget(tokens=None)}, "budget", "tokens=None is not a whole number"),
         ({"budget": Budget(wall_s=True)}, "budget", "wall_s=True is not a number of seconds"),
-        ({"durability": "fast"}, "durability", "'fast' is not 'pipelined' or 'strict'"),
+        ({"durability": "fast"}, "durability", "'fast' is not one of pipelined, strict"),
     ],
 )
 def test_an_impossible_expectation_is_refused_by_place_and_field(values, field, problem):

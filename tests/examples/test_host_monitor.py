@@ -7,7 +7,7 @@ import platform
 import msgspec
 import pytest
 
-from engine import Context, Failure, StepTaken, ToolFailed
+from engine import Context, Failure, StepTaken, ToolFailed, in_
 from engine.actions import Converge, Observe, Step, Synthesize, ToolCall
 from examples.host_monitor.advisor import Case, LookCloser, WithdrawAdvice, advice_key
 from examples.host_monitor.app import app
@@ -187,7 +187,8 @@ def test_advice_goes_when_its_reason_goes():
 
 def test_the_advisor_never_wakes_on_its_own_advice():
     for expectation in app.actors["resource_advisor"].expectations.values():
-        assert expectation.on.filter == {"actor_id": ("resource_monitor",)}
+        (source,) = expectation.on
+        assert source.filter == {"actor_id": in_("resource_monitor")}
 
 
 # The tools, on this machine.

@@ -36,10 +36,11 @@ from streams.json import unraw
 from streams.log import Recorded
 from streams.memory.stream import DEDUPE_WINDOW_S, Message
 from streams.parsing import CLOUD_EVENT_ID_HEADER, HOPS_HEADER, MESSAGE_ID_HEADER
+from streams.subjects import Kind
 from streams.world import HOPS_MAX
 from tests.simulation.actors import ENDS, SECRET, Call
 from tests.simulation.rows import folded
-from tests.simulation.world import STACK, History
+from tests.simulation.world import NAME, History
 
 Breaches = Iterator[str]
 
@@ -71,6 +72,7 @@ class Placed(Generic[E_co]):
 
     event: E_co
     seq: int
+    """The place of the commit among all, whatever the partitions: see `Evidence`."""
     commit_id: str
 
 
@@ -119,13 +121,17 @@ class Life:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A history, sorted for those who judge it."""
+    """A history, sorted for those who judge it.
+
+    Sequences of two partitions cannot be compared. So here a commit has the place, from 1, at which
+    it was stored in the journal as a whole, instead of its sequence: without partitions, the same.
+    """
 
     history: History
 
     @cached_property
     def lives(self) -> dict[str, Life]:
-        return {key: Life(key, records) for key, records in self._by_key("episode").items()}
+        return {key: Life(key, records) for key, records in self._by_key(Kind.EPISODE).items()}
 
     @cached_property
     def findings(self) -> dict[str, list[tuple[int, FindingEvent]]]:
@@ -136,7 +142,7 @@ class Evidence:
                 for event in record.commit.events
                 if isinstance(event, FindingEvent)
             ]
-            for key, records in self._by_key("finding").items()
+            for key, records in self._by_key(Kind.FINDING).items()
         }
 
     @cached_property
@@ -146,19 +152,23 @@ class Evidence:
             found[event.cause.episode_id, event.cause.index].append((seq, event))
         return found
 
-    def _by_key(self, kind: str) -> dict[str, list[Recorded]]:
+    def seq_at(self, place: int) -> int:
+        """Return the sequence of the commit at `place`, in its own partition."""
+        return self.history.journal[place - 1].seq
+
+    def _by_key(self, wanted: Kind) -> dict[str, list[Recorded]]:
         found: dict[str, list[Recorded]] = defaultdict(list)
-        for record in self.history.journal:
-            prefix = f"{STACK.name}.{kind}."
-            if record.subject.startswith(prefix):
-                found[record.subject.removeprefix(prefix)].append(record)
+        for place, record in enumerate(self.history.journal, start=1):
+            kind, key = self.history.stack.aggregate_of(record.subject)
+            if kind is wanted:
+                found[key].append(msgspec.structs.replace(record, seq=place))
         return found
 
 
 def identity(message: Message) -> str:
     """Return what makes two messages the same event."""
     given = message.headers.get(MESSAGE_ID_HEADER) or message.headers.get(CLOUD_EVENT_ID_HEADER)
-    return given or f"{STACK.name}-events:{message.seq}"
+    return given or f"{NAME}-events:{message.seq}"
 
 
 def payload_of(message: Message) -> dict[str, object] | None:
@@ -176,7 +186,7 @@ def i1_an_event_opens_exactly_one_episode_per_expectation(evidence: Evidence) ->
         opened[life.opened.actor_id, life.opened.expectation_id, trigger.event_id] += 1
     wanted = set()
     for message in evidence.history.events:
-        name = STACK.event_name_of(message.subject)
+        name = evidence.history.stack.event_name_of(message.subject)
         payload = payload_of(message)
         hops = int(message.headers.get(HOPS_HEADER, 0))
         echo_of_others = (
@@ -422,13 +432,14 @@ def the_world_is_told_once(evidence: Evidence) -> Breaches:
     for (episode_id, index), found in evidence.by_cause.items():
         messages = told.get(f"{episode_id}.finding.{index}", [])
         seqs = {(payload_of(message) or {})["journal_seq"] for message in messages}
-        if seqs != {found[0][0]}:
-            yield f"finding {episode_id}[{index}] is at {found[0][0]}, told of {seqs}"
+        is_at = evidence.seq_at(found[0][0])
+        if seqs != {is_at}:
+            yield f"finding {episode_id}[{index}] is at {is_at}, told of {seqs}"
 
 
 def i6_the_rows_are_the_fold_of_the_journal(evidence: Evidence) -> Breaches:
     history = evidence.history
-    wanted = folded(history.journal, stack=STACK)
+    wanted = folded(history.journal, stack=history.stack)
     for place in wanted.keys() | history.rows.tables.keys():
         is_, should = history.rows.tables.get(place), wanted.get(place)
         if is_ != should:

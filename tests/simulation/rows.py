@@ -32,27 +32,30 @@ _COUNTS: Final = {"attempts": 0, "turns_used": 0, "tokens_used": 0}
 
 @dataclass
 class Rows:
-    """Tables and the checkpoint, which move together."""
+    """Tables and the checkpoint of each partition, which move together."""
 
     tables: dict[tuple[object, ...], Any] = field(default_factory=dict)
-    checkpoint: int = START
+    checkpoints: dict[int, int] = field(default_factory=dict)
+    """By partition; without one, nothing of it has been read."""
     fenced: int = 0
     """Transactions that were refused because another projector had moved the checkpoint."""
 
-    def commit(self, records: Iterable[Recorded], *, stack: Stack, since: int) -> int:
-        """Move from checkpoint `since` past `records`, or do nothing.
+    def commit(
+        self, records: Iterable[Recorded], *, stack: Stack, partition: int, since: int
+    ) -> int:
+        """Move from checkpoint `since` of a partition past `records`, or do nothing.
 
         Raises:
             ProjectorFenced: the checkpoint is elsewhere.
         """
-        if since != self.checkpoint:
+        if since != self.checkpoints.get(partition, START):
             self.fenced += 1
             raise ProjectorFenced("journal", expected=since)
         happened = list(records)
         for change in project(happened, stack=stack):
             self.change(change)
-        self.checkpoint = max(record.seq for record in happened)
-        return self.checkpoint
+        self.checkpoints[partition] = max(record.seq for record in happened)
+        return self.checkpoints[partition]
 
     def change(self, change: Change) -> None:
         """Apply one row change."""
@@ -89,11 +92,13 @@ def folded(records: Iterable[Recorded], *, stack: Stack) -> dict[tuple[object, .
     return rows.tables
 
 
-async def keep_up(rows: Rows, ports: Ports, life: Life, weather: Weather) -> None:
-    """Project for as long as the process lives. Others may be doing the same."""
+async def keep_up(
+    rows: Rows, ports: Ports, life: Life, weather: Weather, *, partition: int
+) -> None:
+    """Project a partition for as long as the process lives. Others may be doing the same."""
     while True:
-        position = rows.checkpoint
-        async with ports.log.follow(after=position) as follower:
+        position = rows.checkpoints.get(partition, START)
+        async with ports.log.follow(after=position, partition=partition) as follower:
             while True:
                 records = await follower.receive(most=BATCH_MAX, wait_s=LOOK_S)
                 await asyncio.sleep(weather.between(0.0, POSTGRES_S_MAX))
@@ -102,6 +107,8 @@ async def keep_up(rows: Rows, ports: Ports, life: Life, weather: Weather) -> Non
                     await life.clock.sleep(weather.between(0.0, LOOK_S))
                     continue
                 try:
-                    position = rows.commit(records, stack=ports.stack, since=position)
+                    position = rows.commit(
+                        records, stack=ports.stack, partition=partition, since=position
+                    )
                 except ProjectorFenced:
                     break

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from streams.memory.durable import MemoryDelivery, MemorySource
 from streams.parsing import COMMIT_HEADER
 from streams.ports import Ports
 from streams.subjects import Stream
+from streams.timers import Due, PendingTimer, Timer
 from streams.world import DomainEvent
 from tests.simulation.faults import Fault, Weather
 from tests.simulation.life import Life
@@ -68,8 +70,8 @@ class Servers:
 
     ports: MemoryPorts
     weather: Weather
-    stored_at_s: dict[int, float] = field(default_factory=dict)
-    """When each commit of the journal was stored, by its sequence."""
+    stored_at_s: dict[tuple[str, int], float] = field(default_factory=dict)
+    """When each commit was stored, by its subject and sequence; in the order in which they were."""
     unfinished: set[str] = field(default_factory=set)
     """Episodes that were opened and have not ended."""
     shared: int = 0
@@ -79,9 +81,14 @@ class Servers:
     trace: list[tuple[float, str, str, str]] = field(default_factory=list)
     """When, who, what, and what came of it."""
 
+    def heads(self) -> dict[int, int]:
+        """Return the newest sequence of each partition of the journal."""
+        partitions = self.ports.stack.partitions_of(Stream.JOURNAL)
+        return {each: done(self.ports.log.head(partition=each)) for each in partitions}
+
     def newest(self) -> int:
-        """Return the journal's newest sequence."""
-        return done(self.ports.log.head())
+        """Return the place of the newest commit among all of the journal, from 1."""
+        return sum(self.heads().values())
 
     def note(self, who: str, what: str, outcome: object) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -249,7 +256,7 @@ class WiredStoring:
         ).commit
         after = int(write.headers[EXPECTED_SEQ])
         seq = done(servers.ports.log.append(subject, commit, after=after))
-        servers.stored_at_s[seq] = asyncio.get_running_loop().time()
+        servers.stored_at_s[subject, seq] = asyncio.get_running_loop().time()
         if any(isinstance(event, EpisodeOpened) for event in commit.events):
             servers.unfinished.add(subject)
         if any(isinstance(event, EpisodeFinished) for event in commit.events):
@@ -312,7 +319,8 @@ class WiredLog:
         """Return the commits, without the newest if it is younger than `lag_s`."""
         records = done(self.wire.servers.ports.log.read(subject, after=after))
         seen_s = asyncio.get_running_loop().time() - lag_s
-        if records and self.wire.servers.stored_at_s[records[-1].seq] > seen_s:
+        stored_at_s = self.wire.servers.stored_at_s
+        if records and stored_at_s[subject, records[-1].seq] > seen_s:
             return records[:-1]
         return records
 
@@ -418,6 +426,43 @@ class WiredWorld:
 
 
 @dataclass
+class WiredTimers:
+    """See `streams.timers.Timers`."""
+
+    wire: Wire
+
+    async def arm(
+        self, timer: Timer, *, at: datetime, expecting: int | None = None, trace: str = ""
+    ) -> int:
+        timers, armed = self.wire.servers.ports.timers, list[int]()
+
+        def once() -> int:
+            """Arm it, however many copies of the request arrive."""
+            if not armed:
+                armed.append(done(timers.arm(timer, at=at, expecting=expecting, trace=trace)))
+            return armed[0]
+
+        return await self.wire.surely(f"arm {timer.purpose} {timer.key}", once)
+
+    async def pending(self, actor: str, purpose: str, key: str) -> PendingTimer | None:
+        timers = self.wire.servers.ports.timers
+        return await self.wire.request(
+            f"pending {purpose} {key}", lambda: done(timers.pending(actor, purpose, key))
+        )
+
+    async def cancel(self, actor: str, purpose: str, key: str) -> None:
+        timers = self.wire.servers.ports.timers
+        await self.wire.request(
+            f"cancel {purpose} {key}", lambda: done(timers.cancel(actor, purpose, key))
+        )
+
+    async def open(self, actor: str) -> WiredSource[Due | Unreadable]:
+        timers = self.wire.servers.ports.timers
+        source = await self.wire.request("open", lambda: done(timers.open(actor)))
+        return WiredSource(self.wire, source)
+
+
+@dataclass
 class WiredSource(Generic[T]):
     """See `streams.delivery.Source`."""
 
@@ -436,6 +481,9 @@ class WiredSource(Generic[T]):
                 delay_s = self.wire.servers.weather.between(0.0, SLOW_S)
                 delivery.durable.hand_back(delivery.seq, delay_s=delay_s)
         return [WiredDelivery(self.wire, delivery) for delivery in deliveries]
+
+    async def pause(self) -> None:
+        await self.source.pause()
 
     async def close(self) -> None:
         await self.source.close()
@@ -459,6 +507,10 @@ class WiredDelivery(Generic[T]):
     @property
     def deliveries(self) -> int:
         return self.delivery.deliveries
+
+    @property
+    def at(self) -> datetime:
+        return self.delivery.at
 
     @property
     def trace(self) -> str:
@@ -573,4 +625,5 @@ def wired(life: Life, servers: Servers) -> Ports:
         leases=WiredLeases(wire),
         world=WiredWorld(wire),
         registry=servers.ports.registry,
+        timers=WiredTimers(wire),
     )

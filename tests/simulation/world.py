@@ -19,9 +19,9 @@ from engine.runtime.node import Node
 from streams import codec
 from streams.errors import Unavailable
 from streams.json import JsonObject
-from streams.log import Recorded
-from streams.memory import MemoryPorts, memory_ports
-from streams.memory.stream import MemoryStream, Message
+from streams.log import START, Recorded
+from streams.memory import memory_ports
+from streams.memory.stream import Message
 from streams.parsing import CLOUD_EVENT_ID_HEADER, COMMIT_HEADER, MESSAGE_ID_HEADER
 from streams.subjects import Stack, Stream
 from tests.simulation.actors import Ledger, Outside, simulated_app
@@ -31,7 +31,10 @@ from tests.simulation.rows import Rows, keep_up
 from tests.simulation.time import SimClock, simulate
 from tests.simulation.wire import Servers, Wire, done, wired
 
-STACK: Final = Stack("sim")
+NAME: Final = "sim"
+PARTITIONS: Final = (1, 1, 3)
+"""How many streams the journal and the work of a world are spread over, in turns by the seed."""
+
 NODES: Final = ("n1", "n2", "n3")
 LEASE_TTL_S: Final = 10.0
 
@@ -68,7 +71,9 @@ class History:
     """What happened in a world, and what is left of it."""
 
     seed: int
+    stack: Stack
     journal: Sequence[Recorded]
+    """In the order in which it was stored, whatever the partitions."""
     dead: Sequence[Recorded]
     events: Sequence[Message]
     published: Sequence[int]
@@ -104,7 +109,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.weather = Weather(self.seed)
-        ports = memory_ports(stack=STACK, clock=SimClock(), lease_ttl_s=LEASE_TTL_S)
+        stack = Stack(NAME, PARTITIONS[self.seed % len(PARTITIONS)])
+        ports = memory_ports(stack=stack, clock=SimClock(), lease_ttl_s=LEASE_TTL_S)
         self.servers = Servers(ports, self.weather)
         self._workload = Random(f"workload {self.seed}")
 
@@ -139,16 +145,20 @@ class World:
         app = simulated_app(Outside(Wire(life, self.servers), self.ledger))
         node = Node(app, ports, name=life.name, clock=life.clock)
         running = asyncio.create_task(node.run())
-        projecting = asyncio.create_task(keep_up(self.rows, ports, life, self.weather))
+        projecting = [
+            asyncio.create_task(keep_up(self.rows, ports, life, self.weather, partition=each))
+            for each in ports.stack.partitions_of(Stream.JOURNAL)
+        ]
         stopping = asyncio.create_task(self._stop(node))
         life.on_death = running.cancel
         try:
             await asyncio.wait({running})
         finally:
             life.die()
-            for task in (running, projecting, stopping):
+            tasks = (running, *projecting, stopping)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(running, projecting, stopping, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _stop(self, node: Node) -> None:
         if self.weather.draw(Fault.STOPPED):
@@ -206,7 +216,8 @@ class World:
                 return
 
     def _is_quiet(self) -> bool:
-        caught_up = self.rows.checkpoint == self.servers.newest()
+        heads = self.servers.heads()
+        caught_up = all(self.rows.checkpoints.get(each, START) == heads[each] for each in heads)
         waits = self.servers.unfinished or self._held() or self._unanswered()
         return caught_up and not waits
 
@@ -223,9 +234,10 @@ class World:
         ports = self.servers.ports
         return History(
             seed=self.seed,
-            journal=_everything(ports, Stream.JOURNAL),
-            dead=_everything(ports, Stream.DEAD),
-            events=_stream(ports, Stream.EVENTS).past(0),
+            stack=ports.stack,
+            journal=_everything(self.servers, Stream.JOURNAL),
+            dead=_everything(self.servers, Stream.DEAD),
+            events=ports.log._streams[ports.stack.stream(Stream.EVENTS)].past(0),
             published=self.published,
             ledger=self.ledger,
             rows=self.rows,
@@ -247,17 +259,17 @@ def happened(seed: int) -> History:
     return simulate(World(seed).run())
 
 
-def _stream(ports: MemoryPorts, stream: Stream) -> MemoryStream:
-    return ports.log._streams[ports.stack.stream(stream)]
-
-
-def _everything(ports: MemoryPorts, stream: Stream) -> list[Recorded]:
-    messages = _stream(ports, stream).past(0)
+def _everything(servers: Servers, stream: Stream) -> list[Recorded]:
+    """Return what the partitions of `stream` hold, in the order in which it was stored."""
+    stack, streams = servers.ports.stack, servers.ports.log._streams
+    names = [stack.stream(stream, each) for each in stack.partitions_of(stream)]
+    places = {one: place for place, one in enumerate(servers.stored_at_s)}
+    messages = (message for name in names for message in streams[name].past(0))
     return [
         codec.decode_commit(
             m.data, subject=m.subject, seq=m.seq, commit_id=m.headers[COMMIT_HEADER]
         )
-        for m in messages
+        for m in sorted(messages, key=lambda m: places[m.subject, m.seq])
     ]
 
 

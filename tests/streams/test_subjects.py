@@ -183,6 +183,8 @@ def test_every_subject_is_held_by_exactly_one_stream():
     made = [
         STACK.event("a.b"),
         STACK.episode_inbox("monitor", "e1"),
+        STACK.timer("monitor", "debounce", "k"),
+        STACK.due("monitor"),
         STACK.episode("e1"),
         STACK.finding("k"),
         STACK.dead("o", "c"),
@@ -204,7 +206,8 @@ def test_the_inbox_of_an_actor_matches_its_episodes_alone():
 
 @pytest.mark.parametrize("bad", ["", "a.b", "*"])
 def test_an_actor_that_is_no_name_has_no_inbox_gate_or_claim(bad):
-    for spelled in (STACK.gate_durable, STACK.inbox_durable, STACK.actor_inbox):
+    durables = (STACK.gate_durable, STACK.inbox_durable, STACK.due_durable)
+    for spelled in (*durables, STACK.actor_inbox, STACK.due):
         with pytest.raises(BadName):
             spelled(bad)
     with pytest.raises(BadName):
@@ -244,6 +247,49 @@ def test_the_subject_of_an_aggregate_is_held_by_the_stream_of_its_partition_alon
         if subject.startswith(held.removesuffix(">"))
     ]
     assert holding == [stack.stream(Stream.JOURNAL, home)]
+
+
+@given(NAMES, NAMES, UNICODE, COUNTS)
+def test_a_timer_is_known_by_its_subject_and_fires_in_its_own_stream(actor, purpose, key, count):
+    stack = Stack("s", partitions=count)
+    subject = stack.timer(actor, purpose, key)
+    home = stack.timer_partition(actor, purpose, key)
+    assert stack.timer_of(subject) == (actor, purpose, key)
+    assert stack.actor_of_due(stack.due(actor, home)) == actor
+    for each, every in ((subject, stack.every_timer), (stack.due(actor, home), stack.every_due)):
+        assert stack.stream_of(each) == stack.stream(Stream.WORK, home)
+        assert each.startswith(every(home).removesuffix(">"))
+
+
+def test_where_a_timer_lives_is_the_same_for_ever():
+    assert STACK.timer("monitor", "debounce", "a.b") == "s.timer.monitor.debounce.a=2Eb"
+    assert SPREAD.timer("monitor", "debounce", "a.b") == "s.timer.0of4.monitor.debounce.a=2Eb"
+    assert (STACK.due("monitor"), SPREAD.due("monitor", 2)) == (
+        "s.due.monitor",
+        "s.due.2of4.monitor",
+    )
+
+
+@pytest.mark.parametrize(
+    "stray", ["s.timer.x", "s.timer.a.p.k.x", "s.timer.a.p.=4", "s.timer.0of4.a.p.k"]
+)
+def test_where_no_timer_can_be_none_is_found(stray):
+    with pytest.raises(BadName):
+        STACK.timer_of(stray)
+
+
+def test_a_timer_in_the_wrong_partition_is_none():
+    home = SPREAD.timer_partition("a", "p", "k")
+    stray = SPREAD.timer("a", "p", "k").replace(f"{home}of4", f"{(home + 1) % 4}of4")
+    with pytest.raises(BadName):
+        SPREAD.timer_of(stray)
+
+
+def test_what_is_no_timer_has_no_name_of_one():
+    assert STACK.timer_of(STACK.episode_inbox("monitor", "e1")) is None
+    for stray in ("s.due.a.b", "s.due.0of4.a", "s.due.", STACK.episode("e1")):
+        with pytest.raises(BadName):
+            STACK.actor_of_due(stray)
 
 
 @given(NAMES)

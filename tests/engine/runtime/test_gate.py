@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_struct
 from structlog.testing import capture_logs
 
 from engine import dedupe
 from engine.actions import tool_call
+from engine.dedupe import by_value
+from engine.filters import gt
+from engine.gating import share_of
 from engine.runtime import gate as gate_module
 from engine.trigger import event
 from streams.errors import Unavailable
-from streams.events import Budget, DeadLettered, EpisodeOpened
+from streams.events import Budget, DeadLettered, EpisodeOpened, EpisodeStarted
 from streams.parsing import HOPS_HEADER, MESSAGE_ID_HEADER
 from streams.subjects import Stream
+from streams.world import DomainEvent
 from tests.engine.runtime.stage import (
     HAPPENED,
     WAIT_S,
@@ -24,11 +30,13 @@ from tests.engine.runtime.stage import (
     all_answered,
     app_of,
     eventually,
+    life,
     lived,
     opening,
     running,
     write,
 )
+from tests.spec import EPOCH
 
 
 @pytest.fixture
@@ -177,6 +185,47 @@ async def test_a_missing_filter_key_is_logged_once_and_opens_nothing(ports):
     assert await opened(ports) == []
 
 
+async def test_a_value_that_the_filter_cannot_compare_is_logged_once_and_opens_nothing(ports):
+    app = app_of(Scripted(), on=event(HAPPENED, filter={"disk.used": gt(90)}))
+    await watch(ports, app)
+    for number, used in enumerate(("95", None, 90)):
+        await ports.world.publish(HAPPENED, {"disk": {"used": used}}, id=f"x{number}")
+    with capture_logs() as logs:
+        async with running(app, ports):
+            await all_answered(ports.world)
+
+    warnings = [line for line in logs if "cannot compare" in line["event"]]
+    assert [(line["key"], line["event_id"]) for line in warnings] == [("disk.used", "x0")]
+    assert await opened(ports) == []
+
+
+async def test_an_event_that_fits_several_triggers_opens_one_episode(ports):
+    high, lost = event(HAPPENED, filter={"used": gt(90)}), event(HAPPENED, "disk.lost")
+    app = app_of(Scripted(), on=[high, lost])
+    await watch(ports, app)
+    await ports.world.publish(HAPPENED, {"used": 95}, id="x1")
+    await ports.world.publish("disk.lost", {}, id="x2")
+    async with running(app, ports):
+        await all_answered(ports.world)
+
+    assert sorted(one.trigger.event_id for one in await opened(ports)) == ["x1", "x2"]
+
+
+async def test_nodes_agree_on_the_sample_and_open_no_others(ports):
+    app = app_of(Scripted(), sample=0.5)
+    await watch(ports, app)
+    ids = [f"x{number}" for number in range(20)]
+    for id_ in ids:
+        await ports.world.publish(HAPPENED, {}, id=id_)
+    async with running(app, ports, "n1"), running(app, ports, "n2"):
+        await all_answered(ports.world)
+
+    events = {id_: DomainEvent(id=id_, name=HAPPENED, payload={}, seq=1, at=EPOCH) for id_ in ids}
+    chosen = {id_ for id_, one in events.items() if share_of(one, "vigil", "worker", "thing") < 0.5}
+    assert {one.trigger.event_id for one in await opened(ports)} == chosen
+    assert 0 < len(chosen) < 20
+
+
 @pytest.mark.parametrize(("hops", "count"), [(16, 1), (17, 0)])
 async def test_a_chain_of_engine_made_events_ends(ports, app, hops, count):
     ports.world.publish_raw(HAPPENED, b"{}", {HOPS_HEADER: str(hops), MESSAGE_ID_HEADER: "x1"})
@@ -220,6 +269,106 @@ async def test_an_event_that_no_node_watches_any_more_does_not_come_for_ever(por
     async with running(old, ports):
         await all_answered(ports.world)
     assert await opened(ports) == []
+
+
+class Counted(Scripted):
+    """Counts how often it was asked to begin."""
+
+    begun = 0
+
+    def init(self, episode, trigger):
+        self.begun += 1
+        return super().init(episode, trigger)
+
+
+async def test_events_that_say_the_same_open_one_episode_and_run_no_code_again(ports):
+    strategy = Counted()
+    app = app_of(strategy, dedupe=by_value("order.id"))
+    await watch(ports, app)
+    async with running(app, ports):
+        for number, order in enumerate(("o-1", "o-1", "o-2", "o-1")):
+            await ports.world.publish(HAPPENED, {"order": {"id": order}}, id=f"x{number}")
+            await all_answered(ports.world)
+
+    begun = await opened(ports)
+    assert [one.dedupe_key for one in begun] == ['value:order.id="o-1"', 'value:order.id="o-2"']
+    assert [one.trigger.event_id for one in begun] == ["x0", "x2"]
+    assert strategy.begun == 2
+
+
+async def test_a_crash_is_made_good_by_the_event_itself_and_not_by_one_that_says_the_same(ports):
+    """The first event opened its episode, and its node died before it asked for the start."""
+    app = app_of(Scripted(), dedupe=by_value("n"))
+    actor = app.actors["worker"]
+    await watch(ports, app)
+    await ports.world.publish(HAPPENED, {"n": 1}, id="x1")
+    source = await ports.world.open(actor.id, actor.event_names())
+    (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
+    id_ = await left_open(ports, app)
+    await ports.world.publish(HAPPENED, {"n": 1}, id="x2")
+    async with running(app, ports):
+        (durable,) = ports.world._durables.values()
+        await eventually(lambda: not durable.pending and len(durable._unanswered) == 1)
+        assert not (await life(ports, id_)).of(EpisodeStarted)
+        await delivery.nak()
+        life_ = await lived(ports, id_)
+    await source.close()
+    assert len(life_.of(EpisodeOpened)) == 1
+
+
+async def test_an_episode_that_only_a_newer_version_can_read_is_opened_all_the_same(ports):
+    strategy = Counted()
+    app = app_of(strategy, dedupe=by_value("n"))
+    await watch(ports, app)
+    id_ = await left_open(ports, app)
+    ports.log.publish_raw(ports.stack.episode(id_), b"{ no", {})
+    await ports.world.publish(HAPPENED, {"n": 1}, id="x2")
+    async with running(app, ports):
+        await all_answered(ports.world)
+    assert strategy.begun == 0
+
+
+async def left_open(ports, app):
+    """Write what a node that dies after opening an episode for `n` = 1 leaves; return its id."""
+    key = "value:n=1"
+    id_ = dedupe.episode_id(stack="vigil", actor="worker", expectation="thing", dedupe_key=key)
+    await write(ports, id_, replace_struct(opening(app), episode_id=id_, dedupe_key=key))
+    return id_
+
+
+def unnamed(event):
+    return event.payload["name"]
+
+
+@pytest.mark.parametrize(
+    ("own_key", "problem"),
+    [
+        (unnamed, "KeyError: 'name'"),
+        (lambda event: None, "dedupe= returned a value of type NoneType, not a text"),
+        (lambda event: "", "dedupe= returned 0 characters"),
+        (lambda event: sys.exit(), "SystemExit"),
+    ],
+)
+async def test_an_event_that_gets_no_key_is_a_dead_letter_and_blocks_nothing(
+    ports, own_key, problem
+):
+    """I5. What else it fires is opened."""
+    app = app_of(Scripted())
+    app.actors["worker"].expect("other", Scripted(), on=event(HAPPENED), dedupe=own_key)
+    await watch(ports, app)
+    await ports.world.publish(HAPPENED, {"n": 1}, id="x1")
+    await ports.world.publish(HAPPENED, {}, id="x2")
+    async with running(app, ports):
+        await all_answered(ports.world)
+
+    letters = await records(ports, Stream.DEAD)
+    assert [(one.reason, one.seq, one.payload) for one in letters] == [
+        ("dedupe_failed", 1, b'{"n":1}'),
+        ("dedupe_failed", 2, b"{}"),
+    ]
+    assert all(one.detail.startswith("expectation 'other': ") for one in letters)
+    assert problem in letters[0].detail
+    assert [one.expectation_id for one in await opened(ports)] == ["thing", "thing"]
 
 
 class AwayAtFirst:

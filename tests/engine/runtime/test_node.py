@@ -14,6 +14,7 @@ from streams.errors import BadName, Unavailable
 from streams.events import DeadLettered, EndStatus, EpisodeFinished, EpisodeStarted
 from streams.subjects import Stream
 from tests.engine.runtime.stage import (
+    LOOK_S,
     WAIT_S,
     Counter,
     Scripted,
@@ -79,6 +80,51 @@ async def test_a_node_says_that_it_is_up_once_whatever_is_published_will_be_seen
             assert not said()
             world.may.set()
             await eventually(said)
+
+
+class Failing:
+    """An inbox whose queue breaks when it is told to."""
+
+    def __init__(self, inbox):
+        self._inbox, self.breaks = inbox, asyncio.Event()
+        self.send, self.is_waiting = inbox.send, inbox.is_waiting
+
+    async def open(self, actor):
+        return Breaking(await self._inbox.open(actor), self.breaks)
+
+
+class Breaking:
+    """A source that hands out what it has, and then breaks."""
+
+    pending = 0
+
+    def __init__(self, source, breaks):
+        self._source, self._breaks = source, breaks
+        self.close, self.pause = source.close, getattr(source, "pause", None)
+
+    async def receive(self, *, room, wait_s):
+        if self._breaks.is_set():
+            raise Unavailable("the queue", detail="broken")
+        return await self._source.receive(room=room, wait_s=LOOK_S)
+
+
+async def test_a_node_that_stops_waits_for_what_a_broken_queue_had_brought(ports, monkeypatch):
+    monkeypatch.setattr(module, "RESTART_S", WAIT_S)
+    tool = Counter(open_=False)
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
+    inbox = Failing(ports.inbox)
+    node = node_of(app, replace(ports, inbox=inbox))
+    with capture_logs() as lines:
+        task = asyncio.create_task(node.run())
+        await open_episode(ports, app)
+        await tool.called.wait()
+        inbox.breaks.set()
+        await eventually(lambda: "waiting for the log" in [line["event"] for line in lines])
+        node.stop()
+        await asyncio.sleep(0)
+        tool.gate.set()
+        assert await asyncio.wait_for(task, 2 * WAIT_S)
+    assert len((await life(ports, opening(app).episode_id)).of(EpisodeStarted)) == 1
 
 
 async def test_an_idle_node_stops_promptly(ports):

@@ -1,23 +1,33 @@
-"""The engine on a journal and a work queue of several partitions: it knows nothing of them."""
+"""The engine on a journal and a work queue of several partitions.
+
+It knows of them only that sequences of two partitions cannot be compared, nor those of copies.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from engine.actions import observe
+from engine.finding import clear_finding, raise_finding
+from engine.runtime.applier import Applier, Turns
 from engine.runtime.sweeper import Candidate, Sweeper
 from engine.runtime.undertaker import Undertaker
 from engine.sweep import Verdict
 from streams.clock import SystemClock
-from streams.commands import Start
-from streams.events import DeadLettered, EndStatus
+from streams.commands import Recover, Start
+from streams.errors import VersionConflict
+from streams.events import DeadLettered, EndStatus, EpisodeConverged, FindingCleared, FindingRaised
+from streams.jetstream import LinkSettings, connect
+from streams.jetstream.repartition import repartition
 from streams.memory import memory_ports
 from streams.subjects import Kind, Stack, Stream
 from tests.engine.runtime.stage import (
     HAPPENED,
     LEASE_TTL_S,
+    STARTED,
     Scripted,
     app_of,
+    life,
     lived,
     opening,
     running,
@@ -105,3 +115,96 @@ async def test_a_sweep_finds_what_was_forgotten_in_any_partition(ports, app):
     candidates = [Candidate(actor_id="worker", episode_id=each.episode_id) for each in opened]
     assert await sweeper.sweep(candidates) == [Verdict.RECOVERED] * len(NAMES)
     assert await sweeper.sweep(candidates) == [Verdict.CALLED] * len(NAMES)
+
+
+def disk_in(ports, partition):
+    """Return the key of a finding that lives in `partition`."""
+    keys = (f"disk{n}" for n in range(100))
+    return next(key for key in keys if ports.stack.partition_of(Kind.FINDING, key) == partition)
+
+
+async def kinds_of(ports, key):
+    records = await ports.log.read(ports.stack.finding(key))
+    return [type(event) for record in records for event in record.commit.events]
+
+
+async def left_late(ports, app):
+    """Leave a started episode behind others, in a partition that nothing else is in."""
+    opened = [opening(app, id_=name) for name in NAMES]
+    home = home_of(ports, opened[-1])
+    for each in opened:
+        if home_of(ports, each) == home:
+            await write(ports, each.episode_id, each)
+    await write(ports, opened[-1].episode_id, STARTED)
+    return opened[-1]
+
+
+def home_of(ports, opened):
+    return ports.stack.partition_of(Kind.EPISODE, opened.episode_id)
+
+
+async def test_what_was_carried_out_in_another_partition_is_not_carried_out_again(ports, app):
+    mine, other = await left_late(ports, app), opening(app, id_="other")
+    key = disk_in(ports, (home_of(ports, mine) + 1) % PARTITIONS)
+    since = (await life(ports, mine.episode_id)).records[0].seq
+    applier = Applier(ports.log, ports.stack, CLOCK, Turns())
+    disk = raise_finding(key, class_="full")
+
+    once = await applier.apply([disk], opened=mine, attempt=1, since=since)
+    await applier.apply([clear_finding(key)], opened=other, attempt=1)
+    again = await applier.apply([disk], opened=mine, attempt=2, since=since)
+    seen = await applier.look([disk], episode_id=mine.episode_id, since=since)
+
+    assert once == again == seen
+    assert once[0].seq < since
+    assert await kinds_of(ports, key) == [FindingRaised, FindingCleared]
+
+
+async def test_a_former_owner_carries_out_nothing_in_any_partition(ports, app):
+    """I2."""
+    mine, other = await left_late(ports, app), opening(app, id_="other")
+    version = (await life(ports, mine.episode_id)).records[-1].seq
+    applier = Applier(ports.log, ports.stack, CLOCK, Turns())
+    await write(ports, mine.episode_id, STARTED)
+    for partition in range(PARTITIONS):
+        key = disk_in(ports, partition)
+        disk = raise_finding(key, class_="full")
+        await applier.apply([disk], opened=mine, attempt=2)
+        await applier.apply([clear_finding(key)], opened=other, attempt=1)
+        with pytest.raises(VersionConflict):
+            await applier.apply([disk], opened=mine, attempt=1, version=version)
+        assert await kinds_of(ports, key) == [FindingRaised, FindingCleared]
+
+
+async def test_what_was_carried_out_before_a_move_to_one_partition_is_not_carried_out_again(
+    nats, stack
+):
+    """The finding's partition is copied first: its commits come to stand before the episode."""
+    settings = LinkSettings(partitions=PARTITIONS, lease_ttl_s=LEASE_TTL_S)
+    app = app_of(Scripted())
+    async with connect(nats.url, stack=stack, settings=settings) as before:
+        mine, other = episode_behind(before, app), opening(app, id_="other")
+        key = disk_in(before, 0)
+        disk = raise_finding(key, class_="full")
+        await write(before, mine.episode_id, mine)
+        await write(before, mine.episode_id, STARTED, EpisodeConverged(findings=(disk,)))
+        recover = Recover(actor_id="worker", episode_id=mine.episode_id, reason="lapsed")
+        await before.inbox.send(recover, id="lapse.1")
+        applier = Applier(before.log, before.stack, CLOCK, Turns())
+        await applier.apply([disk], opened=mine, attempt=1)
+        await applier.apply([clear_finding(key)], opened=other, attempt=1)
+
+    await repartition(nats.url, stack=stack, to=1, tell=lambda *_: None)
+    async with (
+        connect(nats.url, stack=stack, settings=LinkSettings(lease_ttl_s=LEASE_TTL_S)) as after,
+        running(app, after),
+    ):
+        (outcome,) = (await lived(after, mine.episode_id)).end.findings
+        assert outcome.outcome == "raised"
+        assert await kinds_of(after, key) == [FindingRaised, FindingCleared]
+
+
+def episode_behind(ports, app):
+    """Return the opening of an episode that does not live in the first partition."""
+    made = (opening(app, id_=name) for name in NAMES)
+    return next(each for each in made if home_of(ports, each) != 0)

@@ -1,7 +1,8 @@
-"""What becomes of commands for episodes that a node cannot have."""
+"""What becomes of commands that a node has no room for, or whose episodes it cannot have."""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 import msgspec
@@ -13,11 +14,15 @@ from engine.errors import Rejected
 from engine.runtime import runner as module
 from engine.runtime.undertaker import Undertaker
 from streams.events import EndStatus, EpisodeStarted
+from streams.jetstream import connect
+from streams.jetstream.consumer import ACK_WAIT_S
 from streams.log import START
 from streams.subjects import Stream
 from tests.engine.runtime.stage import (
     CLOCK,
+    HAPPENED,
     STARTED,
+    WAIT_S,
     Counter,
     Scripted,
     all_answered,
@@ -27,6 +32,7 @@ from tests.engine.runtime.stage import (
     kept,
     life,
     lived,
+    node_of,
     open_episode,
     opening,
     play,
@@ -42,7 +48,9 @@ def impatient(monkeypatch):
     """A node that has waited for minutes, and for an hour."""
     monkeypatch.setattr(module, "BUSY_S", 0.001)
     monkeypatch.setattr(module, "MISSING_DELIVERIES_MAX", 3)
+    monkeypatch.setattr(module, "MISSING_S", 0.0)
     monkeypatch.setattr(module, "OBSTACLE_DELIVERIES_MAX", 4)
+    monkeypatch.setattr(module, "OBSTACLE_S", 0.0)
 
 
 def without_expectation():
@@ -54,10 +62,121 @@ def without_expectation():
     return app
 
 
+def full_app(hang, *, most):
+    """An app whose episodes take a slot until `hang` lets them go."""
+    return app_of(Scripted(tool_call("tool", "a")), tools={"tool": hang}, most=most)
+
+
+async def happen(ports, count):
+    """Publish events that the gate sees, though it may not have opened its queue yet."""
+    await (await ports.world.open("worker", [HAPPENED])).close()
+    for number in range(count):
+        await ports.world.publish(HAPPENED, {}, id=f"happened-{number}")
+
+
+async def was_given(ports):
+    """Wait until a node has a command that it has not answered for."""
+    durables = ports.inbox._durables
+    await eventually(lambda: durables and durables["inbox-worker"]._unanswered)
+
+
+class StopsWhenAsked:
+    """An inbox whose first command comes as its node begins to stop."""
+
+    def __init__(self, inner):
+        self._inner, self.stop = inner, None
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    async def open(self, actor):
+        source = await self._inner.open(actor)
+        receive = source.receive
+
+        async def receive_and_stop(**how):
+            found = await receive(**how)
+            if found:
+                self.stop()
+            return found
+
+        source.receive = receive_and_stop
+        return source
+
+
 async def letters(ports):
     async with ports.log.follow(Stream.DEAD, after=START) as follower:
         records = await follower.receive(most=100, wait_s=0)
     return [event for record in records for event in record.commit.events]
+
+
+async def test_a_full_node_leaves_commands_to_one_with_room(nats, stack):
+    """What it had asked for before events took its last slots comes back at once."""
+    hang = Counter(open_=False)
+    full, idle = full_app(hang, most=3), app_of(Scripted())
+    async with (
+        connect(nats.url, stack=stack) as one,
+        connect(nats.url, stack=stack) as other,
+        running(full, one, "full"),
+    ):
+        await open_episode(one, full, id_="first")
+        await eventually(lambda: len(hang.calls) == 1)
+        await happen(one, 2)
+        await eventually(lambda: len(hang.calls) == 3)
+        ids = [await open_episode(one, full, id_=f"later-{number}") for number in range(4)]
+        async with running(idle, other, "idle"), asyncio.timeout(ACK_WAIT_S / 2):
+            lives = [await lived(other, id_) for id_ in ids]
+        hang.gate.set()
+    nodes = [started.node for life_ in lives for started in life_.of(EpisodeStarted)]
+    assert nodes == ["idle"] * 4
+
+
+async def test_a_command_that_waits_for_a_slot_goes_to_another_node_when_its_node_stops(
+    ports, monkeypatch
+):
+    monkeypatch.setattr(module, "SLOT_S", 10 * WAIT_S)
+    hang = Counter(open_=False)
+    full = full_app(hang, most=1)
+    async with running(full, ports, "stopping") as stopping:
+        await eventually(lambda: ports.inbox._durables)
+        await happen(ports, 1)
+        await hang.called.wait()
+        id_ = await open_episode(ports, full)
+        await was_given(ports)
+        stopping.stop()
+        async with running(APP, ports, "other"):
+            done = await lived(ports, id_)
+        hang.gate.set()
+    assert [started.node for started in done.of(EpisodeStarted)] == ["other"]
+
+
+async def test_a_node_that_stops_begins_nothing_that_it_was_just_given(ports):
+    inbox = StopsWhenAsked(ports.inbox)
+    id_ = await open_episode(ports, APP)
+    node = node_of(APP, dataclasses.replace(ports, inbox=inbox))
+    inbox.stop = node.stop
+    assert await node.run()
+    assert (await life(ports, id_)).of(EpisodeStarted) == []
+    async with running(APP, ports, "other"):
+        assert (await lived(ports, id_)).end.status is EndStatus.DONE
+
+
+async def test_hand_backs_for_want_of_a_slot_do_not_make_an_episode_missing(ports, monkeypatch):
+    """Its event may come again to open it: what counts is for how long it was not there."""
+    monkeypatch.setattr(module, "OBSTACLE_MAX_S", 0.001)
+    begun = opening(APP)
+    await ask_start(ports, begun.episode_id)
+    source = await ports.inbox.open("worker")
+    for _ in range(2 * module.MISSING_DELIVERIES_MAX):
+        (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
+        await delivery.nak()
+    with capture_logs() as logs:
+        async with running(APP, ports):
+            await eventually(
+                lambda: [one for one in logs if one.get("reason") == "no_such_episode"]
+            )
+            await write(ports, begun.episode_id, begun)
+            assert (await lived(ports, begun.episode_id)).end.status is EndStatus.DONE
+    assert await letters(ports) == []
 
 
 async def test_a_command_for_an_episode_that_never_was_is_a_dead_letter_in_the_end(

@@ -48,7 +48,7 @@ class HeldLog:
             self.in_flight -= 1
 
 
-async def claimed() -> int:
+async def claimed(first) -> int:
     """The claim is made."""
     return 1
 

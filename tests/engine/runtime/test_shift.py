@@ -9,9 +9,11 @@ import pytest
 
 from engine.actions import observe, tool_call
 from engine.runtime.hold import NO_CLAIM
+from engine.runtime.scribe import EVENTS_PER_COMMIT_MAX
 from streams.commands import Recover
 from streams.errors import Unavailable
 from streams.events import (
+    Budget,
     CheckpointSaved,
     EpisodeConverged,
     EpisodeFinished,
@@ -83,6 +85,15 @@ async def test_an_episode_that_is_over_with_its_first_commit_claims_nothing(port
         assert await watch.receive(most=10, wait_s=0) == []
     (started,) = life_.of(EpisodeStarted)
     assert started.claim_revision == NO_CLAIM
+
+
+async def test_an_episode_whose_first_commit_does_not_hold_its_end_is_claimed(ports):
+    """However quickly it came to the end: until the end is durable, its node may die."""
+    thoughts = Scripted(*map(observe, range(EVENTS_PER_COMMIT_MAX)))
+    life_ = await woken(ports, app_of(thoughts, budget=Budget(turns=2 * EVENTS_PER_COMMIT_MAX)))
+    (started,) = life_.of(EpisodeStarted)
+    assert len(life_.records) == 2
+    assert started.claim_revision > NO_CLAIM
 
 
 async def test_an_event_is_acknowledged_before_its_episode_ends_only_under_a_claim(ports):

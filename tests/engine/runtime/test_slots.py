@@ -7,6 +7,7 @@ import asyncio
 from engine.runtime.slots import Slots
 
 LONG_S = 10.0
+NEVER = asyncio.Event()
 
 
 async def test_there_are_as_many_places_as_said():
@@ -23,7 +24,7 @@ async def test_who_waits_longest_gets_the_next_place_and_nobody_overtakes():
     order = []
 
     async def wait(name):
-        assert await slots.take(within_s=LONG_S)
+        assert await slots.take(within_s=LONG_S, unless=NEVER)
         order.append(name)
 
     waiting = [asyncio.create_task(wait(name)) for name in ("first", "second")]
@@ -39,7 +40,19 @@ async def test_who_waits_longest_gets_the_next_place_and_nobody_overtakes():
 async def test_who_has_waited_in_vain_holds_no_place():
     slots = Slots(1)
     slots.try_take()
-    assert not await slots.take(within_s=0)
+    assert not await slots.take(within_s=0, unless=NEVER)
+    slots.give_back()
+    assert slots.free == 1
+
+
+async def test_who_is_told_to_wait_no_more_leaves_without_a_place():
+    slots, called_off = Slots(1), asyncio.Event()
+    slots.try_take()
+    waiting = asyncio.create_task(slots.take(within_s=10 * LONG_S, unless=called_off))
+    await asyncio.sleep(0)
+    called_off.set()
+    async with asyncio.timeout(LONG_S):
+        assert not await waiting
     slots.give_back()
     assert slots.free == 1
 
@@ -47,7 +60,7 @@ async def test_who_has_waited_in_vain_holds_no_place():
 async def test_who_is_cancelled_with_a_place_in_hand_gives_it_back():
     slots = Slots(1)
     slots.try_take()
-    waiting = asyncio.create_task(slots.take(within_s=LONG_S))
+    waiting = asyncio.create_task(slots.take(within_s=LONG_S, unless=NEVER))
     await asyncio.sleep(0)
     slots.give_back()
     waiting.cancel()

@@ -26,11 +26,13 @@ trace.set_tracer_provider(provider)
 metrics.set_meter_provider(MeterProvider([reader]))
 
 from engine.actions import synthesize, tool_call
+from engine.dedupe import by_value
 from engine.finding import raise_finding
 from engine.tools import Synthesis
+from engine.trigger import event
 from streams.tracing import traceparent
 from tests.engine.runtime.stage import (
-    HAPPENED, Counter, Scripted, app_of, lived, opening, ports_in_memory, running
+    HAPPENED, Counter, Scripted, all_answered, app_of, lived, opening, ports_in_memory, running
 )
 
 async def think(prompt, transient, ctx):
@@ -44,6 +46,9 @@ async def main():
         tools={"tool": Counter()}, synthesizer=think, durability="strict",
     )
     actor = app.actors["worker"]
+    actor.expect("rare", Scripted(), on=event(HAPPENED), sample=1e-9)
+    actor.expect("nameless", Scripted(), on=event(HAPPENED), dedupe=lambda event: None)
+    actor.expect("once", Scripted(), on=event("other.happened"), dedupe=by_value("n"))
     await (await ports.world.open(actor.id, actor.event_names())).close()
     with trace.get_tracer("publisher").start_as_current_span("publish") as span:
         await ports.world.publish(HAPPENED, {}, id="x1", trace=traceparent())
@@ -53,10 +58,15 @@ async def main():
         life = await lived(ports, opening(app).episode_id)
         finding = await ports.log.last(ports.stack.finding("k"))
     (events,) = (s for s in ports.log._streams.values() if s.name.endswith("-events"))
+    told = events.past(2)
+    async with running(app, ports):
+        for id_ in ("x2", "x3"):
+            await ports.world.publish("other.happened", {"n": 1}, id=id_)
+            await all_answered(ports.world)
     return {
         "published": f"{published:032x}",
         "commits": [record.commit.trace for record in (*life.records, finding)],
-        "told": [one.headers.get("traceparent", "") for one in events.past(2)],
+        "told": [one.headers.get("traceparent", "") for one in told],
     }
 
 seen = asyncio.run(main())
@@ -113,6 +123,12 @@ def test_steps_are_spans_of_their_episode_and_the_episode_of_its_gate(seen):
     ("name", "attributes"),
     [
         ("vigil.gate.rulings", {"actor": "worker", "expectation": "thing", "reason": "fire"}),
+        ("vigil.gate.rulings", {"actor": "worker", "expectation": "rare", "reason": "sampled_out"}),
+        (
+            "vigil.gate.rulings",
+            {"actor": "worker", "expectation": "nameless", "reason": "dedupe_failed"},
+        ),
+        ("vigil.gate.rulings", {"actor": "worker", "expectation": "once", "reason": "duplicate"}),
         ("vigil.episodes", {"actor": "worker", "status": "done"}),
         ("vigil.episodes.running", {"actor": "worker"}),
         ("vigil.episode.duration", {"actor": "worker"}),
@@ -122,6 +138,7 @@ def test_steps_are_spans_of_their_episode_and_the_episode_of_its_gate(seen):
         ("vigil.backlog", {"actor": "worker", "queue": "commands"}),
         ("vigil.leases", {"outcome": "acquired"}),
         ("vigil.dead_letters", {"reason": "unreadable"}),
+        ("vigil.dead_letters", {"reason": "dedupe_failed"}),
     ],
 )
 def test_the_engine_measures_itself(seen, name, attributes):

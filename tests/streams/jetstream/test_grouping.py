@@ -18,7 +18,7 @@ from hypothesis import given as forall
 from hypothesis import strategies as st
 
 from streams.errors import StreamError, TooLarge, Unavailable, UnknownOutcome
-from streams.jetstream.grouping import BATCH_TASK, BODY_BYTES_MAX, Grouping
+from streams.jetstream.grouping import BATCH_TASK, BODY_BYTES_MAX, STALL_S, Grouping
 from streams.jetstream.publish import Ack, BatchRefused, Write, WrongSequence
 from streams.jetstream.settings import GroupSettings
 from tests.simulation.time import SimClock, simulate
@@ -344,3 +344,49 @@ def test_a_batch_that_is_cancelled_with_the_program_leaves_nobody_waiting():
 
     outcomes = simulate(run())
     assert [type(outcome) for outcome in outcomes] == [int, int] + [UnknownOutcome] * 3
+
+
+class Silent(Server):
+    """Never answers the first message that comes alone."""
+
+    async def store(self, write: Write) -> Ack:
+        if not self.sent:
+            self.sent[write.data] += 1
+            await asyncio.get_running_loop().create_future()
+        return await super().store(write)
+
+
+def test_a_message_without_an_answer_holds_up_the_others_for_a_moment_only():
+    server = Silent()
+
+    async def run():
+        grouping = Grouping(server, EAGER, SimClock())
+        silent = asyncio.create_task(Caller(0).store(grouping))
+        await asyncio.sleep(0)
+        times = (0.0, 0.0, 0.0, 2 * STALL_S)
+        later = [Caller(n, comes_s=s) for n, s in enumerate(times, 1)]
+        outcomes = await asyncio.gather(*(caller.store(grouping) for caller in later))
+        silent.cancel()
+        await asyncio.gather(silent, return_exceptions=True)
+        return outcomes
+
+    assert all(isinstance(outcome, int) for outcome in simulate(run()))
+
+
+class Misspelled(Server):
+    """Cannot even send a batch, because of one message in it."""
+
+    async def store_all(self, writes: Sequence[Write]) -> Sequence[Ack]:
+        raise ValueError("one of them")
+
+
+def test_what_nobody_expected_of_a_batch_is_left_to_each_to_find_out_alone():
+    given = [Caller(number) for number in range(5)]
+
+    async def run():
+        grouping = Grouping(Misspelled(), EAGER, SimClock())
+        return await asyncio.gather(*(caller.store(grouping) for caller in given))
+
+    outcomes = simulate(run())
+    assert {type(outcome) for outcome in outcomes} == {int, UnknownOutcome}
+    assert len({id(outcome) for outcome in outcomes}) == len(outcomes)

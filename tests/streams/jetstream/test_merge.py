@@ -91,6 +91,14 @@ async def test_a_queue_with_much_to_do_gets_the_room_that_quiet_ones_leave(ports
     assert [each.content.episode_id for each in found] == names
 
 
+async def test_a_paused_source_has_asked_no_queue_for_anything(ports, queues):
+    async with opened(ports.inbox.open("monitor")) as source:
+        assert list(await source.receive(room=6, wait_s=SILENCE_S)) == []
+        assert sum(queue.num_waiting for queue in await queues()) == PARTITIONS
+        await source.pause()
+        assert sum(queue.num_waiting for queue in await queues()) == 0
+
+
 async def test_what_was_brought_and_never_returned_goes_to_another_node(ports, queues):
     async with opened(ports.inbox.open("monitor")) as source:
         assert list(await source.receive(room=6, wait_s=SILENCE_S)) == []

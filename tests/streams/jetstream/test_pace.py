@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streams.jetstream.pace import Pace
+from streams.jetstream.pace import WORTH_SYNCED_MAX, Pace
 
 ROUNDS_MAX = 1_000
 
@@ -58,6 +58,15 @@ def test_batches_that_are_refused_are_worth_less():
     before = pace.worth
     pace.note_refused_batch(64, 0.004)
     assert pace.worth > before
+
+
+def test_a_client_that_is_busy_still_batches_where_each_message_is_synced():
+    """It hears late of a batch, and takes it for slower than it is; the server's work is halved."""
+    assert after(single_s=0.000_25, batch_s=0.02).worth == WORTH_SYNCED_MAX
+
+
+def test_where_nothing_is_synced_a_batch_must_be_faster_for_the_client():
+    assert after(single_s=0.000_03, batch_s=0.004).worth > WORTH_SYNCED_MAX
 
 
 def test_one_slow_batch_hardly_counts():

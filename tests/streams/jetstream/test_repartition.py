@@ -7,7 +7,7 @@ import asyncio
 import nats as nats_py
 import pytest
 
-from streams.errors import Incompatible, Unavailable, VersionConflict
+from streams.errors import Incompatible, LeaseLost, Unavailable, VersionConflict
 from streams.jetstream import LinkSettings, connect, copying, inspect
 from streams.jetstream.link import Link
 from streams.jetstream.repartition import drop_retired, repartition
@@ -238,6 +238,62 @@ async def test_a_batch_whose_answer_was_lost_is_not_stored_twice(nats, wire, sta
     wire.cut()
     await moving
     await assert_whole(nats.url, stack, 4)
+
+
+async def test_commands_that_have_the_same_id_all_come_along(nats, stack):
+    """A stream keeps one of each id, for a while; two streams, or a while later, make it two."""
+    async with connect(nats.url, stack=stack, settings=settings(4)) as ports:
+        inboxes = {each: ports.stack.episode_inbox("monitor", each) for each in EPISODES}
+        of_each = {ports.stack.stream_of(inbox): each for each, inbox in inboxes.items()}
+        for episode_id in of_each.values():
+            await ports.inbox.send(start(episode_id), id="the same")
+    await repartition(nats.url, stack=stack, to=1, tell=told, settings=settings())
+    async with (
+        connect(nats.url, stack=stack) as ports,
+        opened(ports.inbox.open("monitor")) as source,
+    ):
+        commands = await deliveries_of(source, len(of_each))
+    assert sorted(each.content.episode_id for each in commands) == sorted(of_each.values())
+
+
+async def lose_the_layout(url, stack):
+    """Take the right to change the layout from whoever has it."""
+    connection = await nats_py.connect(url)
+    bucket = await connection.jetstream().key_value(stack.claims_bucket())
+    await bucket.purge(stack.layout_claim())
+    await connection.close()
+
+
+async def test_who_loses_the_lease_stops_wherever_it_is(nats, stack, monkeypatch):
+    await fill(nats.url, stack, 1)
+    is_copying = asyncio.Event()
+
+    async def copy_for_ever(self, tell):
+        is_copying.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr("streams.jetstream.repartition.RENEWALS_PER_LEASE", 100)
+        patched.setattr(copying.Copying, "copy", copy_for_ever)
+        moving = asyncio.create_task(repartition(nats.url, stack=stack, to=4, tell=told))
+        await is_copying.wait()
+        await lose_the_layout(nats.url, stack)
+        with pytest.raises(LeaseLost):
+            await asyncio.wait_for(moving, WAIT_S)
+    await repartition(nats.url, stack=stack, to=4, tell=told)
+    await assert_whole(nats.url, stack, 4)
+
+
+async def test_what_went_wrong_is_said_when_the_lease_cannot_be_given_up_either(nats, wire, stack):
+    await fill(nats.url, stack, 1)
+
+    def lose_the_server(stage, done, total):
+        wire.is_blocked = True
+        wire.cut()
+        raise Cut
+
+    with pytest.raises(Cut):
+        await repartition(wire.url, stack=stack, to=4, tell=lose_the_server, settings=settings())
 
 
 async def test_of_two_that_move_at_once_none_doubles_what_the_other_wrote(nats, stack):

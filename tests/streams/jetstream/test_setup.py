@@ -75,6 +75,24 @@ async def test_every_stream_is_as_it_was_asked_for(nats, stack):
             assert {key: theirs.get(key) for key in ours} == ours
 
 
+async def test_a_queue_that_was_made_before_there_were_timers_is_named_and_can_be_widened(
+    nats, stack
+):
+    ours = next(each for each in shapes(stack, LinkSettings()) if each["retention"] == "workqueue")
+    older = {**ours, "subjects": [f"{stack.name}.inbox.>"]}
+    async with api(nats.url) as ask:
+        await ask(f"STREAM.CREATE.{ours['name']}", older)
+        with pytest.raises(Incompatible, match=rf"{ours['name']}: subjects is .* must be .*timer"):
+            async with connect(nats.url, stack=stack):
+                pass
+        found = await inspect(nats.url, stack=stack)
+        contradictory = [each for report in found.streams for each in report.contradictions]
+        assert [(each.stream, each.field) for each in contradictory] == [(ours["name"], "subjects")]
+        assert "error" not in await ask(f"STREAM.UPDATE.{ours['name']}", ours)
+    async with connect(nats.url, stack=stack) as ports:
+        assert await ports.timers.pending("monitor", "debounce", "k") is None
+
+
 async def test_a_stream_that_contradicts_us_is_named_and_left_alone(nats, stack):
     name = stack.stream(Stream.JOURNAL)
     theirs = {"name": name, "subjects": stack.stream_subjects(Stream.JOURNAL), "storage": "memory"}

@@ -105,6 +105,59 @@ async def test_no_more_is_asked_for_than_there_is_room(ports, link, stack):
     await source.close()
 
 
+async def test_a_pause_leaves_no_pull_behind(ports, link, stack):
+    source = await ports.world.open("monitor", ["disk.checked"])
+    await publish(ports, 1)
+    assert numbers_of(await source.receive(room=3, wait_s=5.0)) == [1]
+    assert (await info(link, stack))["num_waiting"] == 1
+    await source.pause()
+    assert (await info(link, stack))["num_waiting"] == 0
+    await source.close()
+
+
+@pytest.fixture
+async def half_received(wire, nats, stack, link):
+    """A source that received one delivery; the next has left the server and has not arrived."""
+    async with connect(nats.url, stack=stack) as near, connect(wire.url, stack=stack) as far:
+        source = await far.world.open("monitor", ["disk.checked"])
+        await publish(near, 1)
+        assert numbers_of(await source.receive(room=2, wait_s=20.0)) == [1]
+        wire.holds_answers = True
+        await publish(near, 2)
+
+        async def is_delivered():
+            return (await info(link, stack))["num_ack_pending"] == 2
+
+        await eventually(is_delivered)
+        yield source
+        await source.close()
+
+
+async def test_a_pause_hands_back_what_is_still_on_its_way(ports, wire, half_received):
+    """Nobody waits for the acknowledgement's deadline."""
+    staying = await ports.world.open("monitor", ["disk.checked"])
+    pausing = asyncio.create_task(half_received.pause())
+    await asyncio.sleep(0)
+    wire.holds_answers = False
+    async with asyncio.timeout(ACK_WAIT_S / 2):
+        assert numbers_of(await deliveries_of(staying, 1)) == [2]
+    await pausing
+    await staying.close()
+
+
+async def test_a_pause_that_was_cancelled_is_over_when_the_next_receive_asks(
+    ports, wire, half_received
+):
+    pausing = asyncio.create_task(half_received.pause())
+    await asyncio.sleep(0)
+    pausing.cancel()
+    await asyncio.wait([pausing])
+    wire.holds_answers = False
+    async with asyncio.timeout(ACK_WAIT_S / 2):
+        (delivery,) = await deliveries_of(half_received, 1)
+    assert (numbers_of([delivery]), delivery.deliveries) == ([2], 2)
+
+
 @pytest.fixture
 async def on_the_wire(wire, nats, stack, link):
     """A source with a delivery that has left the server and has not arrived."""

@@ -1,0 +1,185 @@
+"""Checks of what actors and apps are declared as: each returns the value or says what is wrong.
+
+An error names the actor, the expectation and the field, so that whoever declared it finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from engine.budget import is_whole, problem_of_budget
+from engine.dedupe import Dedupe, problem_of_dedupe
+from engine.errors import DeclarationError
+from engine.schema import StateSchema
+from engine.strategy import Strategy, missing, state_type
+from engine.tools import Tool, ToolLike, as_tool
+from engine.trigger import On, Sources, sources_of
+from streams.errors import BadName
+from streams.events import Budget
+from streams.subjects import name as checked_name
+
+F = TypeVar("F")
+"""What is declared."""
+
+LABEL_BYTES_MAX: Final = 512
+"""Longest `domain`, `spec_rev` or `subject_key`, in bytes of UTF-8; every episode keeps them."""
+
+
+def checked_tools(tools: Mapping[str, ToolLike], *, actor: str) -> Mapping[str, Tool]:
+    """Return `tools` with every value as a `Tool`.
+
+    Raises:
+        DeclarationError: a value is no tool, or a capability has a dot in its name.
+    """
+    if not isinstance(tools, Mapping):
+        raise DeclarationError(actor=actor, field="tools", problem=f"{tools!r} is not a dict")
+    checked = {}
+    for capability, candidate in tools.items():
+        named: object = capability
+        if not isinstance(named, str) or not named or "." in named:
+            raise DeclarationError(
+                actor=actor, field="tools", problem=f"{capability!r}: a name without dots, please"
+            )
+        try:
+            checked[capability] = as_tool(candidate)
+        except TypeError as error:
+            raise DeclarationError(
+                actor=actor, field="tools", problem=f"{capability!r}: {error}"
+            ) from error
+    return checked
+
+
+def checked_callback(value: F | None, *, actor: str, field: str) -> F | None:
+    """Return `value`, which is to be called one day.
+
+    Raises:
+        DeclarationError: it cannot be.
+    """
+    return Check(actor).callback(field, value)
+
+
+@dataclass(frozen=True)
+class Check:
+    """Checks of declared values; each returns the value, or raises what says what is wrong."""
+
+    actor: str
+    expectation: str = ""
+
+    def refuse(self, field_: str, problem: str, cause: Exception | None = None) -> DeclarationError:
+        """Return the error that says what is wrong with a field, to be raised."""
+        error = DeclarationError(
+            actor=self.actor, expectation=self.expectation, field=field_, problem=problem
+        )
+        error.__cause__ = cause
+        return error
+
+    def name(self, name: str, *, taken: Mapping[str, object]) -> None:
+        """Check the name of an expectation beside those that are `taken`."""
+        try:
+            checked_name(name, of="expectation")
+        except (BadName, TypeError) as error:
+            raise self.refuse("name", str(error), error) from error
+        if name in taken:
+            raise self.refuse("name", "declared twice")
+
+    def strategy(self, candidate: type[Strategy[Any]] | Strategy[Any]) -> Strategy[Any]:
+        """Return the instance that a strategy is, or is made of."""
+        instance = self._instance(candidate) if isinstance(candidate, type) else candidate
+        if not isinstance(instance, Strategy):
+            raise self.refuse("strategy", f"{candidate!r} is not a Strategy; subclass it")
+        if absent := missing(instance):
+            raise self.refuse("strategy", f"{type(instance).__name__} lacks {', '.join(absent)}")
+        return instance
+
+    def _instance(self, candidate: Callable[[], Strategy[Any]]) -> Strategy[Any]:
+        try:
+            return candidate()
+        except TypeError as error:
+            problem = f"cannot be made without arguments ({error}); pass an instance"
+            raise self.refuse("strategy", problem, error) from error
+
+    def state_type(self, strategy: Strategy[Any]) -> type:
+        """Return the type of the state that a strategy declares."""
+        try:
+            return state_type(strategy)
+        except TypeError as error:
+            raise self.refuse("strategy", f"State: {error}", error) from error
+
+    def sources(self, on: On) -> Sources:
+        """Return what an expectation listens to."""
+        try:
+            return sources_of(on)
+        except TypeError as error:
+            raise self.refuse("on", f"{on!r}: {error}", error) from error
+        except (ValueError, BadName) as error:
+            raise self.refuse("on", str(error), error) from error
+
+    def dedupe(self, dedupe: Dedupe) -> Dedupe:
+        """Return what tells one cause from another."""
+        if problem := problem_of_dedupe(dedupe):
+            raise self.refuse("dedupe", problem)
+        return dedupe
+
+    def share(self, field_: str, value: float) -> float:
+        """Return a share as a number over 0 and up to 1."""
+        given: object = value
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not is_number or not 0 < value <= 1:
+            raise self.refuse(field_, f"{value!r} is not a share: a number over 0 and up to 1")
+        return value
+
+    def budget(self, budget: Budget) -> Budget:
+        """Return a budget whose limits can be kept."""
+        if not isinstance(budget, Budget):
+            raise self.refuse("budget", f"{budget!r} is not a Budget(turns=…, tokens=…, wall_s=…)")
+        if problem := problem_of_budget(budget):
+            raise self.refuse("budget", problem)
+        return budget
+
+    def choice(self, field_: str, value: F, known: Sequence[object]) -> F:
+        """Return a value that is one of those `known`."""
+        if value not in known:
+            raise self.refuse(field_, f"{value!r} is not one of {', '.join(map(str, known))}")
+        return value
+
+    def count(self, field_: str, value: int, *, most: int) -> int:
+        """Return a whole number from 1 to `most`."""
+        if not is_whole(value) or not 1 <= value <= most:
+            raise self.refuse(field_, f"{value!r} is not a whole number from 1 to {most:,}")
+        return value
+
+    def label(self, field_: str, value: str) -> str:
+        """Return a text that is short enough for every episode to keep."""
+        if not isinstance(value, str):
+            raise self.refuse(field_, f"{value!r} is not text")
+        try:
+            size_bytes = len(value.encode())
+        except UnicodeEncodeError as error:
+            raise self.refuse(field_, f"{value!r} is not valid Unicode text", error) from error
+        if size_bytes > LABEL_BYTES_MAX:
+            raise self.refuse(field_, f"{size_bytes:,} bytes, the limit is {LABEL_BYTES_MAX}")
+        return value
+
+    def switch(self, field_: str, *, value: bool) -> bool:
+        """Return True or False, and nothing that only looks like it."""
+        if not isinstance(value, bool):
+            raise self.refuse(field_, f"{value!r} is not True or False")
+        return value
+
+    def callback(self, field_: str, value: F | None) -> F | None:
+        """Return something to call, or None."""
+        if value is not None and not callable(value):
+            raise self.refuse(field_, f"{value!r} is not a function")
+        return value
+
+    def state_schema(self, schema: StateSchema) -> StateSchema:
+        """Return a schema whose migrations lead to its version."""
+        if not isinstance(schema, StateSchema):
+            raise self.refuse("state_schema", f"{schema!r} is not a StateSchema(version=…)")
+        if not is_whole(schema.version):
+            raise self.refuse("state_schema", f"version {schema.version!r} is not a whole number")
+        if problem := schema.problem():
+            raise self.refuse("state_schema", problem)
+        return schema
