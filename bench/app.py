@@ -30,8 +30,9 @@ from engine.tools import ToolLike
 
 STEPS: Final = 5
 FINDINGS: Final = 10
-CONCURRENT: Final = 256
-"""Episodes of one actor that a node may run at once: as many as the most that are in flight."""
+CONCURRENT: Final = 512
+"""Episodes of one actor that a node may run at once: more than are in flight, as one that has ended
+holds its slot until its claim is given up."""
 
 
 class Key(msgspec.Struct):
