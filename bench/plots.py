@@ -17,8 +17,8 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bench.lines import best, number, of, quickest
 from bench.measure import Line
-from bench.report import best, number, of, quickest
 
 GRAY: Final = "#808080"
 OURS: Final = "#2a9d8f"

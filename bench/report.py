@@ -10,13 +10,13 @@ of the file's lines; the plots need matplotlib, which only `make bench-report` h
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from bench.lines import best, number, of, quickest, read, runs
 from bench.measure import Line, ratio
 
 ROOT: Final = Path(__file__).parents[1]
@@ -42,21 +42,6 @@ SHORTER_P50: Final = 2
 """How many times shorter than a peer's our median shall be, one at a time."""
 
 
-def read(file: Path) -> Sequence[Line]:
-    """Return the lines of a results file, without those that later ones replace."""
-    newest: dict[tuple[object, ...], Line] = {}
-    for text in file.read_text().splitlines():
-        line: Line = json.loads(text)
-        newest[key(line)] = line
-    return list(newest.values())
-
-
-def key(line: Line) -> tuple[object, ...]:
-    """Return what `line` is a measurement of."""
-    names = ("suite", "system", "case", "in_flight", "events", "retained", "actors")
-    return tuple(line.get(name) for name in names)
-
-
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table: the first column to the left, the others to the right."""
     rulers = ["---", *("---:" for _ in head[1:])]
@@ -72,22 +57,6 @@ def _shown(value: object) -> str:
             return f"{value:,.0f}" if abs(value) >= 10 ** (DIGITS - 1) else f"{value:.{DIGITS}g}"
         case _:
             return ABSENT
-
-
-def of(lines: Sequence[Line], suite: str) -> Sequence[Line]:
-    """Return the lines of one suite."""
-    return [line for line in lines if line["suite"] == suite]
-
-
-def number(line: Line | None, name: str) -> float:
-    """Return a number of `line`, or 0 if it is not there."""
-    value = (line or {}).get(name)
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
-def runs(line: Line) -> int:
-    """Return how often that was measured whose median `line` holds."""
-    return round(number(line, "runs") or number(line, "samples")) or 1
 
 
 def said_of_runs(lines: Iterable[Line]) -> str:
@@ -130,19 +99,6 @@ def cases(lines: Sequence[Line]) -> str:
 
 def _label(line: Line, *, is_alone: bool) -> str:
     return f"`{line['case']}`" if is_alone else f"{line['system']}: `{line['case']}`"
-
-
-def best(lines: Sequence[Line], system: str, *, case: str = "") -> Line | None:
-    """Return the line of `system` with the most per second."""
-    found = [line for line in lines if line["system"] == system and case in ("", line["case"])]
-    return max(found, key=lambda line: number(line, "per_s"), default=None)
-
-
-def quickest(lines: Sequence[Line], system: str, *, case: str = "") -> Line | None:
-    """Return the line of `system` with the lowest median, one at a time."""
-    found = [line for line in lines if line["system"] == system and line["in_flight"] == 1]
-    wanted = [line for line in found if case in ("", line["case"])]
-    return min(wanted, key=lambda line: number(line, "p50_ms"), default=None)
 
 
 def ratios(lines: Sequence[Line]) -> str:

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
+from bench.lines import number, read
 from bench.measure import Case, Line, Run, summarise
-from bench.report import PAGE, PART, PARTS, RESULTS, newest, number, read, rewritten, table, tables
+from bench.report import PAGE, PART, PARTS, RESULTS, newest, rewritten, table, tables
 from tests.docs.pages import ROOT, rows
 
 
