@@ -90,7 +90,7 @@ def _messages(stack: Stack, episodes: int) -> Iterator[tuple[str, str, bytes]]:
             yield subject, commit.id, encode_commit(commit)
 
 
-async def _store(client: Client, batch: list[tuple[str, str, bytes]], *, id: str) -> None:  # noqa: A002
+async def _store(client: Client, batch: list[tuple[str, str, bytes]], *, id: str) -> None:
     *before, last = batch
     for place, (subject, commit_id, body) in enumerate(before, start=1):
         await client.publish(subject, body, headers=_headers(commit_id, id, place))

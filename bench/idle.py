@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -32,8 +29,9 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.node import node
 from projections.embedded import EmbeddedPostgres
-from streams.embedded import EmbeddedNats, die_with
+from streams.embedded import EmbeddedNats
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -89,7 +87,7 @@ def measure(actors: int, *, seconds: float, runs: int) -> dict[str, object]:
             Path(directory) / "nats", sync="always", extra_config=f'http: "127.0.0.1:{port}"'
         ) as nats,
         EmbeddedPostgres(Path(directory) / "postgres") as postgres,
-        _node(nats.url, postgres.dsn, app=APPS[actors]) as node_pid,
+        node(nats.url, postgres.dsn, app=APPS[actors], stack="bench") as node_pid,
     ):
         time.sleep(SETTLE_S)
         readings = [Reading.now(node_pid, nats.pid, port)]
@@ -97,31 +95,6 @@ def measure(actors: int, *, seconds: float, runs: int) -> dict[str, object]:
             time.sleep(seconds)
             readings.append(Reading.now(node_pid, nats.pid, port))
         return _line(actors, readings)
-
-
-@contextmanager
-def _node(url: str, dsn: str, *, app: str) -> Iterator[int]:
-    said = {
-        "VIGIL_NATS_URL": url,
-        "VIGIL_POSTGRES_DSN": dsn,
-        "VIGIL_STACK": "bench",
-        "VIGIL_LOG_LEVEL": "error",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "console", "node", "--app", app],
-        cwd=ROOT,
-        env={**os.environ, **said},
-        stdout=subprocess.PIPE,
-        preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
-    )
-    assert process.stdout is not None
-    try:
-        process.stdout.readline()  # It greets once it is connected.
-        yield process.pid
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 def _line(actors: int, readings: Sequence[Reading]) -> dict[str, object]:

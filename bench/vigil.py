@@ -7,12 +7,10 @@ their rows are in Postgres.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -20,12 +18,13 @@ from typing import Final
 import psutil
 
 from bench.measure import Run
-from bench.program import ROOT, Program, Request
+from bench.node import node
+from bench.program import Program, Request
 from bench.three import three
 from projections.embedded import EmbeddedPostgres
 from projections.postgres.pool import Pool, open_pool
 from projections.postgres.progress import caught_up, heads
-from streams.embedded import EmbeddedNats, die_with
+from streams.embedded import EmbeddedNats
 from streams.jetstream import LinkSettings, connect
 from streams.ports import Ports
 from streams.subjects import Stack
@@ -33,6 +32,7 @@ from streams.subjects import Stack
 SYNC: Final = "always"
 STACK: Final = Stack("bench")
 APP: Final = "bench.app:app"
+NAME: Final = "VIGIL_NODE"
 
 ROWS_S_MAX: Final = 120.0
 """Longest wait for rows after the last episode of a run has ended, in seconds."""
@@ -96,9 +96,12 @@ async def vigil(
         servers = await _nats(running, place, replicas)
         url = ",".join(server.url for server in servers)
         postgres = running.enter_context(EmbeddedPostgres(place / "postgres"))
+        said = {"VIGIL_REPLICAS": str(replicas)}
         pids = [
-            running.enter_context(node(url, postgres.dsn, name=f"n{number}", replicas=replicas))
-            for number in range(1, nodes + 1)
+            running.enter_context(
+                node(url, postgres.dsn, app=APP, stack=STACK.name, settings={**said, NAME: f"n{n}"})
+            )
+            for n in range(1, nodes + 1)
         ]
         settings = LinkSettings(replicas=replicas)
         ports = await running.enter_async_context(connect(url, stack=STACK, settings=settings))
@@ -112,31 +115,3 @@ async def _nats(running: AsyncExitStack, place: Path, replicas: int) -> Sequence
     if replicas > 1:
         return await running.enter_async_context(three(place / "nats", sync=SYNC))
     return [running.enter_context(EmbeddedNats(place / "nats", sync=SYNC))]
-
-
-@contextmanager
-def node(url: str, dsn: str, *, name: str, replicas: int) -> Iterator[int]:
-    """Run a node process until the end of the context; yield its process id."""
-    said = {
-        "VIGIL_NATS_URL": url,
-        "VIGIL_POSTGRES_DSN": dsn,
-        "VIGIL_STACK": STACK.name,
-        "VIGIL_NODE": name,
-        "VIGIL_REPLICAS": str(replicas),
-        "VIGIL_LOG_LEVEL": "error",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "console", "node", "--app", APP],
-        cwd=ROOT,
-        env={**os.environ, **said},
-        stdout=subprocess.PIPE,
-        preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
-    )
-    assert process.stdout is not None
-    try:
-        process.stdout.readline()  # It greets once it is connected.
-        yield process.pid
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()

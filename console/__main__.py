@@ -66,8 +66,8 @@ def _shared(
     ] = None,
     log: Annotated[str | None, typer.Option(help="console or json.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,  # noqa: ARG001
-    version: Annotated[  # noqa: ARG001
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,  # noqa: ARG001 - `main` reads it
+    version: Annotated[  # noqa: ARG001 - its callback answers
         bool,
         typer.Option("--version", is_eager=True, callback=_say_version, help="Say the version."),
     ] = False,

@@ -32,7 +32,7 @@ class Published:
     """An event with this id was there before; `seq` is that one's."""
 
 
-def publish_one(reading: Reading, name: str, text: str, *, id: str | None) -> Published:  # noqa: A002
+def publish_one(reading: Reading, name: str, text: str, *, id: str | None) -> Published:
     """Publish the JSON object that `text` says, or standard input if it is `-`.
 
     Raises:
@@ -46,7 +46,7 @@ def publish_one(reading: Reading, name: str, text: str, *, id: str | None) -> Pu
     return asyncio.run(_publish_one(reading, name, payload, id=event_id))
 
 
-def publish_lines(reading: Reading, name: str, *, id: str | None) -> int:  # noqa: A002
+def publish_lines(reading: Reading, name: str, *, id: str | None) -> int:
     """Publish each line of standard input as one event, in order; return how many.
 
     Args:
@@ -64,7 +64,7 @@ def publish_lines(reading: Reading, name: str, *, id: str | None) -> int:  # noq
     return asyncio.run(_publish_lines(reading, name, prefix=id or _fresh_id(reading.node)))
 
 
-def checked(data: bytes, *, name: str, id: str, stack: Stack) -> JsonObject:  # noqa: A002
+def checked(data: bytes, *, name: str, id: str, stack: Stack) -> JsonObject:
     """Return the payload that `data` says, if an engine would accept it.
 
     Raises:
@@ -85,7 +85,7 @@ def checked(data: bytes, *, name: str, id: str, stack: Stack) -> JsonObject:  # 
     return event.payload
 
 
-async def _publish_one(reading: Reading, name: str, payload: JsonObject, *, id: str) -> Published:  # noqa: A002
+async def _publish_one(reading: Reading, name: str, payload: JsonObject, *, id: str) -> Published:
     async with connected(reading) as ports:
         return await _store(ports, name, payload, id=id)
 
@@ -112,7 +112,7 @@ async def _publish_line(ports: Ports, name: str, line: bytes, *, number: int, pr
     await ports.world.publish(name, payload, id=event_id)
 
 
-async def _store(ports: Ports, name: str, payload: JsonObject, *, id: str) -> Published:  # noqa: A002
+async def _store(ports: Ports, name: str, payload: JsonObject, *, id: str) -> Published:
     newest_seq = await ports.log.head(Stream.EVENTS)
     seq = await ports.world.publish(name, payload, id=id)
     return Published(id=id, seq=seq, is_duplicate=seq <= newest_seq)

@@ -47,7 +47,7 @@ def stopping(
     loop = asyncio.get_running_loop()
     is_stopping = False
 
-    def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signals call it
         nonlocal is_stopping
         if is_stopping:
             _end_at_once(number, abandon)
@@ -71,7 +71,7 @@ def _end_at_once(number: int, abandon: Callable[[], None] | None) -> NoReturn:
 def unwind_on_sigterm() -> None:
     """Let SIGTERM end this program as Ctrl-C does, so that what it started is stopped."""
 
-    def interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - as signals call it
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)

@@ -65,7 +65,7 @@ class Actor:
 
     def __init__(
         self,
-        id: str,  # noqa: A002
+        id: str,
         *,
         domain: str = "default",
         spec_rev: str = "",

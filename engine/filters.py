@@ -153,7 +153,7 @@ def filter_of(wanted: Mapping[str, object]) -> Filter:
         ValueError: a path that leads nowhere, or a condition that cannot work; which one, and why.
     """
     if not isinstance(wanted, Mapping):
-        raise ValueError(f"filter: {wanted!r} is not a dict of path: value")  # noqa: TRY004
+        raise ValueError(f"filter: {wanted!r} is not a dict of path: value")  # noqa: TRY004 - as for its value
     conditions = {path: condition_of(value) for path, value in wanted.items()}
     for path, condition in conditions.items():
         if problem := problem_of_path(path):

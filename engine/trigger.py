@@ -38,7 +38,7 @@ On: TypeAlias = EventSource | Sequence[EventSource]
 """The same as it is declared."""
 
 
-def event(*names: str, filter: Mapping[str, object] | None = None) -> EventSource:  # noqa: A002
+def event(*names: str, filter: Mapping[str, object] | None = None) -> EventSource:
     """Return a trigger that fires on domain events called one of `names`.
 
     Args:
@@ -54,7 +54,7 @@ def event(*names: str, filter: Mapping[str, object] | None = None) -> EventSourc
         raise ValueError("event(): name at least one domain event")
     for name in names:
         if not isinstance(name, str):
-            raise ValueError(f"event(): {name!r} is not the name of a domain event")  # noqa: TRY004
+            raise ValueError(f"event(): {name!r} is not the name of a domain event")  # noqa: TRY004 - as for its value
         event_name(name)
     try:
         return EventSource(names, filter_of({} if filter is None else filter))
@@ -78,7 +78,7 @@ def sources_of(on: On) -> Sources:
 
 def _checked(source: object) -> EventSource:
     if not isinstance(source, EventSource):
-        raise ValueError(f"{source!r} is not a trigger; use event('some.name')")  # noqa: TRY004
+        raise ValueError(f"{source!r} is not a trigger; use event('some.name')")  # noqa: TRY004 - as for its value
     return event(*source.names, filter=source.filter)
 
 

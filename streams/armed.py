@@ -61,7 +61,7 @@ def timer_body(timer: Timer, *, due_at: datetime) -> bytes:
     return body
 
 
-def timer_headers(*, id: str, trace: str = "") -> dict[str, str]:  # noqa: A002
+def timer_headers(*, id: str, trace: str = "") -> dict[str, str]:
     """Return the headers of the arming `id`, which the server keeps once."""
     return {TIMER_ID_HEADER: id, **message_headers(id=id, trace=trace)}
 

@@ -11,7 +11,7 @@ from streams.delivery import Source, Unreadable
 class Inbox(Protocol):
     """Commands on their way to whichever node has room."""
 
-    async def send(self, command: Command, *, id: str, trace: str = "") -> None:  # noqa: A002
+    async def send(self, command: Command, *, id: str, trace: str = "") -> None:
         """Queue `command` for its episode's actor. The same `id` within two minutes is kept once.
 
         Raises:

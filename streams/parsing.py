@@ -66,7 +66,7 @@ def event_body(name: str, payload: JsonObject) -> bytes:
     return body
 
 
-def event_headers(*, id: str, hops: int = 0, trace: str = "") -> dict[str, str]:  # noqa: A002
+def event_headers(*, id: str, hops: int = 0, trace: str = "") -> dict[str, str]:
     """Return the message headers of a domain event; what says nothing is left out."""
     headers = message_headers(id=id, trace=trace)
     return {**headers, HOPS_HEADER: str(hops)} if hops else headers
@@ -75,7 +75,7 @@ def event_headers(*, id: str, hops: int = 0, trace: str = "") -> dict[str, str]:
 def copy_headers(
     headers: Mapping[str, str],
     *,
-    id: str,  # noqa: A002
+    id: str,
     stream: str,
     seq: int,
 ) -> dict[str, str]:
@@ -90,7 +90,7 @@ def copy_headers(
     return {**kept, **same, **message_headers(id=id)}
 
 
-def message_headers(*, id: str, trace: str = "") -> dict[str, str]:  # noqa: A002
+def message_headers(*, id: str, trace: str = "") -> dict[str, str]:
     """Return the headers of a message that the server keeps once per `id`."""
     headers = {MESSAGE_ID_HEADER: id}
     return {**headers, TRACE_HEADER: trace} if trace else headers

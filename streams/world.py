@@ -46,7 +46,7 @@ class World(Protocol):
         name: str,
         payload: JsonObject,
         *,
-        id: str,  # noqa: A002
+        id: str,
         hops: int = 0,
         trace: str = "",
     ) -> int:
@@ -62,7 +62,7 @@ class World(Protocol):
             Unavailable: the server refused. It is not published.
         """
 
-    async def republish(self, seq: int, *, id: str) -> int | None:  # noqa: A002
+    async def republish(self, seq: int, *, id: str) -> int | None:
         """Publish again, as it came, what the stream of events holds at `seq`.
 
         It stays the same event: what it opened before is not opened again. The same `id` within

@@ -15,7 +15,7 @@ import structlog
 from engine import dedupe, gating, telemetry
 from engine.actor import Expectation
 from engine.errors import EpisodeFailed
-from engine.runtime.tenure import Crew
+from engine.runtime.crew import Crew
 from engine.runtime.usercode import call
 from streams.delivery import Unreadable
 from streams.events import EpisodeOpened, EventTrigger

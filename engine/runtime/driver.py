@@ -84,7 +84,7 @@ class Driver:
                 raise
             raise EpisodeFailed("budget_exceeded", f"wall_s: all {wall_s:g} used") from None
 
-    async def _turns(self, current: Any, wall: WallTime) -> None:  # noqa: ANN401 - the user's state
+    async def _turns(self, current: Any, wall: WallTime) -> None:
         while True:
             self._check_leaving()
             self._check_limits(wall)
@@ -120,7 +120,7 @@ class Driver:
             steps = ", ".join(mark[:12] for mark in cycle)
             raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
 
-    async def _take(self, current: Any, action: Step, wall: WallTime) -> Any:  # noqa: ANN401
+    async def _take(self, current: Any, action: Step, wall: WallTime) -> Any:
         if not self.scribe.episode.checkpoints_kept:
             self.scribe.record(await self.thinker.keep(current, phase=INIT))
         if isinstance(action, ToolCall | Synthesize) and not self.scribe.is_fenced:
@@ -165,7 +165,7 @@ class Driver:
                 " the tool does not say that it honours idempotency keys",
             )
 
-    async def _converge(self, current: Any) -> None:  # noqa: ANN401
+    async def _converge(self, current: Any) -> None:
         turn, tokens_used = self.scribe.episode.turn, self.scribe.episode.tokens_used
         converged = await self.thinker.converge(current, turn=turn, tokens_used=tokens_used)
         self.scribe.record(converged)

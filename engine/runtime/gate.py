@@ -25,6 +25,7 @@ from structlog.contextvars import bound_contextvars
 from engine import dedupe, telemetry
 from engine.runtime.arbiter import Arbiter, rejected
 from engine.runtime.backoff import backoff_s
+from engine.runtime.crew import Crew
 from engine.runtime.hands import Hands
 from engine.runtime.intake import taking
 from engine.runtime.keeper import Keeper
@@ -32,7 +33,6 @@ from engine.runtime.opener import open_episode
 from engine.runtime.receipt import Receipt
 from engine.runtime.shift import Shift
 from engine.runtime.slots import Slots
-from engine.runtime.tenure import Crew
 from engine.runtime.undertaker import Undertaker
 from streams.delivery import Delivery, Unreadable
 from streams.errors import TooLarge, Unavailable, UnreadableEvent, Unwritable

@@ -12,13 +12,13 @@ import structlog
 from engine import telemetry
 from engine.app import App
 from engine.runtime.applier import Turns
+from engine.runtime.crew import Crew
 from engine.runtime.gate import Gate
 from engine.runtime.hands import Hands
 from engine.runtime.keeper import Keeper
 from engine.runtime.rescuer import Rescuer
 from engine.runtime.runner import Runner
 from engine.runtime.slots import Slots
-from engine.runtime.tenure import Crew
 from engine.runtime.undertaker import Undertaker
 from streams.clock import Clock, SystemClock
 from streams.errors import Unavailable

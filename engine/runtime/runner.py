@@ -18,12 +18,13 @@ from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
 from engine.episode import Episode, Status, fold
+from engine.obstacle import NO_SUCH_EPISODE, Obstacle, obstacle
 from engine.runtime.backoff import backoff_s
+from engine.runtime.crew import Crew
 from engine.runtime.hands import Hands
 from engine.runtime.intake import taking
 from engine.runtime.keeper import Keeper
 from engine.runtime.shift import Shift
-from engine.runtime.tenure import NO_SUCH_EPISODE, Crew, Obstacle, obstacle
 from engine.runtime.undertaker import Undertaker
 from streams.commands import Command, Start
 from streams.delivery import Delivery, Source, Unreadable

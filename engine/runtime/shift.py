@@ -19,10 +19,11 @@ import structlog
 
 from engine.episode import ENDED, UNOPENED, Episode
 from engine.runtime.applier import Contended
+from engine.runtime.crew import Crew
 from engine.runtime.driver import Leaving
 from engine.runtime.hold import Busy, Hold
 from engine.runtime.keeper import Keeper
-from engine.runtime.tenure import Crew, Tenure
+from engine.runtime.tenure import Tenure
 from streams.commands import Recover
 from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
 from streams.events import EndStatus, EpisodeFinished, EpisodeOpened

@@ -7,86 +7,27 @@ anywhere, in a crash or in a lost claim, leaves the next one exactly what is lef
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
-
-import msgspec
+from collections.abc import Awaitable, Callable, Sequence
 
 from engine import publicity, recovery, telemetry
-from engine.actor import Actor, Expectation
-from engine.app import App, Orphan
+from engine.actor import Expectation
+from engine.app import Orphan
 from engine.episode import ENDED, RUNS, Begin, Episode, Fail, Finish, Status
 from engine.errors import EpisodeFailed
 from engine.publicity import PublicEvent
 from engine.recovery import Policy, Takeover
-from engine.runtime.applier import Applied, Applier, Turns, oldest_of
+from engine.runtime.applier import Applied, Applier, oldest_of
+from engine.runtime.crew import Crew
 from engine.runtime.driver import Driver
 from engine.runtime.herald import Herald
 from engine.runtime.hold import NO_CLAIM, Hold
 from engine.runtime.performer import Performer
 from engine.runtime.scribe import Scribe
-from engine.runtime.slots import Slots
 from engine.runtime.thinker import Thinker
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.usercode import call
-from streams.clock import Clock
 from streams.events import EpisodeEvent, EpisodeFinished, EpisodeOpened
 from streams.log import START, Recorded
-from streams.ports import Ports
-
-
-@dataclass(frozen=True, kw_only=True)
-class Crew:
-    """What every tenure of one actor on one node works with."""
-
-    app: App
-    actor: Actor
-    ports: Ports
-    clock: Clock
-    node: str
-    stopping: asyncio.Event
-    turns: Turns
-    """The node's, for all of its actors."""
-    slots: Slots
-    """Places for episodes of this actor."""
-    pens: Iterator[str]
-    """Names that nobody used before, for those who write."""
-
-
-NO_SUCH_EPISODE: Final = "no_such_episode"
-
-
-class Obstacle(msgspec.Struct, frozen=True):
-    """Why a node cannot have an episode."""
-
-    reason: str
-    """A stable class: `no_such_episode`, `no_such_expectation`, `newer_state` or
-    `unreadable_journal`."""
-    detail: str
-
-
-def obstacle(actor: Actor, episode: Episode, records: Sequence[Recorded]) -> Obstacle | None:
-    """Return why a node that runs `actor` as it is cannot have the episode; None if it can.
-
-    Args:
-        actor: as this node's version of the app declares it; another node's may differ.
-        episode: the fold of `records`.
-        records: the episode's journal.
-    """
-    if episode.opened is None:
-        return Obstacle(NO_SUCH_EPISODE, "the journal holds no such episode")
-    if episode.status in ENDED:
-        return None
-    expectation = actor.expectations.get(episode.opened.expectation_id)
-    if expectation is None:
-        detail = f"the actor here has no expectation {episode.opened.expectation_id!r}"
-        return Obstacle("no_such_expectation", detail)
-    kept, version = recovery.tail(records).checkpoint, expectation.state_schema.version
-    if kept is not None and kept.schema_version > version:
-        detail = f"its state is of version {kept.schema_version}, this node knows {version}"
-        return Obstacle("newer_state", detail)
-    return None
 
 
 class Tenure:

@@ -36,7 +36,7 @@ class Thinker:
     opened: EpisodeOpened
     stack: str
 
-    async def restore(self, records: Sequence[Recorded]) -> Any:  # noqa: ANN401 - the user's state
+    async def restore(self, records: Sequence[Recorded]) -> Any:
         """Return the state that the journal leads to: a fresh one if it holds no step yet.
 
         Recorded results are folded through `handle_result`; nothing is done twice, and the
@@ -50,13 +50,13 @@ class Thinker:
             tokens_used += step.cost_tokens
         return current
 
-    async def begin(self, checkpoint: CheckpointSaved | None) -> Any:  # noqa: ANN401
+    async def begin(self, checkpoint: CheckpointSaved | None) -> Any:
         """Return the state that was kept, or a fresh one if none was."""
         if checkpoint is None:
             return await call(self.expectation.strategy.init, self._view(), self.opened.trigger)
         return await self._kept(checkpoint)
 
-    async def redo(self, current: Any, step: StepRecorded, *, turn: int, tokens_used: int) -> Any:  # noqa: ANN401
+    async def redo(self, current: Any, step: StepRecorded, *, turn: int, tokens_used: int) -> Any:
         """Return the state after `step`, which the strategy must ask for again."""
         action = await self.next_step(current, turn=turn, tokens_used=tokens_used)
         await self.check_same(step, action)
@@ -70,7 +70,7 @@ class Thinker:
         mark = await call(fingerprint, action)
         await call(recovery.check_same, recorded, asked=mark, action=action)
 
-    async def next_step(self, current: Any, *, turn: int, tokens_used: int) -> Action:  # noqa: ANN401
+    async def next_step(self, current: Any, *, turn: int, tokens_used: int) -> Action:
         """Return what the strategy wants to do on its `turn`-th turn."""
         ctx = self._context(turn=turn, tokens_used=tokens_used)
         action = await call(self.expectation.strategy.next_step, current, ctx)
@@ -89,12 +89,12 @@ class Thinker:
 
     async def handle(
         self,
-        current: Any,  # noqa: ANN401
+        current: Any,
         action: Step,
         step: Performed | StepRecorded,
         *,
         step_no: int,
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         """Return the state after `step`, which `action` asked for."""
         taken = StepTaken(step_no=step_no, kind=step.kind, tool=step.tool_name, action=action)
         failure = Failure(step.error_class, step.error_detail) if step.error_class else None
@@ -108,13 +108,13 @@ class Thinker:
             case kept:
                 return kept
 
-    async def converge(self, current: Any, *, turn: int, tokens_used: int) -> EpisodeConverged:  # noqa: ANN401
+    async def converge(self, current: Any, *, turn: int, tokens_used: int) -> EpisodeConverged:
         """Return what the strategy decided is true."""
         ctx = self._context(turn=turn, tokens_used=tokens_used)
         result = await call(self.expectation.strategy.converge, current, ctx)
         return await call(conclude, result)
 
-    async def keep(self, current: Any, *, phase: str) -> Save:  # noqa: ANN401
+    async def keep(self, current: Any, *, phase: str) -> Save:
         """Return what keeps the state on the journal, if a replay could make the same of it."""
         expectation = self.expectation
         if not isinstance(current, expectation.state_type):
@@ -126,7 +126,7 @@ class Thinker:
         kept = await call(state.encode, current, what="state")
         return Save(phase=phase, state=kept, schema_version=expectation.state_schema.version)
 
-    async def _kept(self, checkpoint: CheckpointSaved) -> Any:  # noqa: ANN401
+    async def _kept(self, checkpoint: CheckpointSaved) -> Any:
         expectation = self.expectation
         migrated = await call(
             migrate, checkpoint.state, expectation.state_schema, version=checkpoint.schema_version

@@ -233,7 +233,7 @@ class ClaimsFeed:
         self._clock = clock
 
     @asynccontextmanager
-    async def open(self, *, after: int, mark: str) -> AsyncIterator[Gleaner]:  # noqa: ARG002
+    async def open(self, *, after: int, mark: str) -> AsyncIterator[Gleaner]:  # noqa: ARG002 - as every feed is opened
         """Watch the bucket: first what stands now, whatever the rows say."""
         async with self._ports.leases.watch() as watch:
             yield _ClaimGleaner(watch, self._clock, after=after)

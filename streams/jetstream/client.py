@@ -147,13 +147,13 @@ class BriefClient(Client):
         self._pongs.append(future or self._loop.create_future())
         self.post(_PING)
 
-    async def _send_command(self, cmd: bytes, priority: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
+    async def _send_command(self, cmd: bytes, priority: bool = False) -> None:
         self.post(cmd)
 
-    async def _flush_pending(self, force_flush: bool = False) -> None:  # noqa: FBT001, FBT002
+    async def _flush_pending(self, force_flush: bool = False) -> None:
         """Do nothing: what is posted leaves by itself."""
 
-    async def _close(self, status: int, do_cbs: bool = True) -> None:  # noqa: FBT001, FBT002
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
         if self._flush_queue is None:  # `connect` refused its arguments: there is nothing to end.
             self._status = status
             return

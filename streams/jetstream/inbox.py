@@ -30,7 +30,7 @@ class JetStreamInbox:
         self,
         command: Command,
         *,
-        id: str,  # noqa: A002 - the port's name
+        id: str,
         trace: str = "",
     ) -> None:
         """Queue `command`. See `Inbox.send`."""

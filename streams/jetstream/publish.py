@@ -111,7 +111,7 @@ class Publisher:
         return [Ack(seq=before + place) for place in range(1, ack.count + 1)]
 
 
-def _batch(writes: Sequence[Write], *, id: str) -> list[tuple[str, bytes, Headers]]:  # noqa: A002
+def _batch(writes: Sequence[Write], *, id: str) -> list[tuple[str, bytes, Headers]]:
     """Return `writes` as the parts of one batch; only the last ends it."""
     parts = [
         (

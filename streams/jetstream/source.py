@@ -276,28 +276,6 @@ class JetStreamSource(Generic[T]):
             self._changed.set()
 
 
-class SilentSource(Generic[T]):
-    """`Source` of nothing, for an actor that listens to nothing."""
-
-    pending = 0
-
-    def __init__(self) -> None:
-        """Begin to be silent."""
-        self._closed = asyncio.Event()
-
-    async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T]]:  # noqa: ARG002
-        """Return nothing, after `wait_s` or when closed."""
-        await wait_set(self._closed, timeout_s=wait_s)
-        return ()
-
-    async def pause(self) -> None:
-        """Go on asking for nothing."""
-
-    async def close(self) -> None:
-        """Let a `receive` that waits return."""
-        self._closed.set()
-
-
 def nak(delay_s: float) -> bytes:
     """Return the answer that hands a message back, to come again after `delay_s`."""
     return b'-NAK {"delay": %d}' % round(delay_s * NS_PER_S) if delay_s else b"-NAK"

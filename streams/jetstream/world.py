@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Sequence
 
-from streams.delivery import Source, Unreadable
+from streams.delivery import Delivery, Source, Unreadable
 from streams.jetstream import stored
 from streams.jetstream.arrival import Arrival
 from streams.jetstream.consumer import DurableConsumer
 from streams.jetstream.grouping import Groups, store_surely
-from streams.jetstream.link import Link
+from streams.jetstream.link import Link, wait_set
 from streams.jetstream.publish import Write
-from streams.jetstream.source import JetStreamSource, SilentSource
+from streams.jetstream.source import JetStreamSource
 from streams.json import JsonObject
 from streams.parsing import copy_headers, event_body, event_headers, parse_event
 from streams.subjects import Stack, Stream
@@ -33,7 +34,7 @@ class JetStreamWorld:
         name: str,
         payload: JsonObject,
         *,
-        id: str,  # noqa: A002 - the port's name
+        id: str,
         hops: int = 0,
         trace: str = "",
     ) -> int:
@@ -47,7 +48,7 @@ class JetStreamWorld:
         self,
         seq: int,
         *,
-        id: str,  # noqa: A002 - the port's name
+        id: str,
     ) -> int | None:
         """Publish again what is at `seq`. See `World.republish`."""
         first = await stored.at(self._link, self._stream, seq)
@@ -80,3 +81,30 @@ class JetStreamWorld:
             seq=arrived.seq,
             at=arrived.at,
         )
+
+
+class SilentSource:
+    """`Source` of nothing, for an actor that listens to nothing."""
+
+    pending = 0
+
+    def __init__(self) -> None:
+        """Begin to be silent."""
+        self._closed = asyncio.Event()
+
+    async def receive(
+        self,
+        *,
+        room: int,  # noqa: ARG002 - as every source is asked
+        wait_s: float,
+    ) -> Sequence[Delivery[DomainEvent | Unreadable]]:
+        """Return nothing, after `wait_s` or when closed."""
+        await wait_set(self._closed, timeout_s=wait_s)
+        return ()
+
+    async def pause(self) -> None:
+        """Go on asking for nothing."""
+
+    async def close(self) -> None:
+        """Let a `receive` that waits return."""
+        self._closed.set()

@@ -22,7 +22,7 @@ class MemoryInbox:
         self._stack = stack
         self._durables: dict[str, Durable] = {}
 
-    async def send(self, command: Command, *, id: str, trace: str = "") -> None:  # noqa: A002
+    async def send(self, command: Command, *, id: str, trace: str = "") -> None:
         """See `Inbox.send`."""
         subject = self._stack.episode_inbox(command.actor_id, command.episode_id)
         data = codec.encode_command(command)

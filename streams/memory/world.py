@@ -29,7 +29,7 @@ class MemoryWorld:
         name: str,
         payload: JsonObject,
         *,
-        id: str,  # noqa: A002
+        id: str,
         hops: int = 0,
         trace: str = "",
     ) -> int:
@@ -49,7 +49,7 @@ class MemoryWorld:
         """
         return self._stream.publish(self._stack.event(name), data, headers)
 
-    async def republish(self, seq: int, *, id: str) -> int | None:  # noqa: A002
+    async def republish(self, seq: int, *, id: str) -> int | None:
         """See `World.republish`."""
         if not 0 < seq <= self._stream.last_seq:
             return None

@@ -26,7 +26,7 @@ async def test_plain_psql_answers_and_the_rows_match_the_journal(cluster: Cluste
 
     one = ask(cluster, "select episode_id from episodes limit 1")[0]
     its = f"where episode_id = '{one}' order by 1"
-    steps = ask(cluster, f"select step_no, kind, tool_name from episode_steps {its}")  # noqa: S608
+    steps = ask(cluster, f"select step_no, kind, tool_name from episode_steps {its}")  # noqa: S608 - our own words
     assert steps == ["1|observation|", "2|tool_call|orders.look_up"]
 
     per_minute = ask(

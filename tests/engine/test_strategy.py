@@ -57,7 +57,7 @@ def test_a_strategy_that_says_nothing_keeps_a_dict():
             return {}
 
     class Unseen(Strategy):
-        def init(self, episode, trigger) -> OnlyForTypeCheckers:  # noqa: F821
+        def init(self, episode, trigger) -> OnlyForTypeCheckers:  # noqa: F821 - the point of it
             return {}
 
     assert state_type(Silent()) is dict

@@ -217,7 +217,7 @@ async def write_events(pool: Pool, *events: LogEvent, stack: Stack, subject: str
 
 async def rows_of(pool: Pool, table: str, *, stack: Stack) -> list[dict[str, object]]:
     """Return the stack's rows in a table, in the order of its columns' values."""
-    found = await pool.fetch(f"SELECT * FROM {table} WHERE stack = $1", stack.name)  # noqa: S608
+    found = await pool.fetch(f"SELECT * FROM {table} WHERE stack = $1", stack.name)  # noqa: S608 - our own words
     rows = [{key: value for key, value in row.items() if key != "stack"} for row in found]
     return sorted(rows, key=repr)
 

@@ -376,7 +376,7 @@ class WiredInbox:
 
     wire: Wire
 
-    async def send(self, command: Command, *, id: str, trace: str = "") -> None:  # noqa: A002
+    async def send(self, command: Command, *, id: str, trace: str = "") -> None:
         inbox = self.wire.servers.ports.inbox
         await self.wire.surely(f"send {id}", lambda: done(inbox.send(command, id=id, trace=trace)))
 
@@ -403,7 +403,7 @@ class WiredWorld:
         name: str,
         payload: JsonObject,
         *,
-        id: str,  # noqa: A002
+        id: str,
         hops: int = 0,
         trace: str = "",
     ) -> int:
@@ -420,7 +420,7 @@ class WiredWorld:
         source = await self.wire.request("open", lambda: done(world.open(actor, names)))
         return WiredSource(self.wire, source)
 
-    async def republish(self, seq: int, *, id: str) -> int | None:  # noqa: A002
+    async def republish(self, seq: int, *, id: str) -> int | None:
         world = self.wire.servers.ports.world
         return await self.wire.surely(f"republish {seq}", lambda: done(world.republish(seq, id=id)))
 

@@ -378,7 +378,7 @@ class AwayAtFirst:
         self._inbox, self._times = inbox, times
         self.open = inbox.open
 
-    async def send(self, command, *, id, trace=""):  # noqa: A002
+    async def send(self, command, *, id, trace=""):
         if self._times:
             self._times -= 1
             raise Unavailable("send", detail="away")

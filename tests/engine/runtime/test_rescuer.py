@@ -111,7 +111,7 @@ async def test_a_call_that_found_the_log_away_is_made_again(ports, rescuers, mon
     class AwayAtFirst:
         times = 3
 
-        async def send(self, command, *, id, trace=""):  # noqa: A002
+        async def send(self, command, *, id, trace=""):
             if self.times:
                 self.times -= 1
                 raise Unavailable("send", detail="away")

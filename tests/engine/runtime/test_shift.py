@@ -116,7 +116,7 @@ class Silent:
         self._world, self.is_silent = world, True
         self.open = world.open
 
-    async def publish(self, name, payload, *, id, hops=0, trace=""):  # noqa: A002
+    async def publish(self, name, payload, *, id, hops=0, trace=""):
         if self.is_silent:
             raise Unavailable(name, detail="away")
         return await self._world.publish(name, payload, id=id, hops=hops, trace=trace)
@@ -255,7 +255,7 @@ class Noting:
         self._inbox, self.sent = inbox, []
         self.open, self.is_waiting = inbox.open, inbox.is_waiting
 
-    async def send(self, command, *, id, trace=""):  # noqa: A002
+    async def send(self, command, *, id, trace=""):
         self.sent.append((id.partition(".")[0], command))
         await self._inbox.send(command, id=id, trace=trace)
 

@@ -180,7 +180,7 @@ class CutLog(MemoryLog):
 class DeafInbox(MemoryInbox):
     """The program ends before it calls for a start."""
 
-    async def send(self, command, *, id, trace=""):  # noqa: A002 - the port's name
+    async def send(self, command, *, id, trace=""):
         raise Unavailable("send", detail="cut")
 
 

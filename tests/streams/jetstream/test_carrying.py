@@ -11,11 +11,12 @@ import pytest
 
 from streams.clock import SystemClock
 from streams.errors import BadName
-from streams.jetstream import LinkSettings, carrying, connect
+from streams.jetstream import carrying, connect
 from streams.jetstream.repartition import repartition
 from streams.subjects import Stack
 from streams.timers import Timer
 from tests.contracts.samples import SILENCE_S, deliveries_of, opened
+from tests.streams.jetstream.moves import Cut, cut_off_at, settings, told
 
 MOVES = [(1, 4), (4, 1), (3, 4)]
 PENDING = [f"pending-{n}" for n in range(20)]
@@ -26,34 +27,9 @@ MOMENT = timedelta(seconds=1)
 ALL_FIRED = 1.5 * MOMENT
 
 
-class Cut(Exception):
-    """The program ends here."""
-
-
-def told(*_: object) -> None:
-    pass
-
-
-def cut_off_at(stage):
-    """Return what ends the program at its second report of `stage`."""
-    reports = []
-
-    def tell(said, done, total):
-        if said == stage:
-            reports.append(done)
-        if len(reports) == 2:
-            raise Cut
-
-    return tell
-
-
 @pytest.fixture(autouse=True)
 def few_together(monkeypatch):
     monkeypatch.setattr(carrying, "TOGETHER_MAX", 4)
-
-
-def settings(partitions=None):
-    return LinkSettings(partitions=partitions, lease_ttl_s=5.0, patience_s=1.0)
 
 
 def timer(key, **payload):

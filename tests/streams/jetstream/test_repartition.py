@@ -8,11 +8,12 @@ import nats as nats_py
 import pytest
 
 from streams.errors import Incompatible, LeaseLost, Unavailable, VersionConflict
-from streams.jetstream import LinkSettings, connect, copying, inspect
+from streams.jetstream import connect, copying, inspect
 from streams.jetstream.link import Link
 from streams.jetstream.repartition import drop_retired, repartition
 from streams.subjects import Stack, Stream
 from tests.contracts.samples import WAIT_S, commit, deliveries_of, opened, start
+from tests.streams.jetstream.moves import Cut, cut_off_at, settings, told
 from tests.streams.jetstream.wire import eventually
 
 EPISODES = [f"e{n}" for n in range(40)]
@@ -21,35 +22,10 @@ COMMITS = 3
 MOVES = [(1, 4), (4, 1), (3, 4), (4, 3)]
 
 
-class Cut(Exception):
-    """The program ends here."""
-
-
-def told(*_: object) -> None:
-    pass
-
-
-def cut_off_at(stage):
-    """Return what ends the program at its second report of `stage`."""
-    reports = []
-
-    def tell(said, done, total):
-        if said == stage:
-            reports.append(done)
-        if len(reports) == 2:
-            raise Cut
-
-    return tell
-
-
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     monkeypatch.setattr(copying, "BATCH_MAX", 7)
     monkeypatch.setattr(copying, "TOLD_EVERY", 10)
-
-
-def settings(partitions=None):
-    return LinkSettings(partitions=partitions, lease_ttl_s=5.0, patience_s=1.0)
 
 
 def subjects(stack):

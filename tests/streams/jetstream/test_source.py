@@ -179,16 +179,21 @@ async def on_the_wire(wire, nats, stack, link):
         await asyncio.wait([receiving])
 
 
+async def came_soon(staying):
+    """Check that the one event is here long before the deadline of its acknowledgement."""
+    async with asyncio.timeout(ACK_WAIT_S / 2):
+        assert numbers_of(await deliveries_of(staying, 1)) == [1]
+    await staying.close()
+
+
 async def test_closing_hands_back_what_is_still_on_its_way(ports, wire, on_the_wire):
     """Nobody waits for the acknowledgement's deadline."""
     staying = await ports.world.open("monitor", ["disk.checked"])
     closing = asyncio.create_task(on_the_wire.close())
     await asyncio.sleep(0)
     wire.holds_answers = False
-    async with asyncio.timeout(ACK_WAIT_S / 2):
-        assert numbers_of(await deliveries_of(staying, 1)) == [1]
+    await came_soon(staying)
     await closing
-    await staying.close()
 
 
 async def test_a_close_that_was_cancelled_goes_on(ports, wire, on_the_wire):
@@ -200,10 +205,8 @@ async def test_a_close_that_was_cancelled_goes_on(ports, wire, on_the_wire):
     closing = asyncio.create_task(on_the_wire.close())
     await asyncio.sleep(0)
     wire.holds_answers = False
-    async with asyncio.timeout(ACK_WAIT_S / 2):
-        assert numbers_of(await deliveries_of(staying, 1)) == [1]
+    await came_soon(staying)
     await closing
-    await staying.close()
 
 
 async def test_closing_hands_back_what_a_cancelled_receive_had_asked_for(ports, link, stack):
