@@ -33,12 +33,12 @@ from console.errors import Mistake
 from streams.errors import BadName
 from streams.jetstream.servers import parse_servers
 from streams.subjects import PARTITIONS_MAX, Stack
-from streams.subjects import name as checked_name
+from streams.tokens import name as checked_name
 
 FILE: Final = "vigil.toml"
 PREFIX: Final = "VIGIL_"
 NODE_NAME_CHARS_MAX: Final = 64
-"""Longest name of a node, as `streams.subjects.name` has it."""
+"""Longest name of a node, as `streams.tokens.name` has it."""
 
 SIBLING_CHARS: Final = 3
 """Left free in a name that is made here: `-64` tells one of several processes."""

@@ -17,7 +17,7 @@ from engine.tools import Synthesizer, Tool, ToolLike
 from engine.trigger import On, Sources
 from streams.errors import BadName
 from streams.events import Budget
-from streams.subjects import name as checked_name
+from streams.tokens import name as checked_name
 
 Durability = Literal["pipelined", "strict"]
 """`pipelined`: a recorded step is on its way to disk while the next one is decided, and is

@@ -18,7 +18,7 @@ from engine.tools import Tool, ToolLike, as_tool
 from engine.trigger import On, Sources, sources_of
 from streams.errors import BadName
 from streams.events import Budget
-from streams.subjects import name as checked_name
+from streams.tokens import name as checked_name
 
 F = TypeVar("F")
 """What is declared."""

@@ -33,7 +33,7 @@ from streams.events import (
     UpdateFinding,
 )
 from streams.json import NOTHING
-from streams.subjects import encode_token
+from streams.tokens import encode_token
 
 SUMMARY_CHARS_MAX: Final = 4_000
 """Longest summary of a finding or an episode; the rest is cut."""

@@ -14,7 +14,7 @@ from engine.filters import Filter, filter_of
 from engine.paths import ABSENT, value_at
 from streams.events import EventTrigger
 from streams.json import JsonObject
-from streams.subjects import event_name
+from streams.tokens import event_name
 from streams.world import DomainEvent
 
 ENTITY_CHARS_MAX: Final = 512

@@ -84,18 +84,11 @@ class Gate:
         self._arbiter = Arbiter(self.crew)
 
     async def serve(self) -> None:
-        """Rule on the actor's events until the node stops and what they opened here was left.
-
-        Cancelled, it ends at once what runs.
+        """Rule on the actor's events until the node stops. What they opened here goes on.
 
         Raises:
-            Unavailable: the actor's queue could not be opened. What runs goes on.
+            Unavailable: the actor's queue could not be opened.
         """
-        async with self.hands.cut_off_when_cancelled():
-            await self._take_events()
-            await self.hands.finish()
-
-    async def _take_events(self) -> None:
         actor = self.crew.actor
         labels = {"actor": actor.id, "queue": "events"}
         opening = self.crew.ports.world.open(actor.id, actor.event_names())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
 Contain: TypeAlias = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
@@ -30,15 +29,6 @@ class Hands:
         """Wait until nothing is left to do."""
         while self._tasks:
             await asyncio.wait(self._tasks)
-
-    @asynccontextmanager
-    async def cut_off_when_cancelled(self) -> AsyncIterator[None]:
-        """Cut everything off if the doer is cancelled."""
-        try:
-            yield
-        except asyncio.CancelledError:
-            await self.cut_off()
-            raise
 
     async def cut_off(self) -> None:
         """End everything at once: leases lapse, deliveries come again."""

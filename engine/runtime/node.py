@@ -23,7 +23,7 @@ from engine.runtime.undertaker import Undertaker
 from streams.clock import Clock, SystemClock
 from streams.errors import Unavailable
 from streams.ports import Ports
-from streams.subjects import name as checked_name
+from streams.tokens import name as checked_name
 
 GRACE_S: Final = 30.0
 """How long a stopping node waits for its episodes to reach a barrier."""

@@ -80,18 +80,11 @@ class Runner:
     _noted: set[str] = field(default_factory=set)
 
     async def serve(self) -> None:
-        """Run the actor's episodes until the node stops and the last of them has been left.
-
-        Cancelled, it ends at once what runs; the leases lapse, which calls for recovery.
+        """Take the actor's commands until the node stops. What runs goes on.
 
         Raises:
-            Unavailable: the actor's queue could not be opened. What runs goes on.
+            Unavailable: the actor's queue could not be opened.
         """
-        async with self.hands.cut_off_when_cancelled():
-            await self._take_work()
-            await self.hands.finish()
-
-    async def _take_work(self) -> None:
         labels = {"actor": self.crew.actor.id, "queue": "commands"}
         opening = self.crew.ports.inbox.open(self.crew.actor.id)
         async with taking(opening, stopping=self.crew.stopping) as source:

@@ -42,7 +42,7 @@ LIMITS: Final = (
     "streams.parsing.ID_CHARS_MAX",
     "streams.parsing.DEPTH_MAX",
     "streams.timers.TIMER_BYTES_MAX",
-    "streams.subjects.TOKEN_BYTES_MAX",
+    "streams.tokens.TOKEN_BYTES_MAX",
     "streams.subjects.PARTITIONS_MAX",
     "streams.world.HOPS_MAX",
     "streams.jetstream.shapes.DUPLICATES_S",

@@ -9,19 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streams.errors import BadName
-from streams.subjects import (
-    PARTITIONED,
-    PARTITIONS_MAX,
-    TOKEN_BYTES_MAX,
-    Kind,
-    Stack,
-    Stream,
-    decode_token,
-    encode_token,
-    event_name,
-    name,
-    stack_of,
-)
+from streams.subjects import PARTITIONED, PARTITIONS_MAX, Kind, Stack, Stream, stack_of
+from streams.tokens import TOKEN_BYTES_MAX, decode_token, encode_token, event_name, name
 
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
