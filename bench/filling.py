@@ -20,19 +20,18 @@ from nats.js.api import Header
 
 from streams.codec import encode_commit
 from streams.events import (
-    Budget,
     EndStatus,
     EpisodeConverged,
     EpisodeFinished,
     EpisodeOpened,
     EpisodeStarted,
-    EventTrigger,
     LogEvent,
 )
 from streams.jetstream import headers
 from streams.json import raw
 from streams.log import Commit
 from streams.subjects import Stack
+from streams.triggers import Budget, EventTrigger
 
 BATCH: Final = 1_000
 """Messages in one batch: as many as the server takes, since each batch costs some syncs."""

@@ -38,13 +38,11 @@ from projections.postgres.projector import project
 from streams import codec
 from streams.clock import SystemClock
 from streams.events import (
-    Budget,
     EndStatus,
     EpisodeConverged,
     EpisodeFinished,
     EpisodeOpened,
     EpisodeStarted,
-    EventTrigger,
     LogEvent,
     StepKind,
     StepRecorded,
@@ -54,6 +52,7 @@ from streams.log import Commit
 from streams.memory import MemoryPorts, memory_ports
 from streams.parsing import COMMIT_HEADER
 from streams.subjects import Stack
+from streams.triggers import Budget, EventTrigger
 
 EPISODES: Final = 5_000
 AT_ONCE: Final = 50

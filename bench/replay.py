@@ -40,7 +40,6 @@ from streams.events import (
     EpisodeEvent,
     EpisodeOpened,
     EpisodeStarted,
-    EventTrigger,
     StepKind,
     StepRecorded,
 )
@@ -49,6 +48,7 @@ from streams.json import raw
 from streams.log import START, Commit
 from streams.ports import Ports
 from streams.subjects import Stack
+from streams.triggers import EventTrigger
 
 STACK: Final = Stack("bench")
 CASES: Final = {"strict": 1, "pipelined": EVENTS_PER_COMMIT_MAX}

@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from console import flags
-from console.cli import dead, episodes, findings, serving
+from console.cli import actors, dead, episodes, findings, serving
 from console.cli.doctor import doctor
+from console.cli.fire import fire
+from console.cli.mode import mode
 from console.cli.publish import publish
 from console.cli.recover import recover
 from console.cli.repartition import repartition
@@ -30,6 +32,9 @@ app.command()(serving.up)
 app.command()(serving.node)
 app.command()(serving.project)
 app.command()(publish)
+app.command()(fire)
+app.add_typer(actors.app, name="actors")
+app.command()(mode)
 app.add_typer(episodes.app, name="episodes")
 app.add_typer(findings.app, name="findings")
 app.add_typer(dead.app, name="dead")
@@ -41,7 +46,7 @@ app.command()(doctor)
 
 def _say_version(asked: bool) -> None:  # noqa: FBT001 - typer hands it over by position
     if asked:
-        from console.diagnosis import vigil_version  # noqa: PLC0415 - help stays fast
+        from console.version import vigil_version  # noqa: PLC0415 - help stays fast
 
         print(f"vigil {vigil_version()}")
         raise typer.Exit
@@ -59,6 +64,13 @@ def _shared(
     lease_s: Annotated[str | None, typer.Option(help="Life of a lease, in seconds.")] = None,
     grace_s: Annotated[
         str | None, typer.Option(help="Longest that a stopping node waits, in seconds.")
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="What a node does: full, trigger_only or disabled.")
+    ] = None,
+    serve_stacks: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Other stacks whose episodes a node runs, too."),
     ] = None,
     replicas: Annotated[str | None, typer.Option(help="Copies of new streams.")] = None,
     partitions: Annotated[
@@ -81,6 +93,8 @@ def _shared(
         "node": node_name,
         "lease_s": lease_s,
         "grace_s": grace_s,
+        "mode": mode,
+        "serve_stacks": serve_stacks,
         "replicas": replicas,
         "partitions": partitions,
         "log": log,

@@ -22,7 +22,7 @@ from console.running import run, stopping, unwind_on_sigterm
 from console.servers import Servers, embedded
 from console.serving import run_settings
 from console.settings import Reading, read
-from console.work import connected, pooled, projecting, run_node
+from console.work import connected, pooled, projecting, run_nodes
 from engine import App
 from projections.errors import NotCaughtUp
 from projections.postgres.pool import Pool
@@ -88,7 +88,7 @@ async def _run(app: App, reading: Reading, servers: Servers, *, seconds: float |
             projecting(ports, pool, node=reading.node),
         ):
             async with asyncio.TaskGroup() as group:
-                group.create_task(run_node(app, ports, reading, stop=stop))
+                group.create_task(run_nodes(app, ports, [], reading, stop=stop))
                 with _publisher(reading):
                     clock = SystemClock()
                     await view.watch(pool, ports.stack, clock=clock, stop=stop, seconds=seconds)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Final
 
 import msgspec
 
 from console.reading import applied_migrations
 from console.settings import Reading, shown
+from console.version import vigil_version
 from console.work import connected, link_settings, pooled
 from projections.errors import ProjectionError
 from projections.postgres.pool import Pool
@@ -44,8 +45,6 @@ _OF_ANOTHER: Final = (
 )
 _OF_TROUBLE: Final = "Do what it says, or see the projector's log; it tries again by itself."
 
-_DISTRIBUTION: Final = "vigil-engine"
-
 _CLAIMS: Final = "claims"
 """The projection that follows no stream of commits."""
 
@@ -69,14 +68,6 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "nats-py": version("nats-py"),
     }
-
-
-def vigil_version() -> str:
-    """Return the version of the installed package, or `unknown` when it runs uninstalled."""
-    try:
-        return version(_DISTRIBUTION)
-    except PackageNotFoundError:
-        return "unknown (not installed)"
 
 
 def settings_in_force(reading: Reading) -> list[dict[str, str]]:

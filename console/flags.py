@@ -19,6 +19,8 @@ SETTINGS: Final = {
     "--node-name": "node",
     "--lease-s": "lease_s",
     "--grace-s": "grace_s",
+    "--mode": "mode",
+    "--serve-stacks": "serve_stacks",
     "--replicas": "replicas",
     "--partitions": "partitions",
     "--log": "log",

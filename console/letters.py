@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from console.settings import Reading
+from console.who import who
 from console.work import connected
 from engine.errors import Rejected
 from engine.runtime.undertaker import Undertaker
 from streams.clock import SystemClock
 from streams.errors import BadName
-
-BY_CHARS_MAX: Final = 200
-"""Most of somebody's name that is kept with a decision."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ def requeue(reading: Reading, keys: Iterable[str], *, by: str | None) -> list[Se
     """
 
     async def one(undertaker: Undertaker, key: str) -> str:
-        requeued = await undertaker.requeue(key, by=_name(reading, by))
+        requeued = await undertaker.requeue(key, by=who(reading, by))
         if requeued.episode_id:
             return f"requeued as episode {requeued.episode_id}"
         return f"requeued as event {requeued.event_seq}"
@@ -55,7 +51,7 @@ def discard(reading: Reading, keys: Iterable[str], *, by: str | None, reason: st
     """Note that letters are of no use. Arguments and errors are as for `requeue`."""
 
     async def one(undertaker: Undertaker, key: str) -> str:
-        await undertaker.discard(key, by=_name(reading, by), reason=reason)
+        await undertaker.discard(key, by=who(reading, by), reason=reason)
         return "discarded"
 
     return asyncio.run(_settle(reading, keys, one))
@@ -81,11 +77,3 @@ async def _settle_one(
         return Settled(key, done=await decide(undertaker, key), refused="")
     except (Rejected, BadName) as error:
         return Settled(key, done="", refused=str(error))
-
-
-def _name(reading: Reading, by: str | None) -> str:
-    """Return who decides: as given, else the user of this program, else this program."""
-    try:
-        return (by or getpass.getuser())[:BY_CHARS_MAX]
-    except (KeyError, OSError):  # A container may run as a number that has no name.
-        return reading.node

@@ -45,14 +45,24 @@ def locked(*folders: Path) -> Iterator[None]:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+    with held(folder / _LOCK) as is_held:
+        if not is_held:
             raise Trouble(
                 f"another `vigil up` or `vigil demo` runs in {folder}; stop it, or go elsewhere"
-            ) from error
+            )
         yield
+
+
+@contextmanager
+def held(path: Path) -> Iterator[bool]:
+    """Hold the lock that is the file at `path`, and yield whether nobody else does."""
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from console.errors import EXIT_UNCLEAN
 from console.running import run, stopping, unwind_on_sigterm
 from console.servers import Servers, embedded
 from console.settings import Reading, shown
-from console.work import connected, pooled, projecting, run_node
+from console.work import connected, connected_elsewhere, pooled, projecting, run_nodes
 from engine import App
 
 
@@ -55,7 +55,8 @@ async def _serve(
         stack.enter_context(stopping(stop.set, abandon=abandon))
         print(_greeting(reading, app, is_projecting=is_projecting), flush=True)
         if app is not None:
-            return await run_node(app, ports, reading, stop=stop)
+            others = await stack.enter_async_context(connected_elsewhere(reading))
+            return await run_nodes(app, ports, others, reading, stop=stop)
         return await stop.wait()
 
 
@@ -66,7 +67,16 @@ def _greeting(reading: Reading, app: App | None, *, is_projecting: bool) -> str:
     rows = shown("postgres_dsn", settings.postgres_dsn) if is_projecting else "not projecting"
     actors = f" · actors {', '.join(sorted(app.actors))}" if app is not None else ""
     url = shown("nats_url", settings.nats_url)
-    return f"{who} · stack {reading.stack.name} · {url} · {rows}{actors}"
+    return f"{who} · {_what(reading)} · {url} · {rows}{actors}"
+
+
+def _what(reading: Reading) -> str:
+    """Return the stack that we are of, and how a node differs from others there."""
+    mode, serves = reading.settings.mode, reading.settings.serve_stacks
+    said = [f"stack {reading.stack.name}"]
+    said += [f"mode {mode}"] if mode != "full" else []
+    said += [f"also serves {serves}"] if serves else []
+    return " · ".join(said)
 
 
 def up(

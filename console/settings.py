@@ -56,6 +56,24 @@ def _number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
+def _stacks(text: str) -> str:
+    """Return `text` if every word between its commas names a stack, and none twice."""
+    names = listed(text)
+    for name in names:
+        try:
+            Stack(name)
+        except BadName as error:
+            raise ValueError(str(error)) from error
+    if len(set(names)) < len(names):
+        raise ValueError("it names a stack twice")
+    return text
+
+
+def listed(text: str) -> list[str]:
+    """Return the words between the commas of `text`."""
+    return [word.strip() for word in text.split(",")] if text.strip() else []
+
+
 def _servers(url: str) -> str:
     """Return `url` if every server in it has an address."""
     parse_servers(url)
@@ -77,11 +95,18 @@ class Settings(BaseSettings):
     env: str = ""
     """A label such as `qa`. It makes a stack of its own: `<stack>-<env>`."""
     node: str = ""
-    """This process's name, unique in the stack. Empty: made from host and process id."""
+    """This process's name, unique in the stack. Empty: a node is called as its app says, else
+    after host, stack and folder, the same at every start; anything else after host and process."""
     lease_s: float = Field(default=30.0, ge=1.0, le=3600.0)
     """Longest that a dead node can hold an episode, in seconds."""
     grace_s: float = Field(default=30.0, ge=0.0, le=3600.0)
     """How long a stopping node waits for its episodes to reach a barrier, in seconds."""
+    mode: Literal["full", "trigger_only", "disabled"] = "full"
+    """What a node does: wake actors and run their episodes, only wake them, or neither. What
+    `vigil mode` says comes before it."""
+    serve_stacks: Annotated[str, AfterValidator(_stacks)] = ""
+    """Other stacks on the same servers, separated by commas, each with its `env` if it has one:
+    a node runs the episodes of its actors there as well, and wakes nobody."""
     replicas: Annotated[Literal[1, 3, 5], BeforeValidator(_number)] = 1
     """Copies of every stream, used when it is created."""
     partitions: int | None = Field(default=None, ge=1, le=PARTITIONS_MAX)
@@ -112,6 +137,8 @@ class Reading:
     """The stack that everything happens in, its `env` included."""
     node: str
     """This process's name."""
+    serves: tuple[Stack, ...]
+    """The other stacks whose episodes a node runs."""
 
 
 def read(given: Mapping[str, object], *, folder: Path | None = None) -> Reading:
@@ -132,7 +159,8 @@ def read(given: Mapping[str, object], *, folder: Path | None = None) -> Reading:
         origins |= dict.fromkeys(fresh, place)
     try:
         settings = Settings.model_validate(values)
-        return Reading(settings, origins, _stack(settings), _node(settings))
+        stack = _stack(settings)
+        return Reading(settings, origins, stack, _node(settings), _served(settings, stack))
     except ValidationError as error:
         raise Mistake(_complaint(error.errors()[0], origins)) from error
     except BadName as error:
@@ -149,13 +177,30 @@ def _stack(settings: Settings) -> Stack:
     return Stack(f"{settings.stack}-{settings.env}" if settings.env else settings.stack)
 
 
+def _served(settings: Settings, own: Stack) -> tuple[Stack, ...]:
+    """Return the stacks that are served beside our `own`.
+
+    Raises:
+        BadName: that one is among them.
+    """
+    stacks = tuple(Stack(name) for name in listed(settings.serve_stacks))
+    if own.name in {stack.name for stack in stacks}:
+        raise BadName(f"serve_stacks: {own.name!r} is the stack that the node is of")
+    return stacks
+
+
 def _node(settings: Settings) -> str:
     """Return the name that was chosen, or one that no other process has."""
     if settings.node:
         return checked_name(settings.node, of="node")
     suffix = f"-{getpid()}"
+    return host_name(room_for=suffix) + suffix
+
+
+def host_name(*, room_for: str) -> str:
+    """Return what this machine is called, as far as a node's name may be, with room for more."""
     host = re.sub(r"[^A-Za-z0-9_-]", "-", platform.node())
-    return host[: NODE_NAME_CHARS_MAX - SIBLING_CHARS - len(suffix)] + suffix
+    return host[: NODE_NAME_CHARS_MAX - SIBLING_CHARS - len(room_for)]
 
 
 def _layers(given: Mapping[str, object], folder: Path) -> list[tuple[str, Mapping[str, Any]]]:

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streams.events import EndStatus, FindingStatus, Severity
+from streams.events import EndStatus
+from streams.findings import FindingStatus, Severity
 
 PLAIN_WIDTH: Final = 200
 """Columns of characters to use when nobody watches: output into a file or another program."""

@@ -17,7 +17,7 @@ from projections.errors import PostgresUnavailable, QueryRefused
 from projections.postgres.pool import Pool
 from projections.postgres.reader import Row, list_episodes, list_findings
 from streams.clock import Clock
-from streams.events import FindingStatus
+from streams.findings import FindingStatus
 from streams.subjects import Stack
 
 LOOK_S: Final = 0.5

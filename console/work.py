@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 from console.settings import Reading
+from console.version import vigil_version
 from engine import App
+from engine.modes import NodeMode
 from engine.runtime.node import Node
 from projections.postgres import pool as postgres
 from projections.postgres.pool import Pool
@@ -29,6 +32,20 @@ async def connected(reading: Reading) -> AsyncIterator[Ports]:
     url, link = reading.settings.nats_url, link_settings(reading)
     async with jetstream.connect(url, stack=reading.stack, settings=link) as ports:
         yield ports
+
+
+@asynccontextmanager
+async def connected_elsewhere(reading: Reading) -> AsyncIterator[Sequence[Ports]]:
+    """Yield the logs of the other stacks that the settings want served; see `connected`."""
+    # How many partitions they have, the servers say: the setting is about the own stack.
+    settings = reading.settings.model_copy(update={"partitions": None})
+    async with AsyncExitStack() as entered:
+        yield [
+            await entered.enter_async_context(
+                connected(replace(reading, settings=settings, stack=stack))
+            )
+            for stack in reading.serves
+        ]
 
 
 def link_settings(reading: Reading) -> LinkSettings:
@@ -64,9 +81,31 @@ async def projecting(ports: Ports, pool: Pool, *, node: str) -> AsyncIterator[No
         stop.set()
 
 
-async def run_node(app: App, ports: Ports, reading: Reading, *, stop: asyncio.Event) -> bool:
-    """Run `app` until `stop`; return whether no episode had to be left to its lease."""
-    node = Node(app, ports, name=reading.node, grace_s=reading.settings.grace_s)
+async def run_nodes(
+    app: App, ports: Ports, others: Sequence[Ports], reading: Reading, *, stop: asyncio.Event
+) -> bool:
+    """Run `app` until `stop`; return whether no episode had to be left to its lease.
+
+    Args:
+        app: what to run.
+        ports: the log of its stack.
+        others: the logs of stacks where it runs what others have woken, and wakes nobody itself.
+        reading: the settings.
+        stop: ends it.
+    """
+    name, grace_s, version = reading.node, reading.settings.grace_s, vigil_version()
+    mode = NodeMode(reading.settings.mode)
+    own = Node(app, ports, name=name, grace_s=grace_s, version=version, mode=mode)
+    guests = [
+        Node(app, each, name=name, grace_s=grace_s, version=version, never_wakes=True)
+        for each in others
+    ]
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(_run(node, stop)) for node in (own, *guests)]
+    return all(task.result() for task in running)
+
+
+async def _run(node: Node, stop: asyncio.Event) -> bool:
     running = asyncio.create_task(node.run())
     stopping = asyncio.create_task(stop.wait())
     try:

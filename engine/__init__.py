@@ -5,28 +5,46 @@ nothing; `engine.runtime` holds the doers that carry them out.
 """
 
 from engine.actions import Action, Step, checkpoint, converge, done, observe, synthesize, tool_call
-from engine.actor import Actor, Expectation
+from engine.actor import Actor
 from engine.app import App, Orphan
+from engine.breaker import Breaker
 from engine.budget import Budget
 from engine.convergence import ConvergeResult
 from engine.dedupe import Window, by_event, by_payload, by_value
 from engine.errors import DeclarationError, EngineError, InvalidFinding, StrategyError
+from engine.expectation import Expectation
 from engine.filters import all_of, between, exists, ge, gt, in_, le, lt, missing, ne
 from engine.finding import clear_finding, raise_finding, update_finding
+from engine.overrides import overrides
+from engine.runtime.requester import fire
+from engine.schedule import cron, every
 from engine.schema import StateSchema
 from engine.strategy import Context, EpisodeView, StepTaken, Strategy, abort, retry
 from engine.tools import CallContext, Failure, Synthesis, Synthesizer, Tool, ToolFailed
-from engine.trigger import event
-from streams.events import EventTrigger, FindingIntent, ManualTrigger, StepKind, Trigger
+from engine.trigger import event, manual, workflow
+from streams.events import StepKind
+from streams.findings import FindingIntent
 from streams.json import JsonObject
+from streams.triggers import (
+    CloudEvent,
+    EventTrigger,
+    ManualTrigger,
+    Mode,
+    Overrides,
+    ScheduleTrigger,
+    Trigger,
+    WorkflowTrigger,
+)
 from streams.world import DomainEvent
 
 __all__ = [
     "Action",
     "Actor",
     "App",
+    "Breaker",
     "Budget",
     "CallContext",
+    "CloudEvent",
     "Context",
     "ConvergeResult",
     "DeclarationError",
@@ -40,7 +58,10 @@ __all__ = [
     "InvalidFinding",
     "JsonObject",
     "ManualTrigger",
+    "Mode",
     "Orphan",
+    "Overrides",
+    "ScheduleTrigger",
     "StateSchema",
     "Step",
     "StepKind",
@@ -53,6 +74,7 @@ __all__ = [
     "ToolFailed",
     "Trigger",
     "Window",
+    "WorkflowTrigger",
     "abort",
     "all_of",
     "between",
@@ -62,20 +84,26 @@ __all__ = [
     "checkpoint",
     "clear_finding",
     "converge",
+    "cron",
     "done",
     "event",
+    "every",
     "exists",
+    "fire",
     "ge",
     "gt",
     "in_",
     "le",
     "lt",
+    "manual",
     "missing",
     "ne",
     "observe",
+    "overrides",
     "raise_finding",
     "retry",
     "synthesize",
     "tool_call",
     "update_finding",
+    "workflow",
 ]

@@ -6,49 +6,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
+from engine.breaker import Breaker
 from engine.budget import COUNT_MAX
 from engine.declaring import Check, checked_tools
-from engine.dedupe import ByEvent, Dedupe
+from engine.dedupe import Dedupe
 from engine.errors import DeclarationError
+from engine.expectation import (
+    DEFAULT_BUDGET,
+    DEFAULT_DEDUPE,
+    DEFAULT_SCHEMA,
+    KEY_EPISODES_MAX,
+    PRIORITY_MAX,
+    WAIT_S_MAX,
+    Durability,
+    Expectation,
+)
 from engine.recovery import ATTEMPTS_MAX, POLICIES, Policy
 from engine.schema import StateSchema
 from engine.strategy import Strategy
 from engine.tools import Synthesizer, Tool, ToolLike
-from engine.trigger import On, Sources
+from engine.trigger import On
 from streams.errors import BadName
-from streams.events import Budget
 from streams.tokens import name as checked_name
-
-Durability = Literal["pipelined", "strict"]
-"""`pipelined`: a recorded step is on its way to disk while the next one is decided, and is
-there before any side effect. `strict`: it is on disk before the next one is decided."""
-
-DEFAULT_BUDGET: Final = Budget()
-DEFAULT_SCHEMA: Final = StateSchema()
-DEFAULT_DEDUPE: Final[Dedupe] = ByEvent()
+from streams.triggers import Budget, Overrides
+from streams.world import Feed
 
 CONCURRENT_EPISODES_MAX: Final = 10_000
 """Most episodes of one actor that one node may run at a time."""
 
+CLUSTER_EPISODES_MAX: Final = 1_000
+"""Most episodes of one actor that take their turns at a time: all of them fit in one commit."""
 
-@dataclass(frozen=True, kw_only=True)
-class Expectation:
-    """Something an actor expects to be true, and how it finds out."""
+QUEUE_MAX: Final = 1_000
+"""Most episodes of one actor that wait for their turn at a time, unless it says less: what is
+beyond stays in the stream of events. All of them fit in one commit."""
 
-    name: str
-    strategy: Strategy[Any]
-    state_type: type
-    on: Sources
-    subject_key: str = ""
-    sample: float = 1.0
-    dedupe: Dedupe = DEFAULT_DEDUPE
-    budget: Budget = DEFAULT_BUDGET
-    durability: Durability = "pipelined"
-    loop_detection: bool = True
-    recovery: Policy = "resume"
-    attempts_max: int = ATTEMPTS_MAX
-    state_schema: StateSchema = DEFAULT_SCHEMA
-    synthesizer: Synthesizer | None = None
+Overflow = Literal["queue", "drop", "shed_oldest"]
+"""What becomes of an episode that has no room: it waits; it is not opened; or it waits in the
+place of the one that has waited longest, which is canceled."""
 
 
 @dataclass(frozen=True, init=False)
@@ -59,6 +54,9 @@ class Actor:
     domain: str
     spec_rev: str
     max_concurrent_episodes: int
+    max_concurrent_cluster: int | None
+    overflow: Overflow
+    queue_max: int
     tools: Mapping[str, Tool]
     synthesizer: Synthesizer | None
     expectations: dict[str, Expectation] = field(default_factory=dict)
@@ -70,6 +68,9 @@ class Actor:
         domain: str = "default",
         spec_rev: str = "",
         max_concurrent_episodes: int = 5,
+        max_concurrent_cluster: int | None = None,
+        overflow: Overflow = "queue",
+        queue_max: int = QUEUE_MAX,
         tools: Mapping[str, ToolLike] | None = None,
         synthesizer: Synthesizer | None = None,
     ) -> None:
@@ -81,6 +82,11 @@ class Actor:
             spec_rev: a version of your own, stored with every episode.
             max_concurrent_episodes: most of its episodes that one node runs at a time; the rest
                 wait in order for any node with room.
+            max_concurrent_cluster: most of them that all nodes together run at a time; None: as
+                many as the nodes have room for.
+            overflow: what becomes of an episode that finds no room; see `Overflow`.
+            queue_max: how many wait for their turn at a time, where turns are taken (see
+                `is_laned`), at most `QUEUE_MAX`.
             tools: capability → tool, before those of the app.
             synthesizer: for expectations that have none of their own.
 
@@ -99,6 +105,13 @@ class Actor:
             "max_concurrent_episodes": check.count(
                 "max_concurrent_episodes", max_concurrent_episodes, most=CONCURRENT_EPISODES_MAX
             ),
+            "max_concurrent_cluster": None
+            if max_concurrent_cluster is None
+            else check.count(
+                "max_concurrent_cluster", max_concurrent_cluster, most=CLUSTER_EPISODES_MAX
+            ),
+            "overflow": check.choice("overflow", overflow, get_args(Overflow)),
+            "queue_max": check.count("queue_max", queue_max, most=QUEUE_MAX),
             "tools": checked_tools(tools or {}, actor=id),
             "synthesizer": check.callback("synthesizer", synthesizer),
             "expectations": {},
@@ -113,8 +126,17 @@ class Actor:
         *,
         on: On,
         subject_key: str = "",
+        cooldown_s: int = 0,
+        debounce_s: float = 0.0,
+        max_wait_s: float = 0.0,
+        breaker: Breaker | None = None,
         sample: float = 1.0,
+        concurrency_key: str = "",
+        concurrency: int = 1,
+        priority: int = 0,
+        start_within_s: float = 0.0,
         dedupe: Dedupe = DEFAULT_DEDUPE,
+        dry_run: Overrides | None = None,
         budget: Budget | None = None,
         durability: Durability = "pipelined",
         loop_detection: bool = True,
@@ -128,15 +150,30 @@ class Actor:
         Args:
             name: stable within the actor; stored with every episode.
             strategy: a `Strategy` subclass, or an instance; one instance serves all episodes.
-            on: what fires it, such as `event("order.placed")`, or a list of such: the first one
-                that fits fires, once per event.
+            on: what fires it, such as `event("order.placed")`, `every("15m")` or `manual()`, or
+                a list of such: the first one that fits fires, once per event.
             subject_key: path into the payload whose value is what the episode is about.
+            cooldown_s: whole seconds after it has fired in which no other event fires it for the
+                same subject. Default none.
+            debounce_s: how long a subject must be calm: the newest event fires it once none has
+                come for so many seconds. Default: at once.
+            max_wait_s: fires it then even if a subject is never calm, counted from the first
+                event. Default: it waits for as long as it takes.
+            breaker: stops firing it after so many failures in a row. Default none.
             sample: share of the events that fire it which open an episode, over 0 and up to 1;
                 every node chooses the same ones. Default all.
+            concurrency_key: path into the payload: of the episodes with the same value there, only
+                `concurrency` run at a time in the whole cluster; the others wait in order.
+            concurrency: how many. Default 1.
+            priority: whose turn comes first where episodes of the actor wait: the highest's, from
+                -1,000 to 1,000. Default 0.
+            start_within_s: an episode that has not begun after so many seconds is canceled as
+                `expired`. Default: it waits for as long as it takes.
             dedupe: which events are the same cause and open one episode: `by_event()`, the
                 default; `by_payload(…)`, `by_value(…)`; or a function of the event that returns
                 a text of 1 to 512 characters, always the same one for the same event. If it
                 fails, the event becomes a dead letter.
+            dry_run: what stands for tools and synthesis in its dry runs, see `overrides(…)`.
             budget: default 12 turns, 25,000 tokens, 120 seconds.
             durability: `pipelined` or `strict`; see `Durability`.
             loop_detection: whether to end an episode that goes in circles.
@@ -158,8 +195,17 @@ class Actor:
             state_type=check.state_type(instance),
             on=check.sources(on),
             subject_key=check.label("subject_key", subject_key),
+            cooldown_s=check.whole_seconds("cooldown_s", cooldown_s, most=WAIT_S_MAX),
+            debounce_s=check.seconds("debounce_s", debounce_s, most=WAIT_S_MAX),
+            max_wait_s=check.max_wait(max_wait_s, debounce_s=debounce_s, most=WAIT_S_MAX),
+            breaker=check.breaker(breaker),
             sample=check.share("sample", sample),
+            concurrency_key=check.label("concurrency_key", concurrency_key),
+            concurrency=check.concurrency(concurrency, key=concurrency_key, most=KEY_EPISODES_MAX),
+            priority=check.whole("priority", priority, least=-PRIORITY_MAX, most=PRIORITY_MAX),
+            start_within_s=check.seconds("start_within_s", start_within_s, most=WAIT_S_MAX),
             dedupe=check.dedupe(dedupe),
+            dry_run=check.overrides(dry_run),
             budget=check.budget(DEFAULT_BUDGET if budget is None else budget),
             durability=check.choice("durability", durability, get_args(Durability)),
             loop_detection=check.switch("loop_detection", value=loop_detection),
@@ -171,11 +217,23 @@ class Actor:
         self.expectations[name] = expectation
         return expectation
 
+    @property
+    def is_laned(self) -> bool:
+        """Whether its episodes take turns, in an order and within limits that hold everywhere."""
+        waits = any(each.waits_its_turn for each in self.expectations.values())
+        return self.max_concurrent_cluster is not None or self.overflow != "queue" or waits
+
     def event_names(self) -> frozenset[str]:
         """Return the names of every domain event that may fire one of its expectations."""
-        return frozenset(
-            name
-            for expectation in self.expectations.values()
-            for source in expectation.on
-            for name in source.names
-        )
+        return frozenset().union(*(each.event_names for each in self.expectations.values()))
+
+    def feeds(self) -> tuple[Feed, ...]:
+        """Return the streams that are not the stack's whose events may fire it, each once.
+
+        Of two expectations that begin in different places, the one declared first says where.
+        """
+        every = (feed for each in self.expectations.values() for feed in each.feeds)
+        found: dict[tuple[str, str], Feed] = {}
+        for feed in every:
+            found.setdefault((feed.stream, feed.subject), feed)
+        return tuple(found.values())

@@ -8,9 +8,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from engine.actor import Actor, Expectation
+from engine.actor import Actor
 from engine.declaring import checked_callback, checked_tools
 from engine.errors import DeclarationError
+from engine.expectation import Expectation
 from engine.recovery import Policy
 from engine.tools import Synthesizer, Tool, ToolLike
 
@@ -34,6 +35,9 @@ ALL: Final = "(all)"
 ResolvePolicy: TypeAlias = Callable[[Orphan], Policy | None]
 
 
+NodeName: TypeAlias = Callable[[], str]
+
+
 @dataclass(frozen=True, init=False)
 class App:
     """Everything a node needs to know about its work. Any actor runs on any node of the app."""
@@ -42,6 +46,7 @@ class App:
     tools: Mapping[str, Tool]
     synthesizer: Synthesizer | None = field(default=None)
     resolve_policy: ResolvePolicy | None = field(default=None)
+    node_name: NodeName | None = field(default=None)
 
     def __init__(
         self,
@@ -50,6 +55,7 @@ class App:
         tools: Mapping[str, ToolLike] | None = None,
         synthesizer: Synthesizer | None = None,
         resolve_policy: ResolvePolicy | None = None,
+        node_name: NodeName | None = None,
     ) -> None:
         """Declare an app.
 
@@ -59,6 +65,8 @@ class App:
             synthesizer: for actors that have none.
             resolve_policy: asked after a crash what is to become of the episode; None leaves it
                 to the expectation.
+            node_name: asked once, when a node starts that has no name of its own: what it is to
+                be called. No other node of the stack may be called so; 1 to 64 of A-Z a-z 0-9 _ -
 
         Raises:
             DeclarationError: a value cannot work; the message names it.
@@ -69,6 +77,8 @@ class App:
         object.__setattr__(self, "tools", checked_tools(tools or {}, actor=ALL))
         object.__setattr__(self, "synthesizer", synthesizer)
         object.__setattr__(self, "resolve_policy", resolve_policy)
+        node_name = checked_callback(node_name, actor=ALL, field="node_name")
+        object.__setattr__(self, "node_name", node_name)
 
     def tool(self, actor: Actor, capability: str) -> Tool | None:
         """Return the tool that `actor` means by `capability`, or None if there is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from streams.events import Budget
+from streams.triggers import Budget
 
 __all__ = ["COUNT_MAX", "Budget", "is_whole", "overspent", "problem_of_budget"]
 

@@ -10,13 +10,8 @@ import msgspec
 from engine import state
 from engine.errors import InvalidResult
 from engine.finding import SUMMARY_CHARS_MAX, checked_key
-from streams.events import (
-    ClearFinding,
-    EpisodeConverged,
-    FindingIntent,
-    RaiseFinding,
-    UpdateFinding,
-)
+from streams.events import EpisodeConverged
+from streams.findings import ClearFinding, FindingIntent, RaiseFinding, UpdateFinding
 from streams.json import JsonObject
 
 CONVERGED_BYTES_MAX: Final = 768 * 1024

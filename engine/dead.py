@@ -134,7 +134,15 @@ def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:
         dedupe_key=before.dedupe_key,
         generation=generation,
     )
-    return replace(before, episode_id=episode_id, generation=generation)
+    # A person asks for it, now: neither another node's wish nor a time that has passed holds.
+    return replace(
+        before,
+        episode_id=episode_id,
+        generation=generation,
+        opened_by="",
+        is_request=False,
+        start_by=None,
+    )
 
 
 def recalled(episode: Episode) -> Episode:

@@ -9,16 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from engine.breaker import Breaker, problem_of_breaker
 from engine.budget import is_whole, problem_of_budget
 from engine.dedupe import Dedupe, problem_of_dedupe
 from engine.errors import DeclarationError
+from engine.overrides import problem_of_overrides
 from engine.schema import StateSchema
 from engine.strategy import Strategy, missing, state_type
 from engine.tools import Tool, ToolLike, as_tool
 from engine.trigger import On, Sources, sources_of
 from streams.errors import BadName
-from streams.events import Budget
 from streams.tokens import name as checked_name
+from streams.triggers import Budget, Overrides
 
 F = TypeVar("F")
 """What is declared."""
@@ -122,6 +124,58 @@ class Check:
             raise self.refuse("dedupe", problem)
         return dedupe
 
+    def overrides(self, overrides: Overrides | None) -> Overrides | None:
+        """Return what stands for the outside in dry runs."""
+        if overrides is not None and (problem := problem_of_overrides(overrides)):
+            raise self.refuse("dry_run", problem)
+        return overrides
+
+    def breaker(self, breaker: Breaker | None) -> Breaker | None:
+        """Return a circuit breaker that can open and close."""
+        if breaker is None:
+            return None
+        if problem := problem_of_breaker(breaker):
+            raise self.refuse("breaker", problem)
+        return breaker
+
+    def max_wait(self, max_wait_s: float, *, debounce_s: float, most: float) -> float:
+        """Return the longest wait for calm, which needs a wait for calm that is no longer."""
+        checked = self.seconds("max_wait_s", max_wait_s, most=most)
+        if checked and not debounce_s:
+            raise self.refuse("max_wait_s", "bounds debounce_s, and there is none")
+        if checked and checked < debounce_s:
+            raise self.refuse("max_wait_s", f"{checked:g} is less than debounce_s={debounce_s:g}")
+        return checked
+
+    def concurrency(self, value: int, *, key: str, most: int) -> int:
+        """Return how many with the same key may run at a time."""
+        checked = self.count("concurrency", value, most=most)
+        if checked != 1 and not key:
+            raise self.refuse("concurrency", "counts by concurrency_key, and there is none")
+        return checked
+
+    def seconds(self, field_: str, value: float, *, most: float) -> float:
+        """Return a number of seconds; 0 is none."""
+        given: object = value
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not is_number or not 0 <= value <= most:
+            hint = "a number of seconds, such as 3 or 0.5"
+            raise self.refuse(field_, f"{value!r} is not {hint}, up to {most:,}")
+        return float(value)
+
+    def whole_seconds(self, field_: str, value: int, *, most: int) -> int:
+        """Return a whole number of seconds, as the server counts them; 0 is none."""
+        if not is_whole(value) or not 0 <= value <= most:
+            hint = f"{value!r} is not a whole number of seconds, such as 60, up to {most:,}"
+            raise self.refuse(field_, hint)
+        return value
+
+    def whole(self, field_: str, value: int, *, least: int, most: int) -> int:
+        """Return a whole number from `least` to `most`."""
+        if not is_whole(value) or not least <= value <= most:
+            raise self.refuse(field_, f"{value!r} is not a whole number from {least:,} to {most:,}")
+        return value
+
     def share(self, field_: str, value: float) -> float:
         """Return a share as a number over 0 and up to 1."""
         given: object = value
@@ -146,9 +200,7 @@ class Check:
 
     def count(self, field_: str, value: int, *, most: int) -> int:
         """Return a whole number from 1 to `most`."""
-        if not is_whole(value) or not 1 <= value <= most:
-            raise self.refuse(field_, f"{value!r} is not a whole number from 1 to {most:,}")
-        return value
+        return self.whole(field_, value, least=1, most=most)
 
     def label(self, field_: str, value: str) -> str:
         """Return a text that is short enough for every episode to keep."""

@@ -7,6 +7,7 @@ two kinds can ever mean the same episode:
     payload:<hash>[@<window>]           what it says, or some of that
     value:<path>=<JSON>[@<window>]      one value in it
     own:<text>                          what a function of the user makes of it
+    manual:<text>, dry_run:<text>       the idempotency key of a fire by hand
 
 A window is a bucket of time, so the same cause counts anew in each. An event is put in one by
 when it was stored, which no delivery changes.
@@ -129,9 +130,9 @@ def _problem_of_key(paths: tuple[str, ...], window: Window | None) -> str | None
     return None
 
 
-def event_key(event: DomainEvent) -> str:
+def event_key(event_id: str) -> str:
     """Return the dedupe key of an event that is the same as itself only."""
-    return f"event:{event.id}"
+    return f"event:{event_id}"
 
 
 def key_of(dedupe: Dedupe, event: DomainEvent) -> str:
@@ -143,18 +144,18 @@ def key_of(dedupe: Dedupe, event: DomainEvent) -> str:
     """
     match dedupe:
         case ByEvent():
-            return event_key(event)
+            return event_key(event.id)
         case ByPayload(paths=(), window=window):
             return f"payload:{_digest(event.payload)}{_bucket(window, event.at)}"
         case ByPayload(paths=paths, window=window):
             values = [_value(event.payload, path) for path in paths]
             if all(value is None for value in values):
-                return event_key(event)
+                return event_key(event.id)
             return f"payload:{_digest([paths, values])}{_bucket(window, event.at)}"
         case ByValue(path=path, window=window):
             value = _value(event.payload, path)
             if value is None:
-                return event_key(event)
+                return event_key(event.id)
             return f"value:{path}={_spelled(value)}{_bucket(window, event.at)}"
         case _ if callable(dedupe):
             return f"own:{_checked(dedupe(event))}"

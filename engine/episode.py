@@ -21,11 +21,11 @@ from streams.events import (
     EpisodeLeft,
     EpisodeOpened,
     EpisodeStarted,
-    FindingOutcome,
     StepAnnounced,
     StepKind,
     StepRecorded,
 )
+from streams.findings import FindingOutcome
 from streams.json import NOTHING
 from streams.log import Recorded
 
@@ -51,7 +51,7 @@ ENDED: Final = frozenset({Status.DONE, Status.FAILED, Status.PARTIALLY_FAILED, S
 
 TRANSITIONS: Final[Mapping[Status, Mapping[type, Status | None]]] = {
     Status.UNOPENED: {EpisodeOpened: Status.QUEUED},
-    Status.QUEUED: {EpisodeStarted: Status.RUNNING},
+    Status.QUEUED: {EpisodeStarted: Status.RUNNING, EpisodeFinished: Status.CANCELED},
     Status.RUNNING: {
         EpisodeStarted: Status.RUNNING,
         EpisodeLeft: Status.QUEUED,
@@ -69,7 +69,8 @@ TRANSITIONS: Final[Mapping[Status, Mapping[type, Status | None]]] = {
 }
 """Status → event → status: every legal transition, and the source of the diagram in the docs.
 
-`EpisodeFinished` leads to the status it carries, which is one of `ENDED`.
+`EpisodeFinished` leads to the status it carries, which is one of `ENDED`; where a status stands, to
+no other.
 """
 
 
@@ -174,8 +175,24 @@ class Fail(msgspec.Struct, frozen=True, kw_only=True):
     error_detail: str = ""
 
 
+class Cancel(msgspec.Struct, frozen=True, kw_only=True):
+    """It is not wanted any more."""
+
+    error_class: str
+    error_detail: str = ""
+
+
 Command: TypeAlias = (
-    EpisodeOpened | Begin | Leave | Announce | Performed | Save | EpisodeConverged | Finish | Fail
+    EpisodeOpened
+    | Begin
+    | Leave
+    | Announce
+    | Performed
+    | Save
+    | EpisodeConverged
+    | Finish
+    | Fail
+    | Cancel
 )
 """Opening and convergence are decided elsewhere, by the gate and by the strategy."""
 
@@ -187,9 +204,17 @@ def decide(episode: Episode, command: Command) -> EpisodeEvent:
         Rejected: the command does not fit the state.
     """
     event = _event(episode, command)
-    if type(event) not in TRANSITIONS[episode.status]:
+    if not _is_legal(episode.status, event):
         raise Rejected(f"{type(command).__name__} while {episode.status}")
     return event
+
+
+def _is_legal(status: Status, event: EpisodeEvent) -> bool:
+    leads_to = TRANSITIONS[status]
+    if type(event) not in leads_to:
+        return False
+    target = leads_to[type(event)]
+    return not isinstance(event, EpisodeFinished) or target in (None, Status(event.status.value))
 
 
 def _event(episode: Episode, command: Command) -> EpisodeEvent:
@@ -221,9 +246,9 @@ def _event(episode: Episode, command: Command) -> EpisodeEvent:
                 tokens_used=episode.tokens_used,
                 findings=findings,
             )
-        case Fail():
+        case Fail() | Cancel():
             return EpisodeFinished(
-                status=EndStatus.FAILED,
+                status=EndStatus.FAILED if isinstance(command, Fail) else EndStatus.CANCELED,
                 turns_used=episode.turns_used,
                 tokens_used=episode.tokens_used,
                 **msgspec.structs.asdict(command),

@@ -2,6 +2,7 @@
 
 EngineError
 ├── DeclarationError       an actor says the impossible      fix the place that it names
+├── BadRequest             a fire by hand cannot work        change the field that it names
 ├── Rejected               a command does not fit the state  a bug in the caller; do not retry
 ├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
 ├── BadHistory             a history cannot be replayed      fix the file or the app that it names
@@ -30,6 +31,15 @@ class DeclarationError(EngineError, ValueError):
         super().__init__(f"{place}: {field}: {problem}")
         self.actor = actor
         self.expectation = expectation
+        self.field = field
+        self.problem = problem
+
+
+class BadRequest(EngineError, ValueError):
+    """A fire by hand that cannot work as it was asked for."""
+
+    def __init__(self, *, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
 

@@ -17,17 +17,14 @@ from msgspec.structs import replace
 from engine import state
 from engine.errors import InvalidFinding
 from streams.errors import BadName
-from streams.events import (
+from streams.events import FindingCleared, FindingEvent, FindingRaised, FindingUpdated
+from streams.findings import (
     Cause,
     ClearFinding,
     Finding,
-    FindingCleared,
-    FindingEvent,
     FindingIntent,
     FindingOutcome,
-    FindingRaised,
     FindingStatus,
-    FindingUpdated,
     RaiseFinding,
     Severity,
     UpdateFinding,

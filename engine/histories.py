@@ -27,20 +27,14 @@ from msgspec.structs import replace
 
 from engine import recovery
 from engine.actions import Action, Converge, Done
-from engine.actor import Expectation
 from engine.app import App
 from engine.episode import UNOPENED, Episode, Status, evolve, fold
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
+from engine.expectation import Expectation
 from engine.runtime.thinker import Thinker
 from streams import codec
 from streams.errors import BadName, UnreadableEvent
-from streams.events import (
-    CheckpointSaved,
-    EpisodeEvent,
-    EpisodeOpened,
-    EpisodeStarted,
-    LogEvent,
-)
+from streams.events import CheckpointSaved, EpisodeEvent, EpisodeOpened, EpisodeStarted, LogEvent
 from streams.json import UNDECODABLE
 from streams.log import Recorded
 from streams.ports import Ports

@@ -1,14 +1,19 @@
-"""What the world is told about an episode: public events, as data. Pure.
+"""What the world is told about an episode, and what came of it: public events, as data. Pure.
 
 Each is told at least once: a node that dies in between leaves it to the next one to tell, which
 may be one too many. Its id comes from what it tells and stays the same, so whoever hears it can
 tell a repeat. The stream keeps one of the same id within two minutes; no actor is woken twice.
+
+The world is told nothing of a dry run. Whoever hears of a finding acts on it, and a word in the
+payload would hold back only those who look for it: filters that were written before there were
+dry runs do not, nor do programs that know the stream and not the engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final, Literal
 
 import msgspec
 
@@ -23,6 +28,7 @@ from streams.events import (
     FindingUpdated,
 )
 from streams.json import JsonObject, unraw
+from streams.triggers import Mode
 
 _ENDS: Final[Mapping[EndStatus, str]] = {
     EndStatus.DONE: "episode.completed",
@@ -30,6 +36,9 @@ _ENDS: Final[Mapping[EndStatus, str]] = {
     EndStatus.FAILED: "episode.failed",
     EndStatus.CANCELED: "episode.canceled",
 }
+
+OVERFLOW: Final = "overflow"
+"""Why an episode was dropped: as many as may were running or waiting."""
 
 _FINDINGS: Final[Mapping[type, str]] = {
     FindingRaised: "finding.raised",
@@ -47,10 +56,31 @@ class PublicEvent(msgspec.Struct, frozen=True, kw_only=True):
     hops: int
 
 
+def is_public(opened: EpisodeOpened) -> bool:
+    """Return whether the world is told of an episode."""
+    return opened.mode is Mode.LIVE
+
+
 def started(opened: EpisodeOpened, *, attempt: int, node: str, seq: int) -> PublicEvent:
     """Return `episode.started`, with an id for each attempt."""
     payload = {**_ids(opened), "attempt": attempt, "node": node, "journal_seq": seq}
     return _event(opened, "episode.started", f"started.{attempt}", payload)
+
+
+def queued(opened: EpisodeOpened, *, position: int, seq: int) -> PublicEvent:
+    """Return `episode.queued`: it waits for its turn, as the `position`th of its actor's."""
+    payload = {**_ids(opened), "position": position, "journal_seq": seq}
+    return _event(opened, "episode.queued", "queued", payload)
+
+
+def dropped(opened: EpisodeOpened, *, detail: str, seq: int) -> PublicEvent:
+    """Return `episode.dropped`: there was no room for it, and it was not opened.
+
+    The one event that is told at most once: of an episode that was never opened, the journal says
+    too little to tell of it again.
+    """
+    payload = {**_ids(opened), "reason": OVERFLOW, "detail": detail, "journal_seq": seq}
+    return _event(opened, "episode.dropped", "dropped", payload)
 
 
 def ended(
@@ -88,6 +118,33 @@ def finding_changed(
         "journal_seq": seq,
     }
     return _event(opened, _FINDINGS[type(change)], f"finding.{index}", payload)
+
+
+def breaker_changed(
+    opened: EpisodeOpened,
+    change: Literal["opened", "closed"],
+    *,
+    failures: Sequence[str],
+    at: datetime,
+    node: str = "",
+) -> PublicEvent:
+    """Return `circuit_breaker.opened` or `circuit_breaker.closed`, with an id per episode.
+
+    Args:
+        opened: the episode whose end changed the breaker; an episode does so once.
+        change: what it did.
+        failures: the episodes that failed one after the other, the newest last; none if it closed.
+        at: when.
+        node: whose breaker it is; empty: the cluster's.
+    """
+    payload = {
+        **_ids(opened),
+        "failures": list(failures),
+        "scope": "node" if node else "cluster",
+        "node": node,
+        "at": at.isoformat(),
+    }
+    return _event(opened, f"circuit_breaker.{change}", f"breaker.{change}", payload)
 
 
 def _ids(opened: EpisodeOpened) -> JsonObject:

@@ -11,13 +11,7 @@ from msgspec.structs import replace
 from engine.actions import Action, Step, ToolCall
 from engine.episode import Episode, Status
 from engine.errors import NondeterministicReplay
-from streams.events import (
-    CheckpointSaved,
-    EpisodeStarted,
-    StepAnnounced,
-    StepKind,
-    StepRecorded,
-)
+from streams.events import CheckpointSaved, EpisodeStarted, StepAnnounced, StepKind, StepRecorded
 from streams.log import Recorded
 
 ATTEMPTS_MAX: Final = 3

@@ -13,7 +13,8 @@ from typing_extensions import TypeVar
 from engine.actions import Action, Step
 from engine.convergence import ConvergeResult
 from engine.tools import Failure
-from streams.events import Budget, StepKind, Trigger
+from streams.events import StepKind
+from streams.triggers import Budget, Mode, Trigger
 
 S = TypeVar("S", default=Any)
 """A strategy's state."""
@@ -28,6 +29,8 @@ class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
     spec_rev: str
     budget: Budget
     stack: str
+    mode: Mode = Mode.LIVE
+    """Whether it is meant."""
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +43,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     turn: int
     """1 for the first `next_step`."""
     tokens_used: int
+    mode: Mode = Mode.LIVE
+    """Whether the episode is meant."""
 
 
 class StepTaken(msgspec.Struct, frozen=True, kw_only=True):

@@ -66,3 +66,8 @@ lease_acquire_duration: Final = _meter.create_histogram(
 dead_letters: Final = _meter.create_counter(
     "vigil.dead_letters", unit="{message}", description="Messages given up on, by reason"
 )
+breaker_changes: Final = _meter.create_counter(
+    "vigil.breaker.changes",
+    unit="{change}",
+    description="Changes of circuit breakers: opened, half_opened (a probe), closed",
+)

@@ -7,7 +7,7 @@ already.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final, assert_never, get_args
 
@@ -25,13 +25,19 @@ from streams.events import (
     EpisodeLeft,
     EpisodeOpened,
     EpisodeStarted,
-    EventTrigger,
     StepAnnounced,
     StepRecorded,
-    Trigger,
 )
 from streams.json import NOTHING, JsonObject
 from streams.log import Recorded
+from streams.triggers import (
+    EventTrigger,
+    ManualTrigger,
+    Mode,
+    ScheduleTrigger,
+    Trigger,
+    WorkflowTrigger,
+)
 
 
 class Advance(Row, omit_defaults=True, kw_only=True):
@@ -71,6 +77,12 @@ class Opened(Advance, omit_defaults=True, kw_only=True):
     budget: JsonObject
     """With its defaults spelled out; on the wire they are left out."""
     queued_at: datetime
+    mode: str | None = None
+    """None: live."""
+    priority: int = 0
+    opened_by: str | None = None
+    is_request: bool = False
+    start_by: datetime | None = None
 
 
 class Step(Row, omit_defaults=True, kw_only=True):
@@ -123,6 +135,13 @@ RECORD: Final = Statement(
 SAVE: Final = Statement(
     name="save_checkpoints", table="episode_checkpoints", keys=("episode_id", "checkpoint_no")
 )
+
+_TRIGGERS: Final[Mapping[type[Trigger], str]] = {
+    EventTrigger: "event",
+    ScheduleTrigger: "schedule",
+    ManualTrigger: "manual",
+    WorkflowTrigger: "workflow",
+}
 
 _EVENTS: Final[frozenset[type[EpisodeEvent]]] = frozenset(get_args(EpisodeEvent))
 
@@ -224,13 +243,18 @@ def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) ->
         expectation_id=event.expectation_id,
         spec_rev=event.spec_rev or None,
         generation=event.generation,
-        trigger_type="event" if isinstance(event.trigger, EventTrigger) else "manual",
+        trigger_type=_TRIGGERS[type(event.trigger)],
         trigger_ref=event.trigger,
         subject_kind=event.subject_kind or None,
         subject_id=event.trigger.entity_id or None,
         dedupe_key=event.dedupe_key,
         budget=msgspec.structs.asdict(event.budget),
         queued_at=at,
+        mode=None if event.mode is Mode.LIVE else event.mode.value,
+        priority=event.priority,
+        opened_by=event.opened_by or None,
+        is_request=event.is_request,
+        start_by=event.start_by,
     )
 
 

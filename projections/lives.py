@@ -13,6 +13,7 @@ from typing import Protocol
 from projections.dead import DeadLife
 from projections.episodes import EpisodeLife
 from projections.findings import FindingLife
+from projections.lanes import LaneLife
 from projections.statement import Change
 from projections.values import key
 from streams.errors import BadName, UnreadableEvent
@@ -85,5 +86,7 @@ def _begin(kind: Kind, aggregate: str, record: Recorded) -> Life:
             return EpisodeLife.begin(record, aggregate)
         case Kind.FINDING:
             return FindingLife(aggregate)
+        case Kind.LANE:
+            return LaneLife(aggregate)
         case Kind.DEAD:
             return DeadLife(aggregate)

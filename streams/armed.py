@@ -13,10 +13,17 @@ from typing import Final
 import msgspec
 
 from streams.delivery import Unreadable
-from streams.errors import TooLarge, UnreadableEvent
+from streams.errors import BadName, TooLarge, UnreadableEvent
 from streams.json import UNDECODABLE, JsonObject, raw
 from streams.parsing import message_headers
-from streams.timers import DUE_MAX, TIMER_BYTES_MAX, Due, PendingTimer, Timer
+from streams.timers import (
+    DUE_MAX,
+    TIMER_BYTES_MAX,
+    TIMER_ID_CHARS_MAX,
+    Due,
+    PendingTimer,
+    Timer,
+)
 
 TIMER_ID_HEADER: Final = "Vigil-Timer-Id"
 """Names one arming. Not the message id: the server takes that off when a timer fires."""
@@ -62,8 +69,26 @@ def timer_body(timer: Timer, *, due_at: datetime) -> bytes:
 
 
 def timer_headers(*, id: str, trace: str = "") -> dict[str, str]:
-    """Return the headers of the arming `id`, which the server keeps once."""
-    return {TIMER_ID_HEADER: id, **message_headers(id=id, trace=trace)}
+    """Return the headers of the arming `id`, which the server keeps once.
+
+    Commands are in the same stream, so a message id says that it is a timer's.
+    """
+    return {TIMER_ID_HEADER: id, **message_headers(id=f"timer:{id}", trace=trace)}
+
+
+def sent_headers(*, id: str, trace: str) -> dict[str, str]:
+    """Return the headers of a timer that is sent under an `id` of its sender's.
+
+    Raises:
+        BadName: the id is empty, too long, or would not come back from a header as it is.
+    """
+    is_kept = id.isprintable() and id == id.strip()
+    if not is_kept or not 0 < len(id) <= TIMER_ID_CHARS_MAX:
+        raise BadName(
+            f"id of a timer: {id[:40]!r}; use 1 to {TIMER_ID_CHARS_MAX} printable characters, "
+            "without a space at either end"
+        )
+    return timer_headers(id=id, trace=trace)
 
 
 def parse_pending(data: bytes, *, subject: str, revision: int) -> PendingTimer:

@@ -14,6 +14,9 @@ class Start(
 
     actor_id: str
     episode_id: str
+    admitted: bool = False
+    """Whether its turn has come, where episodes of the actor take turns. Only who gives turns says
+    so: any other start is a wish for a place."""
 
 
 class Recover(

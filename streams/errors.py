@@ -8,7 +8,7 @@ StreamError
 │   └── UnknownOutcome the request may have happened   repeat the identical request
 ├── Unwritable         an event no one could read      a bug, or a value nobody checked; never retry
 ├── TooLarge           over the server's limit         make it smaller; never retry
-├── RegistryConflict   someone wrote the entry first   read it again, decide again
+├── RevisionConflict   someone put the key first       read it again, decide again
 ├── TimerConflict      the timer is another one by now read it again, decide again
 ├── BadName            no subject, key or address      the caller's input: say so
 └── Incompatible       server or stream contradicts us an operator must act; see `remedy`
@@ -77,8 +77,8 @@ class TooLarge(StreamError):
         self.limit_bytes = limit_bytes
 
 
-class RegistryConflict(StreamError):
-    """The registry entry moved on after the caller read it."""
+class RevisionConflict(StreamError):
+    """The key of a bucket moved on after the caller read it."""
 
     def __init__(self, key: str, *, expected: int) -> None:
         super().__init__(f"{key}: no longer at revision {expected}")

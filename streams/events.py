@@ -18,166 +18,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from streams.json import NOTHING, JsonObject
-
-
-class Part(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=False
-):
-    """A piece of an event: immutable, and as short on the wire as its defaults allow."""
-
-
-class Event(Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    """A fact. Named in the past tense, immutable, complete on its own."""
-
-
-# What wakes an episode.
-
-
-class EventTrigger(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="event"
-):
-    """A domain event fired it."""
-
-    event_id: str
-    event_type: str
-    """The event's dotted name."""
-    payload: JsonObject
-    entity_id: str = ""
-    """The payload's value under the expectation's `subject_key`; empty without one."""
-    hops: int = 0
-    """How many engine-made events lie between this one and the outside world."""
-
-
-class ManualTrigger(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="manual"
-):
-    """A person or a program asked for it."""
-
-    requested_by: str
-    reason: str = ""
-    payload: JsonObject = {}
-    entity_id: str = ""
-    hops: int = 0
-
-
-Trigger: TypeAlias = EventTrigger | ManualTrigger
-
-
-class Budget(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """What one episode may use. A limit of 0 or less is no limit."""
-
-    turns: int = 12
-    """Actions asked of the strategy."""
-    tokens: int = 25_000
-    """Model tokens, as synthesizers report them."""
-    wall_s: float = 120.0
-    """Seconds of running: those of the present attempt, and those that the steps of earlier ones
-    took. Waiting for the log is not running."""
-
-
-# Findings, as an episode intends them and as they are.
-
-
-class Severity(StrEnum):
-    """How bad a finding is, lowest first."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-    CRITICAL = "critical"
-
-
-class FindingStatus(StrEnum):
-    """Whether a finding holds."""
-
-    ACTIVE = "active"
-    CLEARED = "cleared"
-
-
-class RaiseFinding(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="raise"
-):
-    """Make a finding active, or refresh the active one. `None` keeps what an active one says."""
-
-    finding_key: str
-    class_: str | None = msgspec.field(name="class", default=None)
-    severity: Severity | None = None
-    confidence: float | None = None
-    """0.0 to 1.0."""
-    summary: str | None = None
-    subject_kind: str | None = None
-    subject_id: str | None = None
-    evidence: msgspec.Raw = NOTHING
-    caused_by_key: str | None = None
-
-
-class UpdateFinding(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="update"
-):
-    """Change an active finding; without one, nothing happens and the outcome says so."""
-
-    finding_key: str
-    severity: Severity | None = None
-    confidence: float | None = None
-    summary: str | None = None
-    evidence: msgspec.Raw = NOTHING
-
-
-class ClearFinding(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="clear"
-):
-    """End an active finding; without one, nothing happens."""
-
-    finding_key: str
-    reason: str = ""
-
-
-FindingIntent: TypeAlias = RaiseFinding | UpdateFinding | ClearFinding
-
-
-class Cause(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """The intent that a finding's event carries out: the `index`-th of an episode's convergence."""
-
-    episode_id: str
-    index: int
-
-
-class Finding(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """A lasting observation about a subject. One per key is active at a time."""
-
-    finding_key: str
-    raise_no: int
-    """1 for the first raise, +1 for every raise after a clear."""
-    status: FindingStatus
-    actor_id: str
-    expectation_id: str
-    class_: str = msgspec.field(name="class", default="")
-    severity: Severity = Severity.MEDIUM
-    confidence: float = 1.0
-    """0.0 to 1.0."""
-    summary: str = ""
-    subject_kind: str = ""
-    subject_id: str = ""
-    evidence: msgspec.Raw = NOTHING
-    caused_by_key: str = ""
-    """Key of the finding that explains this one."""
-    raised_by_episode_id: str
-    raised_at: datetime
-    updated_at: datetime
-    cleared_by_episode_id: str = ""
-    cleared_at: datetime | None = None
-    cleared_reason: str = ""
-
-
-class FindingOutcome(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one finding intent."""
-
-    finding_key: str
-    outcome: str
-    """`raised`, `updated`, `cleared`, or `unchanged` when there was nothing to change."""
-    raise_no: int = 0
-
+from streams.findings import Cause, Finding, FindingIntent, FindingOutcome
+from streams.json import NOTHING
+from streams.lanes import Ticket
+from streams.parts import Event
+from streams.triggers import Budget, Mode, Overrides, Trigger
 
 # The life of an episode.
 
@@ -195,6 +40,17 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, omit_defaults=True, tag="e
     subject_kind: str = ""
     """The expectation's `subject_key`; the value is the trigger's `entity_id`."""
     generation: int = 0
+    mode: Mode = Mode.LIVE
+    overrides: Overrides | None = None
+    """Of a dry run."""
+    priority: int = 0
+    """The higher, the sooner its turn comes, where episodes wait for one."""
+    opened_by: str = ""
+    """The node whose gate it passed; empty: a person's doing."""
+    is_request: bool = False
+    """Whether that node asked for it only, and leaves running it to others."""
+    start_by: datetime | None = None
+    """Not begun by then, it is canceled; None: it waits for as long as it takes."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.started@1"):
@@ -347,6 +203,42 @@ class FindingCleared(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 FindingEvent: TypeAlias = FindingRaised | FindingUpdated | FindingCleared
 
+# The life of a lane: who waits for a turn, and whose turn it is.
+
+
+class LaneMoved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="lane.moved@1"):
+    """What the dispatcher of an actor decided at one moment, and how far it has read."""
+
+    cursors: dict[str, int] = msgspec.field(default_factory=dict)
+    """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which all such events were
+    ruled on; only those that changed."""
+    placed: tuple[Ticket, ...] = ()
+    admitted: tuple[str, ...] = ()
+    """Episodes whose turn it is: they may run from now on."""
+    shed: tuple[str, ...] = ()
+    """Episodes that waited, and lost their place to others."""
+    dropped: dict[str, str] = msgspec.field(default_factory=dict)
+    """Episode → why it did not even get a place."""
+    left: tuple[str, ...] = ()
+    """Episodes that have ended."""
+    kept_at: int = 0
+    """Version of the newest `LaneKept` before it; 0: there is none."""
+
+
+class LaneKept(Event, frozen=True, kw_only=True, omit_defaults=True, tag="lane.kept@1"):
+    """The whole lane, so that nobody need read what came before."""
+
+    cursors: dict[str, int] = msgspec.field(default_factory=dict)
+    waiting: tuple[Ticket, ...] = ()
+    """In the order in which they will be admitted."""
+    admitted: tuple[Ticket, ...] = ()
+    """In the order in which they were."""
+    newest_number: int = 0
+    """That of the ticket that was placed last."""
+
+
+LaneEvent: TypeAlias = LaneMoved | LaneKept
+
 # What could not be done.
 
 
@@ -363,7 +255,7 @@ class DeadLettered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="de
     actor_id: str = ""
     episode_id: str = ""
     """The episode that was given up on, where it is one."""
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
     payload: bytes = b""
     """The message as it came, cut at `PAYLOAD_KEPT_BYTES_MAX`."""
     payload_size_bytes: int = 0
@@ -391,4 +283,4 @@ PAYLOAD_KEPT_BYTES_MAX = 256 * 1024
 
 DeadEvent: TypeAlias = DeadLettered | DeadRequeued | DeadDiscarded
 
-LogEvent: TypeAlias = EpisodeEvent | FindingEvent | DeadEvent
+LogEvent: TypeAlias = EpisodeEvent | FindingEvent | LaneEvent | DeadEvent

@@ -26,6 +26,15 @@ class Inbox(Protocol):
             Unavailable: no answer from the server.
         """
 
+    async def backlog(self, actor: str) -> int:
+        """Return how many commands to the actor's episodes wait, or are not answered for yet.
+
+        That of a queue that nobody has opened yet is 0.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
     async def open(self, actor: str) -> Source[Command | Unreadable]:
         """Return the queue of commands to episodes of `actor`, shared by all nodes.
 

@@ -19,6 +19,7 @@ from streams.delivery import Unreadable
 from streams.errors import TooLarge
 from streams.json import UNDECODABLE, JsonObject, raw
 from streams.subjects import Stack
+from streams.triggers import CloudEvent
 from streams.world import EVENT_BYTES_MAX, DomainEvent
 
 MESSAGE_ID_HEADER: Final = "Nats-Msg-Id"
@@ -26,6 +27,17 @@ MESSAGE_ID_HEADER: Final = "Nats-Msg-Id"
 
 CLOUD_EVENT_ID_HEADER: Final = "ce-id"
 """The event's id in CloudEvents' binary mode (CloudEvents NATS binding 1.0, section 3.1)."""
+
+CLOUD_HEADERS: Final = {
+    "type": "ce-type",
+    "source": "ce-source",
+    "subject": "ce-subject",
+    "time": "ce-time",
+}
+"""What else a CloudEvent says of itself, by the fields of `CloudEvent`."""
+
+CLOUD_CHARS_MAX: Final = 512
+"""Most characters of each of these that an episode keeps; the rest is cut."""
 
 EVENT_ID_HEADER: Final = "Vigil-Event-Id"
 """The event's id on a later copy of its message, which has a message id of its own."""
@@ -115,12 +127,38 @@ def parse_event(
             seq=seq,
             at=at,
             hops=_hops(headers),
+            cloud=_cloud(headers),
         )
     except _Refused as refused:
-        reason, detail = refused.args
-        return _unreadable(
-            data, headers, reason=reason, detail=detail, stream=stream, subject=subject, seq=seq
+        return _refusal(refused, data, headers, stream=stream, subject=subject, seq=seq)
+
+
+def parse_foreign(
+    data: bytes,
+    headers: Mapping[str, str],
+    *,
+    stream: str,
+    subject: str,
+    seq: int,
+    at: datetime,
+) -> DomainEvent | Unreadable:
+    """Return the event that a message of a stream that is not ours says, or why it says none.
+
+    Its subject is its name. Its id names its stream, too: the ids of others are theirs alone.
+    """
+    try:
+        return DomainEvent(
+            id=_foreign_id(headers, stream=stream, seq=seq),
+            name=subject,
+            payload=_payload(data),
+            seq=seq,
+            at=at,
+            hops=_hops(headers),
+            cloud=_cloud(headers),
+            stream=stream,
         )
+    except _Refused as refused:
+        return _refusal(refused, data, headers, stream=stream, subject=subject, seq=seq)
 
 
 def parse_command(
@@ -142,10 +180,18 @@ def parse_command(
 
 
 def _event_id(headers: Mapping[str, str], *, stream: str, seq: int) -> str:
+    return _checked_id(_claimed_id(headers) or f"{stream}:{seq}")
+
+
+def _foreign_id(headers: Mapping[str, str], *, stream: str, seq: int) -> str:
     given = _claimed_id(headers)
-    if given and len(given) > ID_CHARS_MAX:
+    return _checked_id(f"{stream}/{given}" if given else f"{stream}:{seq}")
+
+
+def _checked_id(given: str) -> str:
+    if len(given) > ID_CHARS_MAX:
         raise _Refused("unreadable", f"its id has {len(given)} characters, over {ID_CHARS_MAX}")
-    return given or f"{stream}:{seq}"
+    return given
 
 
 def _claimed_id(headers: Mapping[str, str]) -> str | None:
@@ -158,6 +204,13 @@ def _hops(headers: Mapping[str, str]) -> int:
     if not _HOPS.fullmatch(hops):
         raise _Refused("unreadable", f"{HOPS_HEADER}: {hops[:40]!r} is not a count")
     return int(hops)
+
+
+def _cloud(headers: Mapping[str, str]) -> CloudEvent | None:
+    given = {field: headers.get(name, "") for field, name in CLOUD_HEADERS.items()}
+    if not any(given.values()):
+        return None
+    return CloudEvent(**{field: value[:CLOUD_CHARS_MAX] for field, value in given.items()})
 
 
 def _payload(data: bytes) -> JsonObject:
@@ -187,6 +240,21 @@ def _is_deeper(value: JsonObject, *, levels: int) -> bool:
         if not level:
             return False
     return True
+
+
+def _refusal(
+    refused: _Refused,
+    data: bytes,
+    headers: Mapping[str, str],
+    *,
+    stream: str,
+    subject: str,
+    seq: int,
+) -> Unreadable:
+    reason, detail = refused.args
+    return _unreadable(
+        data, headers, reason=reason, detail=detail, stream=stream, subject=subject, seq=seq
+    )
 
 
 def _unreadable(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streams.bucket import Bucket
 from streams.inbox import Inbox
 from streams.leases import Leases
 from streams.log import EventLog
-from streams.registry import Registry
 from streams.subjects import Stack
 from streams.timers import Timers
 from streams.world import World
@@ -23,5 +23,8 @@ class Ports:
     inbox: Inbox
     leases: Leases
     world: World
-    registry: Registry
+    registry: Bucket
+    """Small settings that every node watches."""
+    gates: Bucket
+    """What the gates have to remember: cooldowns, circuit breakers, who is there."""
     timers: Timers

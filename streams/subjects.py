@@ -1,4 +1,4 @@
-"""Every subject, stream, bucket, key and durable name. No other module spells one.
+"""Every subject, stream, bucket, lease and durable name. No other module spells one.
 
 <stack>.event.<name…>                    stream <stack>-events    what happened in the world
 <stack>.inbox.episode.<actor>.<id>       stream <stack>-work      what a node is asked to do
@@ -6,10 +6,12 @@
 <stack>.due.<actor>                      stream <stack>-work      the timers that have fired
 <stack>.episode.<id>                     stream <stack>-journal   an episode's life, in order
 <stack>.finding.<key>                    stream <stack>-journal   a finding's life, in order
+<stack>.lane.<actor>                     stream <stack>-journal   who waits for a turn, in order
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
 
-bucket <stack>-claims      episode.<actor>.<id>, projector.<name>, layout
-bucket <stack>-registry    mode.<node>, actor.<id>, workflow.<id>
+bucket <stack>-claims      episode.<actor>.<id>, lane.<actor>, projector.<name>, layout
+bucket <stack>-registry    small settings; see `keys.py`
+bucket <stack>-gates       what the gates have to remember; see `keys.py`
 
 A stack may spread its journal and its work over N streams, its partitions. Which one an
 aggregate lives in comes from its kind and key alone, and a token says so, here the third
@@ -58,7 +60,7 @@ PARTITIONED: Final = frozenset({Stream.WORK, Stream.JOURNAL})
 _ROOTS: Final = {
     Stream.EVENTS: ("event",),
     Stream.WORK: ("inbox", "timer", "due"),
-    Stream.JOURNAL: ("episode", "finding", "output", "workflow"),
+    Stream.JOURNAL: ("episode", "finding", "lane", "output", "workflow"),
     Stream.DEAD: ("dead",),
 }
 """The second tokens of the subjects that a stream holds."""
@@ -71,6 +73,7 @@ class Kind(StrEnum):
 
     EPISODE = "episode"
     FINDING = "finding"
+    LANE = "lane"
     DEAD = "dead"
 
 
@@ -193,6 +196,10 @@ class Stack(msgspec.Struct, frozen=True):
         """Return the bucket that holds definitions and runtime control."""
         return f"{self.name}-registry"
 
+    def gates_bucket(self) -> str:
+        """Return the bucket that holds cooldowns, circuit breakers and who is there."""
+        return f"{self.name}-gates"
+
     # The world.
 
     def event(self, name: str) -> str:
@@ -206,6 +213,15 @@ class Stack(msgspec.Struct, frozen=True):
     def gate_durable(self, actor: str) -> str:
         """Return the durable consumer that all gates of `actor` share."""
         return f"gate-{name(actor, of='actor')}"
+
+    def feed_durable(self, actor: str, subject: str) -> str:
+        """Return the durable consumer that all gates of `actor` share in a stream not ours.
+
+        It is for what is on `subject` there. Neither stacks, actors nor subjects share one.
+        """
+        actor = name(actor, of="actor")
+        mark = blake2b(f"{self.name}/{actor}/{subject}".encode(), digest_size=8).hexdigest()
+        return f"{self.name}-{actor}-{mark}"
 
     # The work.
 
@@ -237,6 +253,11 @@ class Stack(msgspec.Struct, frozen=True):
     def due(self, actor: str, partition: int = 0) -> str:
         """Return the subject that timers of `actor` in one partition fire into."""
         return f"{self.name}.due.{self._work_within(partition)}{name(actor, of='actor')}"
+
+    def due_of(self, timer: str) -> str:
+        """Return the subject that the timer at the subject `timer` fires into."""
+        stack, _, *home, _, _ = timer.split(".")
+        return ".".join((stack, "due", *home))
 
     def due_durable(self, actor: str) -> str:
         """Return the durable consumer of due timers that all nodes of `actor` share."""
@@ -291,6 +312,10 @@ class Stack(msgspec.Struct, frozen=True):
         token = encode_token(key)
         return f"{self.name}.finding.{self._within(Kind.FINDING, key)}{token}"
 
+    def lane(self, actor: str) -> str:
+        """Return the subject of the lane of `actor`, whose episodes wait for their turn."""
+        return f"{self.name}.lane.{self._within(Kind.LANE, actor)}{name(actor, of='actor')}"
+
     def dead(self, origin: str, cause: str) -> str:
         """Return the subject of the dead letter for `cause` (a sequence, an id) at `origin`."""
         return f"{self.name}.dead.{encode_token(origin)}.{encode_token(cause)}"
@@ -330,7 +355,8 @@ class Stack(msgspec.Struct, frozen=True):
         """
         if not subject.startswith(f"{self.name}.inbox."):
             kind, key = self.aggregate_of(subject)
-            return to.finding(key) if kind is Kind.FINDING else to.episode(key)
+            at = {Kind.FINDING: to.finding, Kind.LANE: to.lane}.get(kind, to.episode)
+            return at(key)
         actor, episode_id = subject.split(".")[-2:]
         if self.episode_inbox(actor, episode_id) != subject:
             raise BadName(f"no inbox of an episode is at {subject!r}")
@@ -347,6 +373,10 @@ class Stack(msgspec.Struct, frozen=True):
         kind, _, rest = key.partition(".")
         actor, _, episode_id = rest.partition(".")
         return (actor, episode_id) if kind == Kind.EPISODE and episode_id else None
+
+    def lane_claim(self, actor: str) -> str:
+        """Return the lease key of whoever gives the episodes of `actor` their turns."""
+        return f"lane.{name(actor, of='actor')}"
 
     def layout_claim(self) -> str:
         """Return the lease key of whoever spreads the stack over other partitions."""

@@ -1,4 +1,4 @@
-"""The port to timers: what is to be said to an actor later, kept by the server.
+"""The port to timers: what is to be said to an actor, later or at once, kept by the server.
 
 A timer is known by its actor, its purpose and its key. At most one of that name is pending:
 arming it again replaces it, so a timer that is armed anew by each event fires once, after the
@@ -29,8 +29,12 @@ DUE_MAX: Final = datetime(2200, 1, 1, tzinfo=UTC)
 after April 2262 would fire at once (measured with 2.15)."""
 
 
+TIMER_ID_CHARS_MAX: Final = 512
+"""Longest id that a sender may give, in characters. It travels in two headers."""
+
+
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be said later, to whom."""
+    """What is to be said, to whom."""
 
     actor: str
     purpose: str
@@ -51,15 +55,16 @@ class PendingTimer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Due(msgspec.Struct, frozen=True, kw_only=True):
-    """A timer that has fired."""
+    """A timer that has fired, or was sent."""
 
     id: str
-    """Of the arming: the same however often this is delivered, and never that of another one."""
+    """Of the arming, or the sender's: the same however often this is delivered, and never that of
+    another one."""
     purpose: str
     key: str
     payload: JsonObject
     due_at: datetime
-    """When it was to fire."""
+    """When it was to fire; when it was sent, by the sender's clock."""
     fired_at: datetime
     """When it did, by the server's clock."""
 
@@ -90,6 +95,26 @@ class Timers(Protocol):
             UnknownOutcome: no answer. It may be armed, and may have fired. Arming it again is
                 safe: one of two stays, unless the first has fired by then.
             Unavailable: the server refused. It is not armed.
+        """
+
+    async def send(self, timer: Timer, *, id: str, trace: str = "") -> None:
+        """Have `timer` said at once: it goes straight into its actor's queue of due timers.
+
+        The one of its name that may be pending stays as it is.
+
+        Args:
+            timer: What to say, to whom.
+            id: Of what is said, for `Due.id`: 1 to `TIMER_ID_CHARS_MAX` printable characters. Two
+                of one id are one, whatever they say; within two minutes only the first is kept.
+            trace: W3C `traceparent` of the sender, for whoever answers for it.
+
+        Raises:
+            BadName: actor or purpose is no name, the key is too long, or the id is none.
+            TooLarge: over `TIMER_BYTES_MAX` bytes.
+            ValueError: the payload holds itself.
+            TypeError: the payload holds something JSON cannot say.
+            UnknownOutcome: no answer. It may be said; sending it again with the same `id` is safe.
+            Unavailable: the server refused. It is not said.
         """
 
     async def pending(self, actor: str, purpose: str, key: str) -> PendingTimer | None:

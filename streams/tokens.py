@@ -68,3 +68,15 @@ def event_name(value: str) -> str:
     raise BadName(
         f"event name: {value!r} is not a dotted name; use words of A-Z a-z 0-9 _ - joined by dots"
     )
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Return whether `subject` fits `pattern`, in which `*` is one token and a last `>` is more."""
+    wanted, given = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">":
+        wanted.pop()
+        if len(given) <= len(wanted):
+            return False
+    elif len(given) != len(wanted):
+        return False
+    return all(want in ("*", got) for want, got in zip(wanted, given, strict=False))

@@ -3,18 +3,30 @@
 A domain event is any JSON object published on `<stack>.event.<name…>`. Its identity is
 the header `Nats-Msg-Id`, else `ce-id` (CloudEvents), else `<stream>:<sequence>`. A copy of
 it that `republish` made names the event it is a copy of in a header of its own.
+
+Messages of any other JetStream stream are domain events, too, to an actor that reads one as a
+`Feed`. There the subject is the name, and `<stream>/<claimed id>`, else `<stream>:<sequence>`, the
+identity.
+
+An actor's events are read in one of two ways: shared out among its nodes, in no order
+(`open`, `open_feed`), or all of them by one reader, in order (`follow`, `follow_feed`). `position`
+and `feed_position` say where to go on when the first becomes the second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from streams.delivery import Source, Unreadable
 from streams.json import JsonObject
+from streams.tokens import matches
+from streams.triggers import CloudEvent
 
 EVENT_BYTES_MAX: Final = 512 * 1024
 """Largest domain event an episode can open on; its payload is kept in the episode's journal,
@@ -23,19 +35,82 @@ so it must leave room for the rest of a commit under the server's 1 MiB default 
 HOPS_MAX: Final = 16
 """Longest chain of engine-made events that may wake actors."""
 
+FEED_SUBJECT_CHARS_MAX: Final = 1024
+"""Longest subject filter of a feed. A subject must fit in one protocol line (4,096 bytes by
+default)."""
+
+SEQ_MAX: Final = 2**63 - 1
+"""Highest sequence that a feed may start at."""
+
+_STREAM_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_WILDCARDS: Final = frozenset("*>")
+
+FeedStart: TypeAlias = Literal["new", "all"] | datetime | int
+"""Where the first reading begins: at what is stored from then on, at the first message that is
+left, at the first that was stored at that time or later, or at that sequence."""
+
 
 class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A fact from the world, as the engine received it."""
 
     id: str
     name: str
-    """Dotted, without the stack."""
+    """Dotted, without the stack; of a feed, the subject as it is."""
     payload: JsonObject
     seq: int
     """Stream sequence, from 1."""
     at: datetime
     """When the server stored it."""
     hops: int = 0
+    cloud: CloudEvent | None = None
+    """What a CloudEvent says of itself; None for any other event."""
+    stream: str = ""
+    """The feed's stream; empty for the stack's own events."""
+
+
+class Feed(msgspec.Struct, frozen=True, kw_only=True):
+    """Which messages of a stream that is not ours are events to an actor."""
+
+    stream: str
+    """Its name on the server. It must exist, and is only ever read."""
+    subject: str = ">"
+    """A filter: words joined by dots, of which `*` is any one, and `>`, at the end, any more."""
+    start: FeedStart = "new"
+    """Where the actor begins. Once it has begun it goes on where it was, whatever this says."""
+
+    def holds(self, *, stream: str, subject: str) -> bool:
+        """Return whether a message on `subject` of `stream` is one of them."""
+        return stream == self.stream and matches(self.subject, subject)
+
+
+class Followed(msgspec.Struct, frozen=True, kw_only=True):
+    """One event, in the order of its stream."""
+
+    content: DomainEvent | Unreadable
+    seq: int
+    """Stream sequence, from 1."""
+    at: datetime
+    """When the server stored it."""
+    trace: str
+    """W3C `traceparent` of the sender; empty when it did not trace."""
+
+
+class EventFollower(Protocol):
+    """A position in a stream of events that moves forward."""
+
+    @property
+    def pending(self) -> int:
+        """How many messages there were beyond the last one returned, when it was sent."""
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Followed]:
+        """Return the next events in stream order: up to `most`, none after `wait_s` of silence.
+
+        Survives server restarts and reconnects without gaps or repeats.
+
+        Raises:
+            Unavailable: the stream was made anew meanwhile, or ends before our position. Look
+                at what it holds before following it again.
+        """
 
 
 class World(Protocol):
@@ -77,16 +152,120 @@ class World(Protocol):
             Unavailable: the server refused. It is not published.
         """
 
-    async def open(self, actor: str, names: Collection[str]) -> Source[DomainEvent | Unreadable]:
+    async def open(
+        self, actor: str, names: Collection[str], *, after: int | None = None
+    ) -> Source[DomainEvent | Unreadable]:
         """Return the events called one of `names`, shared by all gates of `actor`.
 
         Nodes may run different versions of an actor, so opening only ever widens what the gates
         share: each gets the names of all, those too that only a past version asked for, and
         hands back what it knows nothing of. Nothing narrows it but an operator.
 
-        The first time an actor is opened it starts with what is published from then on; after
-        that it continues where its nodes left off, however long they were down.
+        The first time an actor is opened it starts just past sequence `after`, or without one with
+        what is published from then on; after that it continues where its nodes left off, however
+        long they were down.
 
         Raises:
             Unavailable: no answer from the server.
         """
+
+    async def open_feed(
+        self, actor: str, feed: Feed, *, after: int | None = None
+    ) -> Source[DomainEvent | Unreadable]:
+        """Return the events of `feed`, shared by all gates of `actor`.
+
+        The first time it starts just past sequence `after`, or without one where the feed says;
+        after that it continues where it was, whatever either says. A work queue is always read from
+        its beginning: it holds only what nobody has done yet, and drops what we answer for.
+
+        Raises:
+            Unavailable: no answer from the server, or there is no such stream.
+            Incompatible: the server refuses us this stream or this subject.
+        """
+
+    async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
+        """Drop how far the gates of `actor` have come, in our events and in `feeds`.
+
+        For an actor that is followed from now on. Nothing of what it drops may be open: a source
+        that is makes its queue again.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def backlog(self, actor: str, feeds: Collection[Feed] = ()) -> int:
+        """Return how many messages the gates of `actor` have not answered for yet.
+
+        Those of our events and of `feeds`; of what nobody has opened, none.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def position(self, actor: str) -> int:
+        """Return the sequence past which a follower has to begin to miss nothing.
+
+        Up to there the gates of `actor` have answered for everything; if they were never opened,
+        it is the newest message.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def feed_position(self, actor: str, feed: Feed) -> int:
+        """Return the same for `feed`; if it was never opened, where its `start` says.
+
+        Raises:
+            Unavailable: no answer from the server, or there is no such stream.
+        """
+
+    def follow(
+        self, names: Collection[str], *, after: int
+    ) -> AbstractAsyncContextManager[EventFollower]:
+        """Return a follower of the events called one of `names`, from just past sequence `after`.
+
+        It begins with the first that is left if the stream holds older ones no more.
+
+        Raises:
+            BadName: one of `names` is not a dotted event name.
+        """
+
+    def follow_feed(self, feed: Feed, *, after: int) -> AbstractAsyncContextManager[EventFollower]:
+        """Return a follower of the events of `feed`, from just past sequence `after`.
+
+        Raises, when it is entered:
+            Unavailable: no answer from the server, or there is no such stream.
+            Incompatible: the stream drops what somebody has read, so that nothing can follow it.
+        """
+
+
+def problem_of_feed(feed: Feed) -> str | None:
+    """Return why nobody could read `feed`, in words for whoever declared it, or None."""
+    if not _STREAM_NAME.fullmatch(feed.stream):
+        return f"stream: {feed.stream!r} is not a stream; use 1 to 64 of A-Z a-z 0-9 _ -"
+    return _problem_of_subject(feed.subject) or _problem_of_start(feed.start)
+
+
+def _problem_of_subject(subject: str) -> str | None:
+    *leading, last = subject.split(".")
+    if not all([*leading, last]) or not subject.isprintable() or " " in subject:
+        return f"subject: {subject!r} is not words joined by dots"
+    if len(subject) > FEED_SUBJECT_CHARS_MAX:
+        return f"subject: {subject[:40]!r}… is over {FEED_SUBJECT_CHARS_MAX} characters"
+    if any(len(word) > 1 and _WILDCARDS.intersection(word) for word in [*leading, last]):
+        return f"subject: {subject!r}; a wildcard is a word of its own"
+    if ">" in leading:
+        return f"subject: {subject!r}; > is the last word or none"
+    return None
+
+
+def _problem_of_start(start: FeedStart) -> str | None:
+    match start:
+        case "new" | "all":
+            return None
+        case datetime():
+            return None if start.utcoffset() is not None else f"start: {start} is in no time zone"
+        case int() if not isinstance(start, bool) and 1 <= start <= SEQ_MAX:
+            return None
+        case _:
+            return f'start: {start!r}; use "new", "all", a time or a sequence from 1'

@@ -14,7 +14,8 @@ import pytest
 
 from engine import episode, finding
 from engine.errors import Rejected
-from streams.events import Cause, EpisodeEvent, Finding, FindingEvent, FindingIntent
+from streams.events import EpisodeEvent, FindingEvent
+from streams.findings import Cause, Finding, FindingIntent
 from streams.log import Commit, Recorded
 
 EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from streams.events import EndStatus
 app = typer.Typer(no_args_is_help=True, help="What actors do and did.")
 
 COLUMNS: Final = (
-    "episode_id", "actor_id", "expectation_id", "subject_id", "status", "turns_used",
+    "episode_id", "actor_id", "expectation_id", "subject_id", "status", "position", "turns_used",
     "started_at", "finished_at", "summary", "error_class",
 )  # fmt: skip
 STEP_COLUMNS: Final = (

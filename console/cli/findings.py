@@ -9,7 +9,7 @@ import typer
 
 from console.cli import context
 from console.cli.output import IsJson, Limit, show_record, show_rows
-from streams.events import FindingStatus, Severity
+from streams.findings import FindingStatus, Severity
 
 app = typer.Typer(no_args_is_help=True, help="What actors found.")
 

@@ -87,15 +87,16 @@ def _serving(
     name: str, processes_wanted: str, *, is_projecting: bool
 ) -> Callable[[Reading, Callable[[], None] | None], int]:
     """Return what runs the app called `name`, in this process or in several others."""
-    from console import apps, processes, serving
+    from console import apps, naming, processes, serving
 
     app, count = apps.load(name), processes.counted(processes_wanted)
 
     def run(reading: Reading, abandon: Callable[[], None] | None) -> int:
-        if count == 1:
-            return serving.serve(reading, app=app, is_projecting=is_projecting, abandon=abandon)
-        return processes.supervise(
-            reading, app=name, count=count, is_projecting=is_projecting, abandon=abandon
-        )
+        with naming.named(reading, app) as known:
+            if count == 1:
+                return serving.serve(known, app=app, is_projecting=is_projecting, abandon=abandon)
+            return processes.supervise(
+                known, app=name, count=count, is_projecting=is_projecting, abandon=abandon
+            )
 
     return run

@@ -5,5 +5,5 @@
 the journal), `performer` (calls user code), `applier` (carries out findings) and `herald`
 (tells the world); `keeper` keeps the node's leases alive and `rescuer` calls for the
 recovery of those that lapsed. `undertaker` keeps what cannot be done, and people settle it
-through the same doer; `sweeper` is sent out by people alone.
+through the same doer; `sweeper` and `requester` are sent out by people alone.
 """

@@ -23,18 +23,12 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from engine import finding
+from engine import dryrun, finding
 from engine.runtime.backoff import backoff_s, jittered_s
 from streams.clock import Clock
 from streams.errors import VersionConflict
-from streams.events import (
-    Cause,
-    EpisodeOpened,
-    Finding,
-    FindingEvent,
-    FindingIntent,
-    FindingOutcome,
-)
+from streams.events import EpisodeOpened, FindingEvent
+from streams.findings import Cause, Finding, FindingIntent, FindingOutcome
 from streams.log import START, Commit, EventLog, Recorded
 from streams.subjects import Stack
 from streams.tracing import traceparent
@@ -131,6 +125,8 @@ class Applier:
     ) -> list[Applied]:
         """Carry out `intents` and return what became of each, in order.
 
+        Those of a dry run that keeps no findings are left out.
+
         Args:
             intents: of one episode's convergence. Those on one key are carried out in order.
             opened: the episode.
@@ -143,6 +139,8 @@ class Applier:
             Contended: a finding is fought over without end.
             Unavailable: the log is away.
         """
+        if not dryrun.keeps_findings(opened):
+            return _left_out(intents)
         room = asyncio.Semaphore(FINDINGS_IN_FLIGHT_MAX)
         by_key: dict[str, list[_Job]] = defaultdict(list)
         for index, intent in enumerate(intents):
@@ -164,20 +162,22 @@ class Applier:
         return sorted((one for group in groups for one in group), key=lambda one: one.index)
 
     async def look(
-        self, intents: Sequence[FindingIntent], *, episode_id: str, since: int = START
+        self, intents: Sequence[FindingIntent], *, opened: EpisodeOpened, since: int = START
     ) -> list[Applied]:
         """Return what became of `intents` that were all carried out before.
 
         Args:
             intents: of one episode's convergence.
-            episode_id: the episode.
+            opened: the episode.
             since: as for `apply`.
         """
+        if not dryrun.keeps_findings(opened):
+            return _left_out(intents)
         found = []
         for index, intent in enumerate(intents):
-            cause = Cause(episode_id=episode_id, index=index)
+            cause = Cause(episode_id=opened.episode_id, index=index)
             subject = self.stack.finding(intent.finding_key)
-            after = since if self._is_beside(subject, episode_id) else START
+            after = since if self._is_beside(subject, opened.episode_id) else START
             records = await self.log.read(subject, after=after)
             event, seq = _find(records, cause)
             found.append(_applied(index, intent, event, seq))
@@ -212,7 +212,7 @@ class Applier:
             _newest(records),
             job.intent,
             cause=job.cause,
-            actor_id=job.opened.actor_id,
+            actor_id=dryrun.found_by(job.opened),
             expectation_id=job.opened.expectation_id,
             at=now,
         )
@@ -261,6 +261,13 @@ class Applier:
             return [last]
         records = await self.log.read(subject, after=since)
         return records if _version(records) >= last.seq else None
+
+
+def _left_out(intents: Sequence[FindingIntent]) -> list[Applied]:
+    return [
+        Applied(index=index, event=None, seq=START, outcome=dryrun.left_out(intent))
+        for index, intent in enumerate(intents)
+    ]
 
 
 def _events(record: Recorded) -> list[FindingEvent]:

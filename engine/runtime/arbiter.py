@@ -1,27 +1,40 @@
-"""Rules on domain events for one actor: which episodes each opens, with every reason counted.
+"""Rules on what wakes one actor: which episodes each cause opens, with every reason counted.
 
 The rules are `engine.gating`'s and the keys `engine.dedupe`'s. Added here is what they may not do:
-call what a user wrote, count, and say a likely mistake once.
+look up and change what the cluster remembers, call what a user wrote, count, and say a likely
+mistake once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 
 import structlog
 
 from engine import dedupe, gating, telemetry
-from engine.actor import Expectation
 from engine.errors import EpisodeFailed
+from engine.expectation import Expectation
+from engine.gating import Fire, Refuse, Ruling, Standing, Wait
 from engine.runtime.crew import Crew
+from engine.runtime.debouncer import Debouncer
+from engine.runtime.parts import Gated, Part, Ticked
+from engine.runtime.turnstile import Sight, Turnstile
 from engine.runtime.usercode import call
+from engine.schedule import tick_key
+from engine.trigger import trigger_of
 from streams.delivery import Unreadable
-from streams.events import EpisodeOpened, EventTrigger
+from streams.errors import TooLarge, Unavailable, UnreadableEvent
+from streams.events import EpisodeOpened
 from streams.json import raw
 from streams.subjects import Stack, Stream
+from streams.triggers import Trigger
 from streams.world import DomainEvent
+
+TRIES_MAX: Final = 16
+"""Most rulings on one cause while what the cluster remembers keeps changing."""
 
 MISTAKES: Final[Mapping[str, str]] = {
     "filter_key_missing": "event lacks a key that the filter needs; it does not fire",
@@ -41,64 +54,180 @@ class Arbiter:
 
     crew: Crew
     _warned: set[tuple[str, ...]] = field(default_factory=set)
+    _turnstile: Turnstile = field(init=False)
+    _debouncer: Debouncer = field(init=False)
 
-    async def rule(self, event: DomainEvent) -> list[EpisodeOpened | Unreadable]:
-        """Return what becomes of `event`, for each expectation that it fires.
+    def __post_init__(self) -> None:
+        self._turnstile, self._debouncer = Turnstile(self.crew), Debouncer(self.crew)
 
-        That is an episode to be opened; or the event as a message to be buried, if what a user
-        wrote gives it no key.
+    async def rule(self, event: DomainEvent, *, is_repeat: bool) -> list[Part]:
+        """Return what `event` comes to, for each expectation that it may fire.
+
+        Nothing is looked up for it: that is for `settle`, which can be done for many at a time.
         """
         stack, actor = self.crew.ports.stack.name, self.crew.actor
-        parts = []
+        parts: list[Part] = []
         for expectation in actor.expectations.values():
             ruling = gating.rule(expectation, event, stack=stack, actor=actor.id)
             match ruling:
-                case gating.Fire(trigger=fired):
-                    parts.append(await self._fired(expectation, fired, event))
-                case gating.Refuse():
+                case Fire(trigger=fired):
+                    parts.append(await self._keyed(expectation, event, fired))
+                case Refuse():
                     self._refused(ruling, expectation, event)
+                case _:
+                    parts.append(Gated(expectation=expectation, event=event, is_repeat=is_repeat))
         return parts
+
+    async def settle(self, part: Part) -> EpisodeOpened | Unreadable | None:
+        """Return the episode that `part` opens, or the message to bury; None: all is done.
+
+        Raises:
+            Unavailable: the log is away, or too much changes at the same time. Rule again later.
+        """
+        match part:
+            case Gated() | Ticked():
+                return await self._settle(part)
+            case EpisodeOpened():
+                self._count("fire", self.crew.actor.expectations[part.expectation_id])
+                return part
+            case Unreadable():
+                return part
 
     def note_duplicate(self, opened: EpisodeOpened) -> None:
         """Count an episode that was not opened because it had been."""
         self._count("duplicate", self.crew.actor.expectations[opened.expectation_id])
 
-    async def _fired(
-        self, expectation: Expectation, fired: EventTrigger, event: DomainEvent
+    async def fire(self, opened: EpisodeOpened) -> EpisodeOpened:
+        """Return the episode that a person fires: nothing holds it back, and a cooldown begins.
+
+        Raises:
+            Unavailable: the gates are away. Fire again: it stays the same episode.
+        """
+        await self._turnstile.cool_anew(self.crew.actor.expectations[opened.expectation_id], opened)
+        return opened
+
+    def opening(self, expectation: Expectation, trigger: Trigger, dedupe_key: str) -> EpisodeOpened:
+        """Return the opening of the episode that `trigger` has for `expectation`."""
+        crew, now = self.crew, self.crew.clock.now()
+        episode_id = dedupe.episode_id(
+            stack=crew.ports.stack.name,
+            actor=crew.actor.id,
+            expectation=expectation.name,
+            dedupe_key=dedupe_key,
+        )
+        within_s = expectation.start_within_s
+        return EpisodeOpened(
+            episode_id=episode_id,
+            actor_id=crew.actor.id,
+            expectation_id=expectation.name,
+            trigger=trigger,
+            dedupe_key=dedupe_key,
+            budget=expectation.budget,
+            spec_rev=crew.actor.spec_rev,
+            subject_kind=expectation.subject_key,
+            priority=expectation.priority,
+            opened_by=crew.node,
+            is_request=not crew.permits.runs.is_given,
+            start_by=now + timedelta(seconds=within_s) if within_s else None,
+        )
+
+    async def _settle(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable | None:
+        opened = await self._wanted(part)
+        if isinstance(opened, Unreadable):
+            return opened
+        if part.is_repeat and await self.is_open(opened):
+            # What it passed then may be shut by now, but what was begun is to be completed.
+            return opened
+        for _ in range(TRIES_MAX):
+            sight = await self._look(opened, part)
+            ruling = self._ruling(part, sight.standing)
+            match ruling:
+                case Refuse():
+                    self._count(ruling.reason, part.expectation)
+                    return None
+                case Wait() if isinstance(part, Gated):
+                    return await self._hold(part)
+                case Fire() if await self._passes(part, opened, ruling, sight):
+                    self._count("fire", part.expectation)
+                    return opened
+        raise Unavailable(opened.episode_id, detail="what its gate remembers is fought over")
+
+    async def is_open(self, opened: EpisodeOpened) -> bool:
+        """Return whether the episode has been opened.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        subject = self.crew.ports.stack.episode(opened.episode_id)
+        try:
+            return await self.crew.ports.log.last(subject) is not None
+        except UnreadableEvent:  # Of a newer version, but there.
+            return True
+
+    async def _wanted(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable:
+        """Return the episode that `part` would open, or the message to bury that has no key."""
+        expectation = part.expectation
+        if isinstance(part, Ticked):
+            key = tick_key(part.schedule, part.trigger.scheduled_at)
+            return self.opening(expectation, part.trigger, key)
+        subject_key, coalesced = expectation.subject_key, part.coalesced
+        fired = trigger_of(part.event, subject_key=subject_key, coalesced=coalesced)
+        return await self._keyed(expectation, part.event, fired)
+
+    def _ruling(self, part: Gated | Ticked, standing: Standing) -> Ruling:
+        stack, actor = self.crew.ports.stack.name, self.crew.actor.id
+        if isinstance(part, Ticked):
+            return gating.rule_tick(
+                part.expectation, part.trigger, stack=stack, actor=actor, standing=standing
+            )
+        return gating.rule(
+            part.expectation, part.event, stack=stack, actor=actor, standing=standing
+        )
+
+    async def _passes(
+        self, part: Gated | Ticked, opened: EpisodeOpened, fire: Fire, sight: Sight
+    ) -> bool:
+        """Change what passing changes; return False if it has been changed meanwhile."""
+        if not await self._turnstile.probe(part.expectation, fire, sight):
+            return False
+        if isinstance(part, Ticked):
+            return True
+        if not await self._turnstile.cool(part.expectation, opened, sight):
+            return False
+        if part.is_calm:
+            await self._debouncer.note_fired(part)
+        return True
+
+    async def _look(self, opened: EpisodeOpened, part: Gated | Ticked) -> Sight:
+        is_calm = isinstance(part, Gated) and part.is_calm
+        coalesced = part.coalesced if isinstance(part, Gated) else 0
+        return await self._turnstile.look(
+            part.expectation, opened, is_calm=is_calm, coalesced=coalesced
+        )
+
+    async def _hold(self, part: Gated) -> Unreadable | None:
+        """Hold an event until its subject is calm; return it to be buried if it is too large."""
+        try:
+            is_held = await self._debouncer.hold(part)
+        except TooLarge as error:
+            stack = self.crew.ports.stack
+            return rejected(part.event, stack, reason="too_large", detail=str(error))
+        self._count("debounced" if is_held else "superseded", part.expectation)
+        return None
+
+    async def _keyed(
+        self, expectation: Expectation, event: DomainEvent, fired: Trigger
     ) -> EpisodeOpened | Unreadable:
+        """Return the opening that `event` has, or the event to bury if it has no key."""
         try:
             key = await call(dedupe.key_of, expectation.dedupe, event)
         except EpisodeFailed as failed:
             self._count(DEDUPE_FAILED, expectation)
             detail = f"expectation {expectation.name!r}: {failed.detail}"
             return rejected(event, self.crew.ports.stack, reason=DEDUPE_FAILED, detail=detail)
-        self._count("fire", expectation)
-        return self._opening(expectation, fired, key)
+        return self.opening(expectation, fired, key)
 
-    def _opening(
-        self, expectation: Expectation, fired: EventTrigger, dedupe_key: str
-    ) -> EpisodeOpened:
-        actor = self.crew.actor
-        episode_id = dedupe.episode_id(
-            stack=self.crew.ports.stack.name,
-            actor=actor.id,
-            expectation=expectation.name,
-            dedupe_key=dedupe_key,
-        )
-        return EpisodeOpened(
-            episode_id=episode_id,
-            actor_id=actor.id,
-            expectation_id=expectation.name,
-            trigger=fired,
-            dedupe_key=dedupe_key,
-            budget=expectation.budget,
-            spec_rev=actor.spec_rev,
-            subject_kind=expectation.subject_key,
-        )
-
-    def _refused(
-        self, refusal: gating.Refuse, expectation: Expectation, event: DomainEvent
-    ) -> None:
+    def _refused(self, refusal: Refuse, expectation: Expectation, event: DomainEvent) -> None:
         self._count(refusal.reason, expectation)
         place = (expectation.name, refusal.reason, refusal.detail)
         if refusal.reason in MISTAKES and place not in self._warned:
@@ -123,9 +252,9 @@ def rejected(event: DomainEvent, stack: Stack, *, reason: str, detail: str) -> U
     return Unreadable(
         reason=reason,
         detail=detail,
-        stream=stack.stream(Stream.EVENTS),
+        stream=event.stream or stack.stream(Stream.EVENTS),
         seq=event.seq,
-        subject=stack.event(event.name),
+        subject=event.name if event.stream else stack.event(event.name),
         headers={},
         data=bytes(raw(event.payload)),
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.actor import Actor
 from engine.app import App
 from engine.runtime.applier import Turns
+from engine.runtime.breakers import Breakers
+from engine.runtime.permit import Permits
+from engine.runtime.running import Running
 from engine.runtime.slots import Slots
 from streams.clock import Clock
 from streams.ports import Ports
@@ -23,7 +25,11 @@ class Crew:
     ports: Ports
     clock: Clock
     node: str
-    stopping: asyncio.Event
+    permits: Permits
+    """Whether the node may wake the actor and run its episodes; neither once it stops."""
+    running: Running
+    """What the node runs now, of all of its actors."""
+    breakers: Breakers
     turns: Turns
     """The node's, for all of its actors."""
     slots: Slots

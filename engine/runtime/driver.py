@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from engine import recovery
 from engine.actions import Checkpoint, Converge, Done, Step, Synthesize, ToolCall
 from engine.budget import overspent
-from engine.episode import Announce, Fail, Finish, Leave
+from engine.episode import Announce, Cancel, Fail, Finish, Leave
 from engine.errors import EpisodeFailed
 from engine.fingerprint import fingerprint
 from engine.loops import find_loop
 from engine.runtime.performer import Performer
+from engine.runtime.permit import Permit
+from engine.runtime.running import Run
 from engine.runtime.scribe import Scribe
 from engine.runtime.thinker import Thinker, ended_early
 from engine.runtime.usercode import call, in_text
@@ -32,7 +35,7 @@ INIT: Final = "init"
 
 
 class Leaving(Exception):
-    """The node is going down; the episode stands at a barrier and is for another node."""
+    """The node may not go on; the episode stands at a barrier and is for another node."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,9 @@ class Driver:
     thinker: Thinker
     performer: Performer
     clock: Clock
-    leaving: asyncio.Event
+    run: Run
+    runs: Permit
+    """Withdrawn once the episode is to be left to another node."""
     check_claim: Callable[[], None]
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
 
@@ -54,7 +59,7 @@ class Driver:
             records: the episode's journal, up to where the scribe stands.
 
         Raises:
-            Leaving: the node is going down; everything recorded is durable.
+            Leaving: the node may not go on; everything recorded is durable.
             LeaseLost: the claim ended before a side effect; the call was not made.
             VersionConflict, Unavailable: as `Scribe.barrier`; nothing more was written.
         """
@@ -65,27 +70,32 @@ class Driver:
             await self.scribe.barrier()
             raise
         except EpisodeFailed as failed:
-            self.scribe.record(
-                Fail(
-                    error_class=in_text(failed.error_class),
-                    error_detail=in_text(failed.detail),
-                )
-            )
+            self.scribe.record(self._end_of(failed))
         await self.scribe.barrier()
+
+    def _end_of(self, failed: EpisodeFailed) -> Cancel | Fail:
+        """Return how the episode ends: one that was to be canceled does, whatever it died of."""
+        if self.run.canceled is not None:
+            return _admitting(self.run.canceled, self.scribe.episode.announced)
+        return Fail(error_class=in_text(failed.error_class), error_detail=in_text(failed.detail))
 
     async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
         wall_s, used_s = self.thinker.opened.budget.wall_s, self.scribe.episode.wall_used_s
         wall = WallTime(self.clock, limit_s=wall_s, used_s=used_s)
         try:
             async with wall.limit:
-                await self._turns(await self.thinker.restore(records), wall)
+                with self.run.interrupting(wall.cut_off):
+                    self._check_canceled()
+                    await self._turns(await self.thinker.restore(records), wall)
         except TimeoutError:
             if not wall.limit.expired():
                 raise
+            self._check_canceled()
             raise EpisodeFailed("budget_exceeded", f"wall_s: all {wall_s:g} used") from None
 
     async def _turns(self, current: Any, wall: WallTime) -> None:
         while True:
+            self._check_canceled()
             self._check_leaving()
             self._check_limits(wall)
             turn, tokens_used = self.scribe.episode.turn, self.scribe.episode.tokens_used
@@ -100,8 +110,12 @@ class Driver:
                 case _:
                     current = await self._take(current, action, wall)
 
+    def _check_canceled(self) -> None:
+        if self.run.canceled is not None:
+            raise EpisodeFailed(self.run.canceled.error_class, self.run.canceled.error_detail)
+
     def _check_leaving(self) -> None:
-        if self.leaving.is_set():
+        if not self.runs.is_given:
             self.scribe.record(Leave(node=self.scribe.episode.node))
             raise Leaving
 
@@ -125,7 +139,7 @@ class Driver:
             self.scribe.record(await self.thinker.keep(current, phase=INIT))
         if isinstance(action, ToolCall | Synthesize) and not self.scribe.is_fenced:
             # Another node may have done this step before; then the fence is refused.
-            await wall.standing_still(self.scribe.barrier)
+            await self._barrier(wall)
         mark = await call(fingerprint, action)
         ctx = self._call_context(mark)
         await self._announce(action, ctx, mark, wall)
@@ -136,8 +150,13 @@ class Driver:
         if isinstance(action, Checkpoint):
             self.scribe.record(await self.thinker.keep(current, phase=action.phase))
         if self.thinker.expectation.durability == "strict":
-            await wall.standing_still(self.scribe.barrier)
+            await self._barrier(wall)
         return current
+
+    async def _barrier(self, wall: WallTime) -> None:
+        """Wait until all is durable; nothing that the outside can see follows a cancellation."""
+        await wall.standing_still(self.scribe.barrier)
+        self._check_canceled()
 
     async def _announce(self, action: Step, ctx: CallContext, mark: str, wall: WallTime) -> None:
         tool, announced = self.performer.tool(action), self.scribe.episode.announced
@@ -146,7 +165,7 @@ class Driver:
         elif tool is not None and tool.side_effect and isinstance(action, ToolCall):
             name, key = f"{action.capability}.{action.action}", ctx.idempotency_key
             self.scribe.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key))
-            await wall.standing_still(self.scribe.barrier)
+            await self._barrier(wall)
         else:
             return
         # No version can take a side effect back. A node that was frozen while it announced one
@@ -184,3 +203,12 @@ class Driver:
             step_no=episode.steps_recorded + 1,
             idempotency_key=key,
         )
+
+
+def _admitting(canceled: Cancel, announced: StepAnnounced | None) -> Cancel:
+    """Return `canceled`, admitting that a side effect may have been cut off in the middle."""
+    if announced is None:
+        return canceled
+    begun = f"step {announced.step_no}, {announced.tool_name}, had been announced"
+    detail = f"{canceled.error_detail}; {begun}, and nobody knows whether it happened"
+    return replace(canceled, error_detail=detail)

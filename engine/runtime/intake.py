@@ -1,4 +1,4 @@
-"""Opens a shared queue for as long as the node takes work."""
+"""Opens a shared queue for as long as the node may take work from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ async def taking(
 ) -> AsyncIterator[Source[T]]:
     """Yield the source that `opening` opens; it is closed at the end, or once `stopping` is set.
 
-    A `receive` that waits then returns at once, so that a stopping node need not outwait it.
+    A `receive` that waits then returns at once, so that nobody who is to stop need outwait it, and
+    what was pulled and not received goes to others.
     """
     source = await opening
     closing = asyncio.create_task(_close_when(stopping, source))

@@ -1,4 +1,8 @@
-"""A node: one process that runs an app's actors. It holds the doers; they know nothing of it."""
+"""A node: one process that runs an app's actors. It holds the doers; they know nothing of it.
+
+The switchboard says for each actor whether its doers may take work. One that may not waits, and
+what it had open is closed; the node goes on, and takes work again once it may.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,19 @@ import structlog
 
 from engine import telemetry
 from engine.app import App
+from engine.modes import NodeMode
 from engine.runtime.applier import Turns
+from engine.runtime.breakers import Breakers
 from engine.runtime.crew import Crew
-from engine.runtime.gate import Gate
 from engine.runtime.hands import Hands
 from engine.runtime.keeper import Keeper
+from engine.runtime.posts import Post, posts_of
+from engine.runtime.presence import Presence
 from engine.runtime.rescuer import Rescuer
-from engine.runtime.runner import Runner
+from engine.runtime.running import Running
 from engine.runtime.slots import Slots
+from engine.runtime.switchboard import Switchboard
+from engine.runtime.tripper import Tripper
 from engine.runtime.undertaker import Undertaker
 from streams.clock import Clock, SystemClock
 from streams.errors import Unavailable
@@ -49,6 +58,9 @@ class Node:
         name: str,
         clock: Clock | None = None,
         grace_s: float = GRACE_S,
+        mode: NodeMode = NodeMode.FULL,
+        never_wakes: bool = False,
+        version: str = "",
     ) -> None:
         """Make a node; `run` starts it.
 
@@ -58,6 +70,9 @@ class Node:
             name: the node's own, unique in the stack: 1 to 64 of A-Z a-z 0-9 _ -
             clock: the machine's by default.
             grace_s: seconds a stopping node waits for its episodes to reach a barrier.
+            mode: whether it wakes actors and runs episodes, unless the registry says otherwise.
+            never_wakes: whether it only runs what other nodes have opened.
+            version: of what runs here, for people.
 
         Raises:
             BadName: `name` cannot name a node.
@@ -65,11 +80,26 @@ class Node:
         self.name = checked_name(name, of="node")
         self._app, self._ports, self._grace_s = app, ports, grace_s
         self._clock = clock or SystemClock()
+        self._version = version
         self._stopping = asyncio.Event()
+        self._switchboard = Switchboard(
+            ports.registry,
+            app.actors,
+            self._clock,
+            node=self.name,
+            setting=mode,
+            never_wakes=never_wakes,
+        )
+        self._running = Running()
+        self._breakers = {
+            id_: Breakers(actor, ports, self._clock, node=self.name, running=self._running)
+            for id_, actor in app.actors.items()
+        }
 
     def stop(self) -> None:
         """Pull no more work, hand over what runs at its next barrier, and let `run` return."""
         self._stopping.set()
+        self._switchboard.end()
 
     async def run(self) -> bool:
         """Run until `stop`.
@@ -81,10 +111,11 @@ class Node:
         telemetry.look()
         keeper = Keeper(self._ports.leases, holder=self.name, clock=self._clock)
         hands = Hands(self._contain)
-        doers = self._servers(keeper, hands)
-        helpers = [asyncio.create_task(self._keep_going(doer)) for doer in self._helpers(keeper)]
-        servers = [asyncio.create_task(self._keep_going(doer.serve)) for doer in doers]
-        helpers.append(asyncio.create_task(self._say_when_up(doers)))
+        posts, presence = self._posts(keeper, hands), self._presence()
+        helping = [*self._helpers(keeper), presence.serve]
+        helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
+        servers = [asyncio.create_task(self._keep_going(post.serve)) for post in posts]
+        helpers.append(asyncio.create_task(self._say_when_up(posts)))
         try:
             await self._stopping.wait()
             log.info("node stopping", node=self.name)
@@ -94,20 +125,25 @@ class Node:
         finally:
             await _cancel([*servers, *helpers])
             await hands.cut_off()
+        await presence.leave()
         log.info("node down", node=self.name, clean=not late)
         return not late
 
-    async def _say_when_up(self, doers: Sequence[Gate | Runner]) -> None:
-        """Say that the node is up, once all its queues are open: what is published now is seen."""
-        for doer in doers:
-            await doer.is_open.wait()
-        log.info("node up", node=self.name, actors=sorted(self._app.actors))
+    async def _say_when_up(self, posts: Sequence[Post]) -> None:
+        """Say that the node is up, once all queues that it may open are: what comes is seen."""
+        await self._switchboard.has_looked.wait()
+        for post in posts:
+            await _wait_any(post.doer.is_open, post.permit.withdrawn)
+        if not self._stopping.is_set():
+            actors = sorted(self._app.actors)
+            stack, mode = self._ports.stack.name, self._switchboard.mode
+            log.info("node up", node=self.name, actors=actors, stack=stack, mode=mode)
 
-    def _servers(self, keeper: Keeper, hands: Hands) -> list[Gate | Runner]:
-        """Return the doers that take work: a gate and a runner for each actor."""
+    def _posts(self, keeper: Keeper, hands: Hands) -> Sequence[Post]:
+        """Return who takes work, for all actors."""
         undertaker = Undertaker(self._ports, self._clock)
         turns, pens = Turns(), self._pens()
-        serving: list[Gate | Runner] = []
+        posts: list[Post] = []
         for actor in self._app.actors.values():
             crew = Crew(
                 app=self._app,
@@ -115,16 +151,27 @@ class Node:
                 ports=self._ports,
                 clock=self._clock,
                 node=self.name,
-                stopping=self._stopping,
+                permits=self._switchboard.permits[actor.id],
+                running=self._running,
+                breakers=self._breakers[actor.id],
                 turns=turns,
                 slots=Slots(actor.max_concurrent_episodes),
                 pens=pens,
             )
-            serving += [
-                Gate(crew, keeper, undertaker, hands),
-                Runner(crew, keeper, undertaker, hands),
-            ]
-        return serving
+            posts += posts_of(crew, keeper, undertaker, hands)
+        return posts
+
+    def _presence(self) -> Presence:
+        return Presence(
+            gates=self._ports.gates,
+            clock=self._clock,
+            switchboard=self._switchboard,
+            actors=self._app.actors,
+            node=self.name,
+            lease_s=self._ports.leases.ttl_s,
+            version=self._version,
+            since=self._clock.now(),
+        )
 
     def _pens(self) -> Iterator[str]:
         """Return names that no other node uses, nor one of this name at another time."""
@@ -134,7 +181,8 @@ class Node:
     def _helpers(self, keeper: Keeper) -> list[Callable[[], Awaitable[None]]]:
         """Return the doers that must outlive the ones that take work."""
         rescuer = Rescuer(self._ports, self._app.actors, self._clock, self._stopping)
-        return [keeper.beat, rescuer.serve]
+        tripper = Tripper(self._ports.gates, self._breakers, self._stopping)
+        return [self._switchboard.serve, keeper.beat, rescuer.serve, tripper.serve]
 
     async def _keep_going(self, doer: Callable[[], Awaitable[None]]) -> None:
         """Run `doer`, and start it again when it fails, until it returns because the node stops."""
@@ -167,6 +215,15 @@ class Node:
             log.exception(
                 "work failed by surprise; what was not accepted comes again, a lease lapses"
             )
+
+
+async def _wait_any(*events: asyncio.Event) -> None:
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
 
 
 async def _finish(servers: list[asyncio.Task[None]], hands: Hands) -> None:

@@ -8,35 +8,37 @@ from typing import Final, assert_never
 
 from msgspec.structs import replace
 
-from engine import state, telemetry
+from engine import dryrun, state, telemetry
 from engine.actions import Checkpoint, Observe, Step, Synthesize, ToolCall
-from engine.actor import Actor, Expectation
+from engine.actor import Actor
 from engine.app import App
 from engine.episode import Performed
+from engine.expectation import Expectation
 from engine.fingerprint import fingerprint, without_transient
 from engine.runtime.usercode import attempt, call, in_text
 from engine.tools import CallContext, Synthesis, Tool, ToolFailed
 from streams.clock import Clock
-from streams.events import StepKind
+from streams.events import EpisodeOpened, StepKind
 from streams.json import NOTHING, unraw
 
 NO_TOOL: Final = "no_tool_for_capability"
+SIDE_EFFECT: Final = "dry_run_side_effect"
 
 
 @dataclass(frozen=True)
 class Performer:
-    """Performs the steps of one actor's expectation."""
+    """Performs the steps of one episode."""
 
     app: App
     actor: Actor
     expectation: Expectation
+    opened: EpisodeOpened
     clock: Clock
 
     def tool(self, action: Step) -> Tool | None:
-        """Return the tool that `action` calls, if it is a tool call and there is one."""
-        if not isinstance(action, ToolCall):
-            return None
-        return self.app.tool(self.actor, action.capability)
+        """Return the tool that `action` may call, if it is a tool call and there is one."""
+        tool = self._registered(action) if isinstance(action, ToolCall) else None
+        return tool if tool is not None and dryrun.may_call(self.opened, tool) else None
 
     async def perform(self, action: Step, ctx: CallContext) -> Performed:
         """Do `action` and return what it brought back.
@@ -72,8 +74,11 @@ class Performer:
             case _:
                 assert_never(action)
 
+    def _registered(self, action: ToolCall) -> Tool | None:
+        return self.app.tool(self.actor, action.capability)
+
     async def _call_tool(self, action: ToolCall, ctx: CallContext) -> Performed:
-        tool = self.tool(action)
+        tool = self._registered(action)
         # A copy, for whoever redacts in place: the call gets the arguments as they are.
         shown = unraw(state.encode(without_transient(action.args), what="arguments"))
         step = Performed(
@@ -82,8 +87,13 @@ class Performer:
             tool_name=f"{action.capability}.{action.action}",
             args=state.encode(tool.redact(shown) if tool else shown, what="arguments"),
         )
+        override = dryrun.result_of(self.opened, step.tool_name)
+        if override is not None:
+            return _with_result(step, unraw(override), redact=tool.redact_result if tool else None)
         if tool is None:
             return _failed(step, NO_TOOL, f"no tool is registered as {action.capability!r}")
+        if not dryrun.may_call(self.opened, tool):
+            return _failed(step, SIDE_EFFECT, f"no override stands for {step.tool_name!r}")
         try:
             result = await attempt(tool.call(action.action, action.args, ctx))
         except ToolFailed as failure:
@@ -94,6 +104,9 @@ class Performer:
         synthesizer = self.app.synthesizer_of(self.actor, self.expectation)
         prompt = state.encode(action.prompt, what="prompt")
         step = Performed(kind=StepKind.SYNTHESIS, fingerprint=fingerprint(action), args=prompt)
+        override = dryrun.synthesis_of(self.opened)
+        if override is not None:
+            return _with_result(step, unraw(override))
         if synthesizer is None:
             return _with_result(step, action.prompt)
         try:

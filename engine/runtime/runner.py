@@ -80,16 +80,17 @@ class Runner:
     _noted: set[str] = field(default_factory=set)
 
     async def serve(self) -> None:
-        """Take the actor's commands until the node stops. What runs goes on.
+        """Take the actor's commands for as long as the node may run it. What runs goes on.
 
         Raises:
             Unavailable: the actor's queue could not be opened.
         """
         labels = {"actor": self.crew.actor.id, "queue": "commands"}
         opening = self.crew.ports.inbox.open(self.crew.actor.id)
-        async with taking(opening, stopping=self.crew.stopping) as source:
+        withdrawn = self.crew.permits.runs.withdrawn
+        async with taking(opening, stopping=withdrawn) as source:
             self.is_open.set()
-            while not self.crew.stopping.is_set():
+            while not withdrawn.is_set():
                 room = await self._wait_room(source)
                 for delivery in await source.receive(room=room, wait_s=WAIT_S):
                     has_slot = self.crew.slots.try_take()
@@ -106,13 +107,13 @@ class Runner:
         """Answer for a delivery in a slot of its own, or hand it back if none gets free soon.
 
         There was one when it was pulled; an event may have opened an episode in it since. A node
-        that stops waits for none and begins nothing: another may have room at once.
+        that may not run it waits for none and begins nothing: another may have room at once.
         """
-        slots, stopping = self.crew.slots, self.crew.stopping
-        if not has_slot and not await slots.take(within_s=SLOT_S, unless=stopping):
+        slots, runs = self.crew.slots, self.crew.permits.runs
+        if not has_slot and not await slots.take(within_s=SLOT_S, unless=runs.withdrawn):
             return await delivery.nak()
         try:
-            await (delivery.nak() if stopping.is_set() else self._answer(delivery))
+            await (self._answer(delivery) if runs.is_given else delivery.nak())
         finally:
             slots.give_back()
 

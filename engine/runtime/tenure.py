@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from engine import publicity, recovery, telemetry
-from engine.actor import Expectation
 from engine.app import Orphan
-from engine.episode import ENDED, RUNS, Begin, Episode, Fail, Finish, Status
+from engine.episode import ENDED, RUNS, Begin, Cancel, Episode, Fail, Finish, Status
 from engine.errors import EpisodeFailed
+from engine.expectation import Expectation
+from engine.expiry import expiry
 from engine.publicity import PublicEvent
 from engine.recovery import Policy, Takeover
 from engine.runtime.applier import Applied, Applier, oldest_of
@@ -22,6 +23,7 @@ from engine.runtime.driver import Driver
 from engine.runtime.herald import Herald
 from engine.runtime.hold import NO_CLAIM, Hold
 from engine.runtime.performer import Performer
+from engine.runtime.running import Run
 from engine.runtime.scribe import Scribe
 from engine.runtime.thinker import Thinker
 from engine.runtime.undertaker import Undertaker
@@ -57,6 +59,7 @@ class Tenure:
         self.opened = opened
         self._crew, self._records, self._hold, self._accept = crew, records, hold, accept
         self._is_accepted = False
+        self._run = Run(opened)
         self._takeover = Takeover()
         self._telling: asyncio.Task[None] | None = None
         self._since = oldest_of(records)
@@ -98,7 +101,7 @@ class Tenure:
                 with what comes next, and is waited for only before the first step of the outside.
 
         Raises:
-            Leaving: the node is going down; the episode is for another node.
+            Leaving: the node may not go on; the episode is for another node.
             Busy: someone else has the claim, and nothing was written.
             LeaseLost, VersionConflict: another node may have taken over, or has.
             Contended: a finding is fought over without end. What is left is for another time.
@@ -109,8 +112,12 @@ class Tenure:
         started_s = self._crew.clock.monotonic_s()
         telemetry.episodes_running.add(1, labels)
         try:
-            await self._fence(careful=careful)
-            applied = await self._drive_and_finish()
+            with self._crew.running.during(self._run):
+                # Only now: a breaker that opens after it was looked at finds the run there.
+                await self._crew.breakers.check(self._run)
+                await self._fence(careful=careful)
+                applied = await self._drive_and_finish()
+            await self._note_end()
             await self._tell(applied)
             await self._accept_once()
         finally:
@@ -127,22 +134,31 @@ class Tenure:
         """
         converged = self.episode.converged
         intents = converged.findings if converged else ()
-        applied = await self._applier.look(
-            intents, episode_id=self.opened.episode_id, since=self._since
-        )
-        await self._herald.tell(self._news(applied))
+        await self._note_end()
+        applied = await self._applier.look(intents, opened=self.opened, since=self._since)
+        await self._publish(self._news(applied))
         await self._accept_once()
 
     async def _fence(self, *, careful: bool) -> None:
-        """Put down this node's start, and the opening if there is none yet."""
-        opening: tuple[EpisodeOpened, ...] = ()
-        if self.episode.opened is None:
-            opening = (self.opened,)
-        else:
+        """Put down this node's start, and the opening if there is none yet.
+
+        Instead of the start, what is not to be begun any more gets its end.
+        """
+        opening = (self.opened,) if self.episode.opened is None else ()
+        if canceled := self._called_off():
+            self._scribe.record(*opening, canceled)
+            return await self._scribe.barrier()
+        if not opening:
             self._takeover = await self._decide_takeover()
         self._scribe.record(*opening, Begin(node=self._crew.node, fresh=self._takeover.fresh))
         if careful:
             await self._scribe.barrier()
+        return None
+
+    def _called_off(self) -> Cancel | None:
+        """Return how the episode ends if no node has begun with it and none shall; else None."""
+        expired = expiry(self.episode, at=self._crew.clock.now())
+        return expired or (None if self.episode.attempts else self._run.canceled)
 
     async def _secure(self, first: Sequence[EpisodeEvent]) -> int:
         """Return the revision of the claim, which is made now unless the `first` commit is all."""
@@ -157,20 +173,29 @@ class Tenure:
         if self._hold.revision != NO_CLAIM:
             await self._accept_once()
         if self.episode.status not in ENDED:
-            self._telling = asyncio.create_task(self._herald.tell([self._started()]))
+            self._telling = asyncio.create_task(self._publish([self._started()]))
 
     async def _accept_once(self) -> None:
         if not self._is_accepted:
             self._is_accepted = True
             await self._accept()
 
+    async def _note_end(self) -> None:
+        """Have the circuit breaker know of the end, as long as someone comes back to it."""
+        assert self.episode.finished is not None, "an end that is noted"
+        await self._crew.breakers.note(self.opened, self.episode.finished)
+
     async def _tell(self, applied: Sequence[Applied]) -> None:
         news = self._news(applied)
-        if self._telling is None:
-            news = [self._started(), *news]
-        else:
+        if self._telling is not None:
             await self._telling
-        await self._herald.tell(news)
+        elif self.episode.attempts:
+            news = [self._started(), *news]
+        await self._publish(news)
+
+    async def _publish(self, news: Sequence[PublicEvent]) -> None:
+        if publicity.is_public(self.opened):
+            await self._herald.tell(news)
 
     async def _close(self) -> None:
         if self._telling is not None:
@@ -252,9 +277,10 @@ class Tenure:
         return Driver(
             scribe=self._scribe,
             thinker=Thinker(expectation, self.opened, crew.ports.stack.name),
-            performer=Performer(crew.app, crew.actor, expectation, crew.clock),
+            performer=Performer(crew.app, crew.actor, expectation, self.opened, crew.clock),
             clock=crew.clock,
-            leaving=crew.stopping,
+            run=self._run,
+            runs=crew.permits.runs,
             check_claim=self._check_claim,
         )
 

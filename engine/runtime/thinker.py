@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import recovery, state
+from engine import dryrun, recovery, state
 from engine.actions import Action, Converge, Done, Step, problem_of
-from engine.actor import Expectation
 from engine.convergence import conclude
 from engine.episode import Performed, Save
 from engine.errors import EpisodeFailed, InvalidAction, NondeterministicReplay, Unencodable
+from engine.expectation import Expectation
 from engine.fingerprint import fingerprint
 from engine.runtime.usercode import call
 from engine.schema import migrate
@@ -112,7 +112,7 @@ class Thinker:
         """Return what the strategy decided is true."""
         ctx = self._context(turn=turn, tokens_used=tokens_used)
         result = await call(self.expectation.strategy.converge, current, ctx)
-        return await call(conclude, result)
+        return await call(dryrun.set_apart, await call(conclude, result), self.opened)
 
     async def keep(self, current: Any, *, phase: str) -> Save:
         """Return what keeps the state on the journal, if a replay could make the same of it."""
@@ -138,6 +138,7 @@ class Thinker:
             episode_id=self.opened.episode_id,
             actor_id=self.opened.actor_id,
             expectation_id=self.opened.expectation_id,
+            mode=self.opened.mode,
             budget=self.opened.budget,
             turn=turn,
             tokens_used=tokens_used,
@@ -149,6 +150,7 @@ class Thinker:
             actor_id=self.opened.actor_id,
             expectation_id=self.opened.expectation_id,
             spec_rev=self.opened.spec_rev,
+            mode=self.opened.mode,
             budget=self.opened.budget,
             stack=self.stack,
         )

@@ -27,7 +27,8 @@ from engine import (
     tool_call,
 )
 from engine.actions import Action, Converge, ToolCall
-from streams.events import StepKind, Trigger
+from streams.events import StepKind
+from streams.triggers import Trigger
 
 SUSPECTS: Final = 3
 """How many are named. More would be a listing, not advice."""

@@ -21,7 +21,8 @@ from engine import (
     raise_finding,
 )
 from engine.actions import Converge
-from streams.events import FindingIntent, Trigger
+from streams.findings import FindingIntent
+from streams.triggers import Trigger
 
 
 class Gauge(msgspec.Struct, frozen=True, kw_only=True):

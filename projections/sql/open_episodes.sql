@@ -5,14 +5,16 @@ INSERT INTO episodes (
     stack, episode_id, journal_seq, actor_id, expectation_id, spec_rev, generation,
     trigger_type, trigger_ref, subject_kind, subject_id, dedupe_key, budget, queued_at,
     status, node, attempts, started_at, finished_at, turns_used, tokens_used,
-    classification, confidence, summary, error_class, error_detail
+    classification, confidence, summary, error_class, error_detail,
+    mode, priority, opened_by, is_request, start_by
 )
 SELECT
     $1, episode_id, journal_seq, actor_id, expectation_id, spec_rev, generation,
     trigger_type, trigger_ref, subject_kind, subject_id, dedupe_key, budget, queued_at,
     status, node, coalesce(attempts, 0), started_at, finished_at, coalesce(turns_used, 0),
     coalesce(tokens_used, 0) + coalesce(tokens_added, 0),
-    classification, confidence, summary, error_class, error_detail
+    classification, confidence, summary, error_class, error_detail,
+    coalesce(mode, 'live'), coalesce(priority, 0), opened_by, coalesce(is_request, false), start_by
 FROM json_to_recordset($2::json) AS opened (
     episode_id uuid, journal_seq bigint, actor_id text, expectation_id text, spec_rev text,
     generation bigint, trigger_type text, trigger_ref jsonb, subject_kind text,
@@ -20,7 +22,8 @@ FROM json_to_recordset($2::json) AS opened (
     status text, node text, attempts bigint, started_at timestamptz,
     finished_at timestamptz, turns_used bigint, tokens_used bigint, tokens_added bigint,
     classification jsonb, confidence double precision, summary text, error_class text,
-    error_detail text
+    error_detail text, mode text, priority bigint, opened_by text, is_request boolean,
+    start_by timestamptz
 )
 ON CONFLICT (stack, episode_id) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -46,4 +49,9 @@ ON CONFLICT (stack, episode_id) DO UPDATE SET
     confidence = excluded.confidence,
     summary = excluded.summary,
     error_class = excluded.error_class,
-    error_detail = excluded.error_detail
+    error_detail = excluded.error_detail,
+    mode = excluded.mode,
+    priority = excluded.priority,
+    opened_by = excluded.opened_by,
+    is_request = excluded.is_request,
+    start_by = excluded.start_by

@@ -2,7 +2,7 @@
 
     repartition, copying      another number of partitions for a stack at rest
     ports      connect, and what a stack needs
-      log, world, inbox, leases, registry       one adapter per port
+      log, world, inbox, timers, leases, bucket    one adapter per port
         grouping, pace     store many messages together, when that is the faster way
         publish, stored    store one message until its outcome is known; read by subject
         merge              several queues as one

@@ -9,13 +9,15 @@ leaves out, and the other way round (docs/adr/0013-shared-queues-only-widen.md).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from streams.errors import Incompatible, StreamError, Unavailable
-from streams.jetstream import api
+from streams.jetstream import api, stored
 from streams.jetstream.link import Link
 from streams.jetstream.shapes import NS_PER_S
 from streams.json import JsonObject
+from streams.world import FeedStart
 
 ACK_WAIT_S: Final = 10
 """How long a delivery may stay unanswered before it comes again, in seconds.
@@ -28,6 +30,14 @@ answered in milliseconds, and doing one twice is harmless, so short is right. Me
 UNANSWERED_MAX: Final = 10_000
 """Deliveries of one consumer, over all nodes, that may be unanswered at a time."""
 
+SINCE_MIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
+SINCE_MAX: Final = datetime(2200, 1, 1, tzinfo=UTC)
+"""The earliest and the latest time that a consumer is asked to start at; no stream is as old as the
+one, nor will be as old as the other. The server counts nanoseconds in 64 bits, and times beyond
+1677 and 2262 come out as others."""
+
+_NOT_FOUND: Final = frozenset({api.CONSUMER_NOT_FOUND, api.STREAM_NOT_FOUND})
+
 _SERVER_FAULT: Final = 500
 """From this code on (as in HTTP) the server could not; below, it would not."""
 
@@ -39,49 +49,98 @@ class DurableConsumer:
     stream: str
     name: str
     filters: tuple[str, ...]
-    starts_new: bool
-    """Whether its first start skips what the stream already holds."""
+    start: FeedStart | None = None
+    """Where its first start begins. None is the beginning and nowhere else: that of a work queue,
+    which drops what is answered for."""
 
-    async def ensure(self, link: Link, *, resume_seq: int = 0) -> None:
+    async def ensure(self, link: Link, *, resume_seq: int = 0) -> int:
         """Make the consumer, or widen its filter to hold ours.
 
-        One that was deleted while we used it starts again at `resume_seq`.
+        One that was deleted while we used it starts again at `resume_seq`. If its stream ends
+        before that, it is another one of that name, of which we have read nothing.
+
+        Returns:
+            Up to where, in the stream, everything for it is answered for.
 
         Raises:
             Incompatible: the server will not have it.
+            Unavailable: no answer, or no such stream.
+        """
+        try:
+            info = await self._look(link)
+            if info is None:
+                start = await self._start(link, resume_seq)
+                info = await self._make(link, self._fresh(start))
+            elif not _filters(info["config"]).issuperset(self.filters):
+                info = await self._make(link, _widened(info["config"], self.filters))
+        except api.Refused as error:
+            raise _cannot(self.name, error) from error
+        return _acknowledged_seq(info)
+
+    async def acknowledged_seq(self, link: Link) -> int | None:
+        """Return up to where, in the stream, everything for the consumer is answered for.
+
+        None if there is no such consumer.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        info = await self._state(link)
+        return None if info is None else _acknowledged_seq(info)
+
+    async def backlog(self, link: Link) -> int:
+        """Return how many messages wait, or are not answered for; 0 without a consumer.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        info = await self._state(link)
+        return 0 if info is None else int(info["num_pending"]) + int(info["num_ack_pending"])
+
+    async def delete(self, link: Link) -> None:
+        """Have the consumer be no more.
+
+        Raises:
             Unavailable: no answer.
         """
         try:
-            theirs = await self._look(link)
-            if theirs is None:
-                await self._make(link, self._fresh(resume_seq))
-            elif not _filters(theirs).issuperset(self.filters):
-                await self._make(link, _widened(theirs, self.filters))
+            await api.call(link, f"CONSUMER.DELETE.{self.stream}.{self.name}")
         except api.Refused as error:
-            raise _cannot(self.name, error) from error
+            if error.err_code not in _NOT_FOUND:
+                raise Unavailable(f"consumer {self.name}", detail=str(error)) from error
+
+    async def _state(self, link: Link) -> JsonObject | None:
+        try:
+            return await self._look(link)
+        except api.Refused as error:
+            raise Unavailable(f"consumer {self.name}", detail=str(error)) from error
 
     async def _look(self, link: Link) -> JsonObject | None:
+        """Return what the server says of it; None if there is none. Raises `Refused`."""
         try:
-            info = await api.call(link, f"CONSUMER.INFO.{self.stream}.{self.name}")
+            return await api.call(link, f"CONSUMER.INFO.{self.stream}.{self.name}")
         except api.Refused as error:
-            if error.err_code == api.CONSUMER_NOT_FOUND:
+            if error.err_code in _NOT_FOUND:
                 return None
             raise
-        config: JsonObject = info["config"]
-        return config
 
-    async def _make(self, link: Link, config: JsonObject) -> None:
+    async def _make(self, link: Link, config: JsonObject) -> JsonObject:
         request = {"stream_name": self.stream, "config": config}
         try:
-            await api.call(link, f"CONSUMER.CREATE.{self.stream}.{self.name}", request)
+            return await api.call(link, f"CONSUMER.CREATE.{self.stream}.{self.name}", request)
         except api.Refused as error:
-            if error.code >= _SERVER_FAULT or await self._look(link) is None:
-                raise  # Otherwise another node made it first, with another start.
+            found = None if error.code >= _SERVER_FAULT else await self._look(link)
+            if found is None:
+                raise
+            return found  # Another node made it first, with another start.
 
-    def _fresh(self, resume_seq: int) -> JsonObject:
-        start: JsonObject = {"deliver_policy": "new" if self.starts_new else "all"}
-        if self.starts_new and resume_seq:
-            start = {"deliver_policy": "by_start_sequence", "opt_start_seq": resume_seq}
+    async def _start(self, link: Link, resume_seq: int) -> FeedStart | None:
+        if self.start is None or not resume_seq:
+            return self.start
+        newest_seq = await stored.newest_seq(link, self.stream)
+        return resume_seq if resume_seq <= newest_seq + 1 else "all"
+
+    def _fresh(self, start: FeedStart | None) -> JsonObject:
         return {
             "name": self.name,
             "durable_name": self.name,
@@ -90,8 +149,30 @@ class DurableConsumer:
             "ack_wait": ACK_WAIT_S * NS_PER_S,
             "max_deliver": -1,
             "max_ack_pending": UNANSWERED_MAX,
-            **start,
+            **_policy(start),
         }
+
+
+def in_server_time(since: datetime) -> str:
+    """Return `since`, which has a zone, as the server's API takes it."""
+    said = min(max(since.astimezone(UTC), SINCE_MIN), SINCE_MAX)
+    return said.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _policy(start: FeedStart | None) -> JsonObject:
+    match start:
+        case None | "all":
+            return {"deliver_policy": "all"}
+        case "new":
+            return {"deliver_policy": "new"}
+        case datetime():
+            return {"deliver_policy": "by_start_time", "opt_start_time": in_server_time(start)}
+        case int():
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
+
+
+def _acknowledged_seq(info: JsonObject) -> int:
+    return int(info["ack_floor"]["stream_seq"])
 
 
 def _filters(config: JsonObject) -> set[str]:
@@ -105,7 +186,7 @@ def _widened(config: JsonObject, filters: tuple[str, ...]) -> JsonObject:
 
 
 def _cannot(name: str, error: api.Refused) -> StreamError:
-    if error.code >= _SERVER_FAULT:
+    if error.code >= _SERVER_FAULT or error.err_code == api.STREAM_NOT_FOUND:
         return Unavailable(f"consumer {name}", detail=str(error))
     return Incompatible(
         f"the server refuses consumer {name}: {error}",

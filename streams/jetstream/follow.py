@@ -67,10 +67,15 @@ _PULL: Final = msgspec.json.encode(
 class OrderedReader:
     """A position in a stream. `receive` moves it; nothing else does."""
 
-    def __init__(self, link: Link, stream: str, *, after: int) -> None:
-        """Start just past sequence `after`; the server is first asked by `receive`."""
+    def __init__(self, link: Link, stream: str, *, after: int, filters: Sequence[str] = ()) -> None:
+        """Start just past sequence `after`; the server is first asked by `receive`.
+
+        It sends what is on a subject that one of `filters` covers, of which no two overlap; without
+        filters, everything.
+        """
         self._link = link
         self._stream = stream
+        self._filters = filters
         self._arrived_seq = after
         self._created = ""
         self._waiting: deque[Arrival] = deque()
@@ -136,7 +141,7 @@ class OrderedReader:
         self._check(extent)
         try:
             self._feed = _Feed(self._link, self._stream, self._take, self._changed.set)
-            await self._feed.open(after=self._arrived_seq)
+            await self._feed.open(after=self._arrived_seq, filters=self._filters)
         except (Unavailable, api.Refused):
             return False
         return await self._feed.top_up(waiting=0)
@@ -177,12 +182,14 @@ class _Feed:
         self._heard_s = link.clock.monotonic_s()
         self._is_broken = False
 
-    async def open(self, *, after: int) -> None:
+    async def open(self, *, after: int, filters: Sequence[str]) -> None:
         """Make the consumer. Raises `Unavailable` or `Refused`."""
         self._inbox = self._session.open_inbox(self._on_message)
         self._session.on_end(self._on_change)
         name = f"{self._stream}.{self._consumer}"
-        await api.call(self._link, f"CONSUMER.CREATE.{name}", self._config(after), asks_max=1)
+        await api.call(
+            self._link, f"CONSUMER.CREATE.{name}", self._config(after, filters), asks_max=1
+        )
 
     async def close(self) -> None:
         """Forget the consumer, here and on the server."""
@@ -247,9 +254,10 @@ class _Feed:
         else:
             self._is_broken = True
 
-    def _config(self, after: int) -> JsonObject:
+    def _config(self, after: int, filters: Sequence[str]) -> JsonObject:
         config = {
             "name": self._consumer,
+            "filter_subjects": list(filters),
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": after + 1,
             "ack_policy": "none",

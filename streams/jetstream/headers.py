@@ -30,7 +30,7 @@ COMMIT: Final = "Vigil-Commit"
 `duplicate` on three replicas and with a conflict on one; without it both conflict."""
 
 NONCE: Final = "Vigil-Nonce"
-"""Tells our write of a registry key from anyone else's, after its answer was lost."""
+"""Tells our put of a key from anyone else's, after its answer was lost."""
 
 OUTCOME: Final = "Vigil-Outcome"
 """How the work ended whose claim is given up: `failed`. Without it, it is done."""

@@ -46,6 +46,11 @@ class JetStreamInbox:
         stream = self._stack.stream_of(subject)
         return await stored.last(self._link, stream, subject) is not None
 
+    async def backlog(self, actor: str) -> int:
+        """Return how many commands are not answered for. See `Inbox.backlog`."""
+        partitions = self._stack.partitions_of(Stream.WORK)
+        return sum([await self._consumer(actor, each).backlog(self._link) for each in partitions])
+
     async def open(self, actor: str) -> Source[Command | Unreadable]:
         """Return the actor's queue. See `Inbox.open`."""
         partitions = self._stack.partitions_of(Stream.WORK)
@@ -53,14 +58,16 @@ class JetStreamInbox:
         return sources[0] if len(sources) == 1 else MergedSource(sources, self._link.clock)
 
     async def _open(self, actor: str, partition: int) -> Source[Command | Unreadable]:
-        consumer = DurableConsumer(
+        consumer = self._consumer(actor, partition)
+        await consumer.ensure(self._link)
+        return JetStreamSource(self._link, consumer, self._parse)
+
+    def _consumer(self, actor: str, partition: int) -> DurableConsumer:
+        return DurableConsumer(
             stream=self._stack.stream(Stream.WORK, partition),
             name=self._stack.inbox_durable(actor),
             filters=(self._stack.actor_inbox(actor, partition),),
-            starts_new=False,
         )
-        await consumer.ensure(self._link)
-        return JetStreamSource(self._link, consumer, self._parse)
 
     def _parse(self, arrived: Arrival) -> Command | Unreadable:
         return parse_command(

@@ -1,4 +1,4 @@
-"""One key of a bucket, as a message: what it says, or that it is gone.
+"""The keys of a bucket, as messages: what each says, or that it is gone.
 
 | the last message on the key | the key |
 | --- | --- |
@@ -30,7 +30,7 @@ PURGE: dict[str, str] = {headers.KV_OPERATION: "PURGE", headers.ROLLUP: "sub"}
 """Marks a message that removes its key."""
 
 
-class Bucket:
+class Keys:
     """One bucket, read and written by key. Each write names the revision it expects."""
 
     def __init__(self, link: Link, name: str) -> None:
@@ -55,22 +55,29 @@ class Bucket:
         """
         return await stored.last(self._link, self.stream, self._prefix + key)
 
-    def every(self) -> AsyncGenerator[Stored, None]:
-        """Return every key's last message; see `stored.every_after`."""
-        return stored.every_after(self._link, self.stream, f"{self._prefix}>", seq=0)
+    def every(self, *, under: str = "") -> AsyncGenerator[Stored, None]:
+        """Return the last message of every key, or of those that begin with `under` and a dot.
+
+        See `stored.every_after`.
+        """
+        return stored.every_after(self._link, self.stream, self._all(under), seq=0)
 
     def key_of(self, message: KeyMessage) -> str:
         """Return the key that `message` is about."""
         return message.subject.removeprefix(self._prefix)
 
     @asynccontextmanager
-    async def reader(self, *, after: int) -> AsyncIterator[OrderedReader]:
-        """Yield a reader of the bucket's changes past revision `after`."""
-        reader = OrderedReader(self._link, self.stream, after=after)
+    async def reader(self, *, after: int, under: str = "") -> AsyncIterator[OrderedReader]:
+        """Yield a reader of the changes past revision `after`: all, or as `every` says."""
+        filters = (self._all(under),) if under else ()
+        reader = OrderedReader(self._link, self.stream, after=after, filters=filters)
         try:
             yield reader
         finally:
             await reader.close()
+
+    def _all(self, under: str) -> str:
+        return f"{self._prefix}{under}.>" if under else f"{self._prefix}>"
 
 
 def has_lapsed(message: KeyMessage) -> bool:

@@ -29,7 +29,7 @@ from streams.errors import LeaseLost, Unavailable, UnknownOutcome
 from streams.jetstream import headers
 from streams.jetstream.arrival import Arrival
 from streams.jetstream.follow import OrderedReader
-from streams.jetstream.keys import PURGE, Bucket, KeyMessage, has_lapsed, is_gone
+from streams.jetstream.keys import PURGE, KeyMessage, Keys, has_lapsed, is_gone
 from streams.jetstream.link import Link
 from streams.jetstream.publish import WrongSequence
 from streams.jetstream.session import Headers
@@ -56,7 +56,7 @@ class JetStreamLeases:
     def __init__(self, link: Link, stack: Stack) -> None:
         """Keep leases through `link`."""
         self._link = link
-        self._bucket = Bucket(link, stack.claims_bucket())
+        self._keys = Keys(link, stack.claims_bucket())
         self._last_acquired_at = link.clock.now()
         self._lost_answers: dict[tuple[str, int], float] = {}
 
@@ -79,7 +79,7 @@ class JetStreamLeases:
                 lost_answer = error
             except WrongSequence:
                 lost_answer = None
-            found = await self._bucket.last(key)
+            found = await self._keys.last(key)
             if not is_gone(found):
                 break
         if found is not None and _is_claim_of(found, wanted):
@@ -115,31 +115,31 @@ class JetStreamLeases:
 
     async def owns(self, lease: Lease) -> bool:
         """Return whether the leader says that the lease stands. See `Leases.owns`."""
-        found = await self._bucket.last(lease.key)
+        found = await self._keys.last(lease.key)
         return found is not None and found.seq == lease.revision and not is_gone(found)
 
     async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
         """Return the markers that stand. See `Leases.reclaim_expired`."""
         lapses: list[ClaimChange] = []
-        async with aclosing(self._bucket.every()) as messages:
+        async with aclosing(self._keys.every()) as messages:
             async for message in messages:
                 if len(lapses) >= limit:
                     break
                 if has_lapsed(message):
                     at = datetime.fromisoformat(message.headers[headers.STORED_AT])
-                    lapses.append(_change(self._bucket.key_of(message), message, at=at))
+                    lapses.append(_change(self._keys.key_of(message), message, at=at))
         return lapses
 
     def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:
         """Return the changes past `after`. See `Leases.watch`."""
-        return _watch(self._bucket, after=after)
+        return _watch(self._keys, after=after)
 
     async def _give_up(self, lease: Lease, tombstone: Headers) -> None:
         """Put `tombstone` in the place of `lease`, if the key is still ours."""
         expected = lease.revision
         for _ in range(ATTEMPTS_MAX):
             try:
-                await self._bucket.write(lease.key, b"", more=tombstone, expected=expected)
+                await self._keys.write(lease.key, b"", more=tombstone, expected=expected)
             except WrongSequence as error:
                 try:
                     expected = await self._our_revision(lease, error)
@@ -176,7 +176,7 @@ class JetStreamLeases:
             attempt=lease.attempt,
         )
         life = {headers.TTL: f"{round(self.ttl_s * 1000)}ms"}
-        revision = await self._bucket.write(
+        revision = await self._keys.write(
             lease.key, _encoder.encode(claim), more=life, expected=expected
         )
         return msgspec.structs.replace(lease, revision=revision, trusted_until_s=trusted_until_s)
@@ -199,7 +199,7 @@ class JetStreamLeases:
         lost = LeaseLost(lease.key, revision=lease.revision)
         if (lease.key, lease.revision) not in self._lost_answers:
             raise lost from error
-        found = await self._bucket.last(lease.key)
+        found = await self._keys.last(lease.key)
         if found is None or not _is_claim_of(found, lease):
             raise lost from error
         return found.seq
@@ -208,9 +208,9 @@ class JetStreamLeases:
 class JetStreamClaimWatch:
     """`ClaimWatch` on one bucket."""
 
-    def __init__(self, bucket: Bucket, reader: OrderedReader) -> None:
-        """Read `bucket` with `reader`."""
-        self._bucket = bucket
+    def __init__(self, keys: Keys, reader: OrderedReader) -> None:
+        """Read `keys` with `reader`."""
+        self._keys = keys
         self._reader = reader
 
     async def receive(self, *, most: int, wait_s: float) -> Sequence[ClaimChange]:
@@ -218,13 +218,13 @@ class JetStreamClaimWatch:
         return await self._reader.receive(self._change, most=most, wait_s=wait_s)
 
     def _change(self, arrived: Arrival) -> ClaimChange:
-        return _change(self._bucket.key_of(arrived), arrived, at=arrived.at)
+        return _change(self._keys.key_of(arrived), arrived, at=arrived.at)
 
 
 @asynccontextmanager
-async def _watch(bucket: Bucket, *, after: int) -> AsyncIterator[JetStreamClaimWatch]:
-    async with bucket.reader(after=after) as reader:
-        yield JetStreamClaimWatch(bucket, reader)
+async def _watch(keys: Keys, *, after: int) -> AsyncIterator[JetStreamClaimWatch]:
+    async with keys.reader(after=after) as reader:
+        yield JetStreamClaimWatch(keys, reader)
 
 
 def _change(key: str, message: KeyMessage, *, at: datetime) -> ClaimChange:

@@ -13,7 +13,7 @@ import msgspec
 
 from streams.errors import Incompatible, Unavailable
 from streams.jetstream import api
-from streams.jetstream.keys import Bucket, KeyMessage, is_gone
+from streams.jetstream.keys import KeyMessage, Keys, is_gone
 from streams.jetstream.link import Link
 from streams.json import UNDECODABLE, JsonObject
 from streams.leases import Claim
@@ -43,11 +43,11 @@ async def require_unused(link: Link, stack: Stack) -> None:
 
 
 async def _holders(link: Link, stack: Stack) -> list[str]:
-    bucket = Bucket(link, stack.claims_bucket())
+    claims = Keys(link, stack.claims_bucket())
     return [
-        f"{_holder(message)} holds {bucket.key_of(message)}"
-        async for message in bucket.every()
-        if not is_gone(message) and bucket.key_of(message) != stack.layout_claim()
+        f"{_holder(message)} holds {claims.key_of(message)}"
+        async for message in claims.every()
+        if not is_gone(message) and claims.key_of(message) != stack.layout_claim()
     ]
 
 

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from streams.jetstream import setup
+from streams.jetstream.bucket import JetStreamBucket
 from streams.jetstream.inbox import JetStreamInbox
 from streams.jetstream.leases import JetStreamLeases
 from streams.jetstream.link import Link
 from streams.jetstream.log import JetStreamLog
-from streams.jetstream.registry import JetStreamRegistry
 from streams.jetstream.settings import LinkSettings
 from streams.jetstream.setup import Inspection
+from streams.jetstream.shapes import GATES_MARKER_S, MARKER_S
 from streams.jetstream.timers import JetStreamTimers
 from streams.jetstream.world import JetStreamWorld
 from streams.ports import Ports
@@ -41,7 +42,8 @@ async def connect(
             inbox=JetStreamInbox(link, stack),
             leases=JetStreamLeases(link, stack),
             world=JetStreamWorld(link, stack),
-            registry=JetStreamRegistry(link, stack),
+            registry=JetStreamBucket(link, stack.registry_bucket(), marker_s=MARKER_S),
+            gates=JetStreamBucket(link, stack.gates_bucket(), marker_s=GATES_MARKER_S),
             timers=JetStreamTimers(link, stack),
         )
 

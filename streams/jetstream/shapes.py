@@ -28,6 +28,10 @@ DUPLICATES_S: Final = 120
 MARKER_S: Final = 24 * 3600
 """How long a lapsed lease's marker, or a deleted entry's, waits for nodes that are away."""
 
+GATES_MARKER_S: Final = 3600
+"""How long one of the gates' waits, of which there are many more: one for each subject that an
+expectation fired for. The server keeps every key that it holds in memory."""
+
 EQUAL_FIELDS: Final = (
     "subjects",
     "retention",
@@ -96,6 +100,7 @@ def shapes(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
         _stream(stack, Stream.DEAD, settings),
         _bucket(stack.claims_bucket(), settings),
         registry(stack, settings),
+        _bucket(stack.gates_bucket(), settings, marker_s=GATES_MARKER_S),
     ]
 
 
@@ -181,7 +186,7 @@ def _stream(
     return {**usual, **differing}
 
 
-def _bucket(bucket: str, settings: LinkSettings) -> JsonObject:
+def _bucket(bucket: str, settings: LinkSettings, *, marker_s: int = MARKER_S) -> JsonObject:
     """Return a bucket that keeps one message per key, its last.
 
     With more than one, the server would raise short times to live to the marker's (measured).
@@ -198,7 +203,7 @@ def _bucket(bucket: str, settings: LinkSettings) -> JsonObject:
         "allow_direct": True,
         "allow_atomic": True,
         "allow_msg_ttl": True,
-        "subject_delete_marker_ttl": MARKER_S * NS_PER_S,
+        "subject_delete_marker_ttl": marker_s * NS_PER_S,
         "allow_rollup_hdrs": True,
         "deny_delete": True,
     }

@@ -14,6 +14,7 @@ way is handed back on arrival, as is what waits here. `close` does the same, for
 | the connection ends | the pull is sent again on the next session |
 | the server forgets the pull | no heartbeat for `SILENCE_S_MAX`: it is sent again |
 | the consumer is deleted | it is made again, from the oldest delivery not yet answered |
+| its whole stream is | the same, once there is a stream of that name again: from its beginning |
 """
 
 from __future__ import annotations
@@ -108,9 +109,18 @@ class JetStreamSource(Generic[T]):
     """`Source` on one durable consumer."""
 
     def __init__(
-        self, link: Link, consumer: DurableConsumer, parse: Callable[[Arrival], T]
+        self,
+        link: Link,
+        consumer: DurableConsumer,
+        parse: Callable[[Arrival], T],
+        *,
+        after: int = 0,
     ) -> None:
-        """Pull through `link`; `parse` makes each message's content and never raises."""
+        """Pull through `link`; `parse` makes each message's content and never raises.
+
+        Up to sequence `after` everything is answered for: should the consumer be deleted before
+        it has sent us anything, it is made again from there.
+        """
         self._link = link
         self._consumer = consumer
         self._parse = parse
@@ -125,7 +135,7 @@ class JetStreamSource(Generic[T]):
         self._is_paused = False
         self._is_closed = False
         self._unanswered: set[int] = set()
-        self._newest_seq = 0
+        self._newest_seq = after
         self.pending = 0
         """See `Source.pending`."""
 

@@ -26,6 +26,9 @@ BATCH_MAX: Final = 1000
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes per question: above the largest message, below what a second can carry."""
 
+EVERYTHING: Final = ">"
+"""The filter that covers every subject."""
+
 _END: Final = "204"
 _NOTHING: Final = "404"
 
@@ -48,6 +51,8 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
     """When it was made, as the server says it. One that is made anew has another time."""
     newest_seq: int
     """Of the newest message that it ever held, or 0."""
+    retention: str
+    """`limits` if it keeps what it holds no matter who has read it."""
 
 
 class _Raw(msgspec.Struct, frozen=True):
@@ -84,6 +89,15 @@ async def first_after(link: Link, stream: str, subject: str, *, seq: int) -> Sto
         Unavailable: no answer.
     """
     return await _from_leader(link, stream, {"seq": seq + 1, "next_by_subj": subject})
+
+
+async def first_since(link: Link, stream: str, time: str) -> Stored | None:
+    """Return the first message stored at `time` or later (RFC 3339), as the leader knows it.
+
+    Raises:
+        Unavailable: no answer.
+    """
+    return await _from_leader(link, stream, {"start_time": time, "next_by_subj": EVERYTHING})
 
 
 async def every_after(
@@ -133,7 +147,11 @@ async def extent(link: Link, stream: str) -> Extent:
         info = await api.call(link, f"STREAM.INFO.{stream}")
     except api.Refused as error:
         raise Unavailable(stream, detail=str(error)) from error
-    return Extent(created=info["created"], newest_seq=info["state"]["last_seq"])
+    return Extent(
+        created=info["created"],
+        newest_seq=info["state"]["last_seq"],
+        retention=info["config"]["retention"],
+    )
 
 
 async def _from_leader(link: Link, stream: str, which: JsonObject) -> Stored | None:

@@ -2,7 +2,8 @@
 
 A pending timer is one message with a schedule (ADR-51 of the server) on a subject of its own,
 where another one replaces it. When it is due the server puts its body and our headers into the
-actor's queue, in the same stream, and removes it; both survive a crash as all messages do.
+actor's queue, in the same stream, and removes it; both survive a crash as all messages do. One
+that is said at once is put there by us.
 
 **Lost answers.** Each arming has a message id, so a repeated one is stored once. One that names
 the revision it expects may meet its own first copy instead: with one replica the server compares
@@ -20,6 +21,7 @@ from streams.armed import (
     due_time,
     parse_due,
     parse_pending,
+    sent_headers,
     timer_body,
     timer_headers,
 )
@@ -28,7 +30,7 @@ from streams.errors import TimerConflict, Unavailable, UnknownOutcome
 from streams.jetstream import api, headers, stored
 from streams.jetstream.arrival import Arrival
 from streams.jetstream.consumer import DurableConsumer
-from streams.jetstream.grouping import Groups
+from streams.jetstream.grouping import Groups, store_surely
 from streams.jetstream.headers import Headers
 from streams.jetstream.link import Link
 from streams.jetstream.merge import MergedSource
@@ -56,13 +58,22 @@ class JetStreamTimers:
     ) -> int:
         """Have `timer` fire. See `Timers.arm`."""
         id_, due_at = self._link.unique(), due_time(at)
-        more = timer_headers(id=id_, trace=trace) | self._schedule(timer, due_at)
+        subject = self._stack.timer(timer.actor, timer.purpose, timer.key)
+        more = timer_headers(id=id_, trace=trace)
+        more |= schedule(due_at, target=self._stack.due_of(subject))
         if expecting is not None:
             more[headers.EXPECTED_SEQ] = str(expecting)
-        subject = self._stack.timer(timer.actor, timer.purpose, timer.key)
         return await self._store(
             Write(subject, timer_body(timer, due_at=due_at), more, key=subject), id_
         )
+
+    async def send(self, timer: Timer, *, id: str, trace: str = "") -> None:
+        """Have the timer said at once. See `Timers.send`."""
+        more = sent_headers(id=id, trace=trace)
+        subject = self._stack.due_of(self._stack.timer(timer.actor, timer.purpose, timer.key))
+        data = timer_body(timer, due_at=self._link.clock.now())
+        group = self._groups.to(self._stack.stream_of(subject))
+        await store_surely(self._link, group, Write(subject, data, more, key=id))
 
     async def pending(self, actor: str, purpose: str, key: str) -> PendingTimer | None:
         """Return the timer that has not fired. See `Timers.pending`."""
@@ -97,14 +108,9 @@ class JetStreamTimers:
             stream=self._stack.stream(Stream.WORK, partition),
             name=self._stack.due_durable(actor),
             filters=(self._stack.due(actor, partition),),
-            starts_new=False,
         )
         await consumer.ensure(self._link)
         return JetStreamSource(self._link, consumer, self._parse)
-
-    def _schedule(self, timer: Timer, due_at: datetime) -> Headers:
-        home = self._stack.timer_partition(timer.actor, timer.purpose, timer.key)
-        return schedule(due_at, target=self._stack.due(timer.actor, home))
 
     async def _store(self, write: Write, id_: str) -> int:
         group = self._groups.to(self._stack.stream_of(write.subject))

@@ -1,22 +1,41 @@
-"""The world on JetStream: domain events, published and shared out to gates."""
+"""The world on JetStream: domain events, published, shared out to gates, or followed in order."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from typing import Final, TypeAlias
 
-from streams.delivery import Delivery, Source, Unreadable
+from streams.delivery import Source, Unreadable
+from streams.errors import Incompatible
 from streams.jetstream import stored
 from streams.jetstream.arrival import Arrival
-from streams.jetstream.consumer import DurableConsumer
+from streams.jetstream.consumer import DurableConsumer, in_server_time
+from streams.jetstream.follow import OrderedReader
 from streams.jetstream.grouping import Groups, store_surely
-from streams.jetstream.link import Link, wait_set
+from streams.jetstream.link import Link
 from streams.jetstream.publish import Write
+from streams.jetstream.silence import SilentSource, silence
 from streams.jetstream.source import JetStreamSource
 from streams.json import JsonObject
-from streams.parsing import copy_headers, event_body, event_headers, parse_event
+from streams.parsing import (
+    TRACE_HEADER,
+    copy_headers,
+    event_body,
+    event_headers,
+    parse_event,
+    parse_foreign,
+)
 from streams.subjects import Stack, Stream
-from streams.world import DomainEvent
+from streams.world import DomainEvent, EventFollower, Feed, FeedStart, Followed
+
+Parse: TypeAlias = Callable[[Arrival], DomainEvent | Unreadable]
+
+_KEEPS: Final = "limits"
+_WORK_QUEUE: Final = "workqueue"
+"""How long a stream keeps a message (its retention): whoever has read it; until it is answered
+for. The third, `interest`, is until all that have a consumer there have answered for it."""
 
 
 class JetStreamWorld:
@@ -58,18 +77,112 @@ class JetStreamWorld:
         write = Write(first.subject, first.data, more, key=id)
         return (await store_surely(self._link, self._group, write)).seq
 
-    async def open(self, actor: str, names: Collection[str]) -> Source[DomainEvent | Unreadable]:
+    async def open(
+        self, actor: str, names: Collection[str], *, after: int | None = None
+    ) -> Source[DomainEvent | Unreadable]:
         """Return the actor's events. See `World.open`."""
         if not names:
             return SilentSource()
-        consumer = DurableConsumer(
+        start: FeedStart = "new" if after is None else after + 1
+        return await self._share(self._gate(actor, names, start), self._parse)
+
+    async def open_feed(
+        self, actor: str, feed: Feed, *, after: int | None = None
+    ) -> Source[DomainEvent | Unreadable]:
+        """Return the actor's events of a feed. See `World.open_feed`."""
+        found = await stored.extent(self._link, feed.stream)
+        start = feed.start if after is None else after + 1
+        wanted = None if found.retention == _WORK_QUEUE else start
+        return await self._share(self._feed(actor, feed, wanted), _parser(feed.stream))
+
+    async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
+        """Drop how far the gates have come. See `World.forget`."""
+        for consumer in self._consumers(actor, feeds):
+            await consumer.delete(self._link)
+
+    async def backlog(self, actor: str, feeds: Collection[Feed] = ()) -> int:
+        """Return how much is not answered for. See `World.backlog`."""
+        consumers = self._consumers(actor, feeds)
+        return sum([await each.backlog(self._link) for each in consumers])
+
+    async def position(self, actor: str) -> int:
+        """Return where a follower begins. See `World.position`."""
+        acknowledged_seq = await self._gate(actor).acknowledged_seq(self._link)
+        if acknowledged_seq is not None:
+            return acknowledged_seq
+        return await stored.newest_seq(self._link, self._stream)
+
+    async def feed_position(self, actor: str, feed: Feed) -> int:
+        """Return where a follower of a feed begins. See `World.feed_position`."""
+        acknowledged_seq = await self._feed(actor, feed).acknowledged_seq(self._link)
+        if acknowledged_seq is not None:
+            return acknowledged_seq
+        newest_seq = await stored.newest_seq(self._link, feed.stream)
+        match feed.start:
+            case "new":
+                return newest_seq
+            case "all":
+                return 0
+            case datetime() as since:
+                time = in_server_time(since)
+                first = await stored.first_since(self._link, feed.stream, time)
+                return newest_seq if first is None else first.seq - 1
+            case int() as seq:
+                return seq - 1
+
+    def follow(
+        self, names: Collection[str], *, after: int
+    ) -> AbstractAsyncContextManager[EventFollower]:
+        """Return a follower of events. See `World.follow`."""
+        if not names:
+            return silence()
+        filters = self._filters(names)
+        reader = OrderedReader(self._link, self._stream, after=after, filters=filters)
+        return _followed(reader, self._parse)
+
+    @asynccontextmanager
+    async def follow_feed(self, feed: Feed, *, after: int) -> AsyncIterator[EventFollower]:
+        """Return a follower of a feed. See `World.follow_feed`."""
+        found = await stored.extent(self._link, feed.stream)
+        if found.retention != _KEEPS:
+            raise Incompatible(
+                f"stream {feed.stream} drops what its readers have answered for "
+                f"(retention {found.retention})",
+                remedy=f"Follow a stream with retention {_KEEPS} instead, such as a mirror of it.",
+            )
+        reader = OrderedReader(self._link, feed.stream, after=after, filters=(feed.subject,))
+        async with _followed(reader, _parser(feed.stream)) as follower:
+            yield follower
+
+    async def _share(
+        self, consumer: DurableConsumer, parse: Parse
+    ) -> Source[DomainEvent | Unreadable]:
+        acknowledged_seq = await consumer.ensure(self._link)
+        return JetStreamSource(self._link, consumer, parse, after=acknowledged_seq)
+
+    def _consumers(self, actor: str, feeds: Collection[Feed]) -> list[DurableConsumer]:
+        return [self._gate(actor), *(self._feed(actor, feed) for feed in feeds)]
+
+    def _gate(
+        self, actor: str, names: Collection[str] = (), start: FeedStart = "new"
+    ) -> DurableConsumer:
+        return DurableConsumer(
             stream=self._stream,
             name=self._stack.gate_durable(actor),
-            filters=tuple(sorted({self._stack.event(name) for name in names})),
-            starts_new=True,
+            filters=self._filters(names),
+            start=start,
         )
-        await consumer.ensure(self._link)
-        return JetStreamSource(self._link, consumer, self._parse)
+
+    def _feed(self, actor: str, feed: Feed, start: FeedStart | None = None) -> DurableConsumer:
+        return DurableConsumer(
+            stream=feed.stream,
+            name=self._stack.feed_durable(actor, feed.subject),
+            filters=(feed.subject,),
+            start=start,
+        )
+
+    def _filters(self, names: Collection[str]) -> tuple[str, ...]:
+        return tuple(sorted({self._stack.event(name) for name in names}))
 
     def _parse(self, arrived: Arrival) -> DomainEvent | Unreadable:
         return parse_event(
@@ -83,28 +196,51 @@ class JetStreamWorld:
         )
 
 
-class SilentSource:
-    """`Source` of nothing, for an actor that listens to nothing."""
+class JetStreamEventFollower:
+    """`EventFollower` of one stream."""
 
-    pending = 0
+    def __init__(self, reader: OrderedReader, parse: Parse) -> None:
+        """Parse what `reader` reads; `parse` never raises."""
+        self._reader = reader
+        self._parse = parse
 
-    def __init__(self) -> None:
-        """Begin to be silent."""
-        self._closed = asyncio.Event()
+    @property
+    def pending(self) -> int:
+        """How much was left. See `EventFollower.pending`."""
+        return self._reader.pending
 
-    async def receive(
-        self,
-        *,
-        room: int,  # noqa: ARG002 - as every source is asked
-        wait_s: float,
-    ) -> Sequence[Delivery[DomainEvent | Unreadable]]:
-        """Return nothing, after `wait_s` or when closed."""
-        await wait_set(self._closed, timeout_s=wait_s)
-        return ()
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Followed]:
+        """Return the next events. See `EventFollower.receive`."""
+        return await self._reader.receive(self._followed, most=most, wait_s=wait_s)
 
-    async def pause(self) -> None:
-        """Go on asking for nothing."""
+    def _followed(self, arrived: Arrival) -> Followed:
+        return Followed(
+            content=self._parse(arrived),
+            seq=arrived.seq,
+            at=arrived.at,
+            trace=arrived.headers.get(TRACE_HEADER, ""),
+        )
 
-    async def close(self) -> None:
-        """Let a `receive` that waits return."""
-        self._closed.set()
+
+@asynccontextmanager
+async def _followed(reader: OrderedReader, parse: Parse) -> AsyncIterator[JetStreamEventFollower]:
+    try:
+        yield JetStreamEventFollower(reader, parse)
+    finally:
+        await reader.close()
+
+
+def _parser(stream: str) -> Parse:
+    """Return what parses the messages of a stream that is not ours."""
+
+    def parse(arrived: Arrival) -> DomainEvent | Unreadable:
+        return parse_foreign(
+            arrived.data,
+            arrived.headers,
+            stream=stream,
+            subject=arrived.subject,
+            seq=arrived.seq,
+            at=arrived.at,
+        )
+
+    return parse

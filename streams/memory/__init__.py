@@ -15,10 +15,10 @@ from typing import Final
 
 from streams.clock import Clock
 from streams.memory.bell import Bell
+from streams.memory.bucket import MemoryBucket
 from streams.memory.inbox import MemoryInbox
 from streams.memory.leases import MemoryLeases
 from streams.memory.log import MemoryLog
-from streams.memory.registry import MemoryRegistry
 from streams.memory.stream import MemoryStream
 from streams.memory.timers import MemoryTimers
 from streams.memory.world import MemoryWorld
@@ -41,7 +41,8 @@ class MemoryPorts(Ports):
     inbox: MemoryInbox
     leases: MemoryLeases
     world: MemoryWorld
-    registry: MemoryRegistry
+    registry: MemoryBucket
+    gates: MemoryBucket
     timers: MemoryTimers
 
 
@@ -56,7 +57,8 @@ def memory_ports(
         inbox=MemoryInbox(streams, stack=stack),
         leases=MemoryLeases(clock, ttl_s=lease_ttl_s),
         world=MemoryWorld(streams[stack.stream(Stream.EVENTS)], stack=stack),
-        registry=MemoryRegistry(clock),
+        registry=MemoryBucket(clock),
+        gates=MemoryBucket(clock),
         timers=MemoryTimers(streams, stack=stack),
     )
 

@@ -43,6 +43,16 @@ class Durable:
         """How many messages were never delivered."""
         return sum(self.matches(each.subject) for each in self.stream.past(self._position))
 
+    @property
+    def backlog(self) -> int:
+        """How many messages were never delivered, or are not answered for."""
+        return self.pending + len(self._unanswered)
+
+    @property
+    def acknowledged_seq(self) -> int:
+        """Up to where everything for this consumer is answered for."""
+        return min(self._unanswered, default=self._position + 1) - 1
+
     def take(self, room: int) -> Sequence[tuple[Message, int]]:
         """Return up to `room` messages with their delivery counts: what comes again, then new."""
         messages = self._take_due(room)

@@ -36,6 +36,11 @@ class MemoryInbox:
         queue = self._durables.get(self._name(actor, partition))
         return any(queue is None or queue.is_waiting(message.seq) for message in sent)
 
+    async def backlog(self, actor: str) -> int:
+        """See `Inbox.backlog`."""
+        names = {self._name(actor, each) for each in self._stack.partitions_of(Stream.WORK)}
+        return sum(self._durables[name].backlog for name in names & self._durables.keys())
+
     def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
         """Put any bytes on an inbox's `subject`, as only a foreign client would.
 

@@ -83,6 +83,10 @@ class MemoryStream:
         """Return the messages past sequence `seq`, oldest first: up to `most`, or all."""
         return self._messages[seq : None if most is None else seq + most]
 
+    def seq_before(self, time: datetime) -> int:
+        """Return the sequence just before the first message stored at `time` or later."""
+        return next((each.seq - 1 for each in self._messages if each.at >= time), self.last_seq)
+
     def at(self, seq: int) -> Message:
         """Return the message at `seq`, which must be one of ours."""
         return self._messages[seq - 1]

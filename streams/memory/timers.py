@@ -17,6 +17,7 @@ from streams.armed import (
     due_time,
     parse_due,
     parse_pending,
+    sent_headers,
     timer_body,
     timer_headers,
 )
@@ -57,7 +58,6 @@ class MemoryTimers:
     ) -> int:
         """See `Timers.arm`."""
         due_at = due_time(at)
-        home = self._stack.timer_partition(timer.actor, timer.purpose, timer.key)
         subject = self._stack.timer(timer.actor, timer.purpose, timer.key)
         data = timer_body(timer, due_at=due_at)
         self.fire()
@@ -67,7 +67,7 @@ class MemoryTimers:
         self._put(
             subject,
             _Armed(
-                target=self._stack.due(timer.actor, home),
+                target=self._stack.due_of(subject),
                 fires_at=max(due_at, self._first.clock.now()),
                 revision=self._revision,
                 data=data,
@@ -75,6 +75,14 @@ class MemoryTimers:
             ),
         )
         return self._revision
+
+    async def send(self, timer: Timer, *, id: str, trace: str = "") -> None:
+        """See `Timers.send`."""
+        more = sent_headers(id=id, trace=trace)
+        target = self._stack.due_of(self._stack.timer(timer.actor, timer.purpose, timer.key))
+        data = timer_body(timer, due_at=self._first.clock.now())
+        self.fire()
+        self._streams[self._stack.stream_of(target)].publish(target, data, more)
 
     async def pending(self, actor: str, purpose: str, key: str) -> PendingTimer | None:
         """See `Timers.pending`."""

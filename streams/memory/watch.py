@@ -28,17 +28,21 @@ class MemoryWatch(Generic[K]):
         self,
         standing: Iterable[K],
         *,
+        start: str,
         clock: Clock,
         settle: Callable[[], None],
         next_due_s: Callable[[], float],
     ) -> None:
         self._bell = Bell(clock)
         self._changes = {change.key: change for change in standing}
+        self._start = start
         self._settle = settle
         self._next_due_s = next_due_s
 
     def offer(self, change: K) -> None:
-        """Put `change` last in line, in place of an older one of its key."""
+        """Put `change` last in line, in place of an older one of its key, if it is watched."""
+        if not change.key.startswith(self._start):
+            return
         self._changes.pop(change.key, None)
         self._changes[change.key] = change
         self._bell.ring()
@@ -72,14 +76,19 @@ class Watchers(Generic[K]):
         self,
         standing: Iterable[K],
         *,
+        start: str = "",
         settle: Callable[[], None] = lambda: None,
         next_due_s: Callable[[], float] = never_s,
     ) -> Iterator[MemoryWatch[K]]:
         """Watch while the context lasts, from the changes in `standing`.
 
+        Keys that begin otherwise than with `start` are not watched.
+
         `settle` makes the changes that are due by now, `next_due_s` says when the next is.
         """
-        watch = MemoryWatch(standing, clock=self._clock, settle=settle, next_due_s=next_due_s)
+        watch = MemoryWatch(
+            standing, start=start, clock=self._clock, settle=settle, next_due_s=next_due_s
+        )
         self._watches.append(watch)
         try:
             yield watch

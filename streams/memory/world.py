@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from datetime import datetime
+from functools import partial
 
 from streams.delivery import Unreadable
+from streams.errors import Unavailable
 from streams.json import JsonObject
 from streams.memory.durable import Durable, MemorySource
+from streams.memory.following import MemoryEventFollower
 from streams.memory.stream import MemoryStream, Message
-from streams.parsing import copy_headers, event_body, event_headers, parse_event
+from streams.parsing import copy_headers, event_body, event_headers, parse_event, parse_foreign
 from streams.subjects import Stack
-from streams.world import DomainEvent
+from streams.world import DomainEvent, EventFollower, Feed
 
 
 class MemoryWorld:
@@ -21,8 +27,23 @@ class MemoryWorld:
     def __init__(self, stream: MemoryStream, *, stack: Stack) -> None:
         self._stream = stream
         self._stack = stack
+        self._foreign: dict[str, MemoryStream] = {}
         self._durables: dict[str, Durable] = {}
+        """By their names, those of feeds after their streams'."""
         self._watched: defaultdict[str, set[str]] = defaultdict(set)
+
+    def add_stream(self, name: str) -> MemoryStream:
+        """Return a new stream that is not ours, for feeds; `publish` to it as its owner would.
+
+        It takes any subject.
+
+        Raises:
+            ValueError: there is one of that name.
+        """
+        if name in self._foreign:
+            raise ValueError(f"there is a stream {name!r} already")
+        self._foreign[name] = MemoryStream(name, clock=self._stream.clock)
+        return self._foreign[name]
 
     async def publish(
         self,
@@ -58,20 +79,85 @@ class MemoryWorld:
         return self._stream.publish(first.subject, first.data, headers)
 
     async def open(
-        self, actor: str, names: Collection[str]
+        self, actor: str, names: Collection[str], *, after: int | None = None
     ) -> MemorySource[DomainEvent | Unreadable]:
         """See `World.open`."""
         name = self._stack.gate_durable(actor)
-        subjects = {self._stack.event(each) for each in names}
+        subjects = self._subjects(names)
+        start = self._stream.last_seq if after is None else after
         if not subjects:
-            return MemorySource([self._durable(subjects)], parse=self._parse)
+            return MemorySource([self._durable(subjects, start)], parse=self._parse)
         self._watched[name] |= subjects
         if name not in self._durables:
-            self._durables[name] = self._durable(self._watched[name])
+            self._durables[name] = self._durable(self._watched[name], start)
         return MemorySource([self._durables[name]], parse=self._parse)
 
-    def _durable(self, subjects: AbstractSet[str]) -> Durable:
-        after = self._stream.last_seq
+    async def open_feed(
+        self, actor: str, feed: Feed, *, after: int | None = None
+    ) -> MemorySource[DomainEvent | Unreadable]:
+        """See `World.open_feed`."""
+        name, stream = self._feed_name(actor, feed), self._held(feed)
+        if name not in self._durables:
+            start = _seq_before(feed, stream) if after is None else after
+            self._durables[name] = Durable(stream, after=start, matches=_matcher(feed.subject))
+        return MemorySource([self._durables[name]], parse=partial(_parse_foreign, feed.stream))
+
+    async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
+        """See `World.forget`."""
+        for name in self._names(actor, feeds):
+            self._durables.pop(name, None)
+            self._watched.pop(name, None)
+
+    async def backlog(self, actor: str, feeds: Collection[Feed] = ()) -> int:
+        """See `World.backlog`."""
+        names = self._names(actor, feeds) & self._durables.keys()
+        return sum(self._durables[name].backlog for name in names)
+
+    async def position(self, actor: str) -> int:
+        """See `World.position`."""
+        durable = self._durables.get(self._stack.gate_durable(actor))
+        return self._stream.last_seq if durable is None else durable.acknowledged_seq
+
+    async def feed_position(self, actor: str, feed: Feed) -> int:
+        """See `World.feed_position`."""
+        durable = self._durables.get(self._feed_name(actor, feed))
+        return _seq_before(feed, self._held(feed)) if durable is None else durable.acknowledged_seq
+
+    def follow(
+        self, names: Collection[str], *, after: int
+    ) -> AbstractAsyncContextManager[EventFollower]:
+        """See `World.follow`."""
+        matches = self._subjects(names).__contains__
+        return nullcontext(
+            MemoryEventFollower(self._stream, after=after, matches=matches, parse=self._parse)
+        )
+
+    @asynccontextmanager
+    async def follow_feed(self, feed: Feed, *, after: int) -> AsyncIterator[EventFollower]:
+        """See `World.follow_feed`."""
+        yield MemoryEventFollower(
+            self._held(feed),
+            after=after,
+            matches=_matcher(feed.subject),
+            parse=partial(_parse_foreign, feed.stream),
+        )
+
+    def _held(self, feed: Feed) -> MemoryStream:
+        try:
+            return self._foreign[feed.stream]
+        except KeyError as error:
+            raise Unavailable(feed.stream, detail="there is no such stream") from error
+
+    def _names(self, actor: str, feeds: Collection[Feed]) -> set[str]:
+        return {self._stack.gate_durable(actor), *(self._feed_name(actor, feed) for feed in feeds)}
+
+    def _feed_name(self, actor: str, feed: Feed) -> str:
+        return f"{feed.stream}/{self._stack.feed_durable(actor, feed.subject)}"
+
+    def _subjects(self, names: Collection[str]) -> set[str]:
+        return {self._stack.event(name) for name in names}
+
+    def _durable(self, subjects: AbstractSet[str], after: int) -> Durable:
         return Durable(self._stream, after=after, matches=subjects.__contains__)
 
     def _parse(self, message: Message) -> DomainEvent | Unreadable:
@@ -84,3 +170,36 @@ class MemoryWorld:
             seq=message.seq,
             at=message.at,
         )
+
+
+def _seq_before(feed: Feed, stream: MemoryStream) -> int:
+    """Return the sequence just past which the first reading of `feed` begins."""
+    match feed.start:
+        case "new":
+            return stream.last_seq
+        case "all":
+            return 0
+        case datetime() as since:
+            return stream.seq_before(since)
+        case int() as seq:
+            return seq - 1
+
+
+def _matcher(subject: str) -> Callable[[str], bool]:
+    """Return what says whether a subject is covered by the filter `subject`."""
+    words = {"*": r"[^.]+", ">": r".+"}
+    pattern = re.compile(
+        r"\.".join(words.get(word, re.escape(word)) for word in subject.split("."))
+    )
+    return lambda given: pattern.fullmatch(given) is not None
+
+
+def _parse_foreign(stream: str, message: Message) -> DomainEvent | Unreadable:
+    return parse_foreign(
+        message.data,
+        message.headers,
+        stream=stream,
+        subject=message.subject,
+        seq=message.seq,
+        at=message.at,
+    )

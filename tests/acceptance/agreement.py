@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from engine.episode import Episode, Status, fold
-from streams.events import Finding, FindingEvent, StepRecorded
+from streams.events import FindingEvent, StepRecorded
+from streams.findings import Finding
 from streams.jetstream import connect
 from streams.log import Recorded
 from streams.subjects import Kind, Stack

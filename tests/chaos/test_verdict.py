@@ -9,12 +9,10 @@ from typing import Final
 import msgspec
 
 from streams.events import (
-    Budget,
     EndStatus,
     EpisodeFinished,
     EpisodeOpened,
     EpisodeStarted,
-    EventTrigger,
     LogEvent,
     StepAnnounced,
     StepKind,
@@ -22,6 +20,7 @@ from streams.events import (
 )
 from streams.log import Commit, Recorded
 from streams.subjects import Kind
+from streams.triggers import Budget, EventTrigger
 from tests.chaos.ledger import Call, Effect, Entries
 from tests.chaos.verdict import Verdict, judge
 

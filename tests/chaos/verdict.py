@@ -15,10 +15,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.episode import ENDED, Episode, Status, fold
-from streams.events import EpisodeFinished, EventTrigger, StepAnnounced, StepRecorded
+from streams.events import EpisodeFinished, StepAnnounced, StepRecorded
 from streams.json import unraw
 from streams.log import Recorded
 from streams.subjects import Kind
+from streams.triggers import EventTrigger
 from tests.acceptance.agreement import Lives, steps_of
 from tests.chaos.ledger import Entries
 

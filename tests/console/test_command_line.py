@@ -8,7 +8,8 @@ from console import tables
 from console.cli.episodes import EpisodeStatus
 from console.cli.findings import WantedStatus
 from console.flags import in_front
-from streams.events import EndStatus, FindingStatus, Severity
+from streams.events import EndStatus
+from streams.findings import FindingStatus, Severity
 from tests.console.program import NOWHERE
 
 

@@ -21,7 +21,6 @@ from streams.events import (
     EpisodeFinished,
     EpisodeOpened,
     EpisodeStarted,
-    EventTrigger,
     StepKind,
     StepRecorded,
 )
@@ -30,6 +29,7 @@ from streams.json import raw
 from streams.log import START, Commit
 from streams.ports import Ports
 from streams.subjects import Stack, Stream
+from streams.triggers import EventTrigger
 from tests.console.program import Vigil
 from tests.console.test_command_line import one_line
 

@@ -10,6 +10,7 @@ import pytest
 
 from console import runfile, settings
 from console.errors import Mistake, Trouble
+from engine.modes import NodeMode
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +60,10 @@ def test_a_process_has_a_name_of_its_own_unless_it_is_given_one(tmp_path):
         ("VIGIL_LEASE_S", "0"),
         ("VIGIL_GRACE_S", "-1"),
         ("VIGIL_REPLICAS", "2"),
+        ("VIGIL_MODE", "off"),
+        ("VIGIL_SERVE_STACKS", "a,,b"),
+        ("VIGIL_SERVE_STACKS", "a,a"),
+        ("VIGIL_SERVE_STACKS", "a.b"),
         ("VIGIL_LOG", "xml"),
         ("VIGIL_LOG_LEVEL", "loud"),
     ],
@@ -68,6 +73,20 @@ def test_a_wrong_setting_is_named_as_it_was_set(tmp_path, monkeypatch, variable,
 
     with pytest.raises(Mistake, match=f"{variable} = '{value}': "):
         settings.read({}, folder=tmp_path)
+
+
+def test_other_stacks_are_said_with_commas_and_are_not_the_own_one(tmp_path):
+    served = settings.read({"serve_stacks": "a, b-qa"}, folder=tmp_path).serves
+    assert [stack.name for stack in served] == ["a", "b-qa"]
+    with pytest.raises(Mistake, match="'orders-qa' is the stack"):
+        settings.read(
+            {"stack": "orders", "env": "qa", "serve_stacks": "a,orders-qa"}, folder=tmp_path
+        )
+
+
+def test_the_modes_of_the_settings_are_those_of_the_engine(tmp_path):
+    for mode in NodeMode:
+        assert settings.read({"mode": mode.value}, folder=tmp_path).settings.mode == mode
 
 
 @pytest.mark.parametrize("flags", [{"replicas": "3"}, {"grace_s": "0.5"}, {"lease_s": "2"}])

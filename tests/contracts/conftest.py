@@ -11,6 +11,7 @@ from streams.clock import SystemClock
 from streams.memory import memory_ports
 from streams.ports import Ports
 from streams.subjects import Stack
+from tests.contracts.foreign import MemoryOrders, Orders, ServerOrders
 
 LEASE_TTL_S: Final = 1.0
 """The shortest lease the server allows: lapses come quickly."""
@@ -66,4 +67,19 @@ async def publish_raw(server, ports, stack: Stack) -> AsyncIterator[Publish]:
         await connection.jetstream().publish(subject, data, headers=dict(headers))
 
     yield to_server
+    await connection.close()
+
+
+@pytest.fixture
+async def orders(server, ports, stack: Stack) -> AsyncIterator[Orders]:
+    """A stream that is no stack's, on the same server."""
+    name = f"ORDERS-{stack.name}"
+    if server is None:
+        yield MemoryOrders(ports.world.add_stream(name))
+        return
+    import nats  # noqa: PLC0415 - memory needs no NATS
+
+    connection = await nats.connect(server.url)
+    await connection.jetstream().add_stream(name=name, subjects=[f"{name}.>"])
+    yield ServerOrders(connection.jetstream(), name)
     await connection.close()

@@ -10,7 +10,10 @@ from typing import Final, TypeVar
 from streams.commands import Start
 from streams.delivery import Delivery, Source
 from streams.events import StepAnnounced
+from streams.inbox import Inbox
 from streams.log import Commit
+from streams.world import Feed, World
+from tests.streams.jetstream.wire import eventually
 
 WAIT_S: Final = 10.0
 """Longest wait for something that must come, in seconds."""
@@ -61,6 +64,15 @@ async def next_of(follower, count: int):
 async def deliveries_of(source: Source[T], count: int) -> list[Delivery[T]]:
     """Return the next `count` deliveries of a source."""
     return await collect(lambda room, wait_s: source.receive(room=room, wait_s=wait_s), count=count)
+
+
+async def wait_backlog(port: Inbox | World, backlog: int, *more: Sequence[Feed]) -> None:
+    """Wait until so much is left for the actor `monitor`: answers take a moment to arrive."""
+
+    async def is_left() -> bool:
+        return await port.backlog("monitor", *more) == backlog
+
+    await eventually(is_left)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from streams.commands import Recover
 from streams.delivery import Unreadable
 from streams.jetstream.consumer import ACK_WAIT_S
 from streams.subjects import Kind, Stack, Stream
-from tests.contracts.samples import SILENCE_S, WAIT_S, deliveries_of, opened, start
+from tests.contracts.samples import SILENCE_S, WAIT_S, deliveries_of, opened, start, wait_backlog
 
 MOMENTS_S = ACK_WAIT_S / 2
 """Less than what nobody answers for takes to come again, in seconds."""
@@ -294,3 +294,16 @@ async def test_a_command_to_one_episode_does_not_wait_for_another(inbox):
     await inbox.send(start("e1"), id="1")
     assert not await inbox.is_waiting("monitor", "e2")
     assert not await inbox.is_waiting("monitor-2", "e1")
+
+
+async def test_the_backlog_counts_what_waits_and_what_is_unanswered_in_every_partition(inbox):
+    await send_all(inbox, *(f"e{number}" for number in range(9)))
+    await inbox.send(start("e9", actor="other"), id="other")
+    assert await inbox.backlog("monitor") == 0  # Nobody has opened it yet.
+    async with opened(inbox.open("monitor")) as source:
+        assert await inbox.backlog("monitor") == 9
+        first, second, _ = await deliveries_of(source, 3)
+        assert await inbox.backlog("monitor") == 9
+        await first.ack()
+        await second.nak(delay_s=60)
+        await wait_backlog(inbox, 8)

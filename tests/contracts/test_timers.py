@@ -12,7 +12,7 @@ from streams.delivery import Unreadable
 from streams.errors import BadName, TimerConflict, TooLarge, UnreadableEvent
 from streams.subjects import Stack, Stream
 from streams.timers import DUE_MAX, TIMER_BYTES_MAX, Due, PendingTimer, Timer
-from tests.contracts.samples import SILENCE_S, deliveries_of, opened
+from tests.contracts.samples import SILENCE_S, deliveries_of, opened, start
 
 SOON = timedelta(seconds=0.5)
 """Late enough to be waited for. No test fails if it is over before its time."""
@@ -230,6 +230,78 @@ async def test_a_timer_that_is_armed_while_an_earlier_one_is_answered_for_is_ano
         (second,) = await deliveries_of(source, 1)
     assert payloads([first, second]) == [{"n": 1}, {"n": 2}]
     assert first.content.id != second.content.id
+
+
+async def test_a_timer_that_is_sent_is_due_at_once_under_the_id_of_its_sender(timers):
+    payload = {"host": "münchen-1", "n": 2**63}
+    before = in_(timedelta(0))
+    await timers.send(timer(**payload), id="fire:web-1 ü", trace="00-aa-bb-01")
+    async with opened(timers.open("monitor")) as source:
+        (delivery,) = await deliveries_of(source, 1)
+    content = delivery.content
+    assert isinstance(content, Due)
+    assert (content.id, content.purpose, content.key) == ("fire:web-1 ü", "debounce", "web-1")
+    assert content.payload == payload
+    assert before <= content.due_at <= in_(timedelta(0))
+    assert content.due_at <= content.fired_at
+    assert delivery.trace == "00-aa-bb-01"
+
+
+async def test_a_timer_that_is_sent_twice_under_one_id_comes_once(timers):
+    async with opened(timers.open("monitor")) as source:
+        await timers.send(timer(n=1), id="a")
+        await timers.send(timer(n=2), id="a")
+        await timers.send(timer(n=3), id="b")
+        deliveries = await deliveries_of(source, 2)
+        for delivery in deliveries:
+            await delivery.ack()
+        await timers.send(timer(n=4), id="a")
+        assert await nothing_comes(source)
+    assert payloads(deliveries) == [{"n": 1}, {"n": 3}]
+
+
+async def test_sending_a_timer_leaves_the_pending_one_of_its_name_alone(timers):
+    revision = await timers.arm(timer(n=1), at=in_(LATER))
+    await timers.send(timer(n=2), id="a")
+    pending = await timers.pending("monitor", "debounce", "web-1")
+    assert (pending.payload, pending.revision) == ({"n": 1}, revision)
+    async with opened(timers.open("monitor")) as source:
+        assert payloads(await deliveries_of(source, 1)) == [{"n": 2}]
+        assert await nothing_comes(source)
+
+
+async def test_a_timer_and_a_command_of_one_id_are_two(ports, timers):
+    await timers.send(timer(), id="a")
+    await ports.inbox.send(start("e1"), id="a")
+    async with opened(timers.open("monitor")) as due, opened(ports.inbox.open("monitor")) as told:
+        assert len(await deliveries_of(due, 1)) == len(await deliveries_of(told, 1)) == 1
+
+
+@pytest.mark.parametrize("id_", ["", " a", "a ", "a\nb", "a\0", "\ud800", "x" * 513])
+async def test_an_id_that_would_not_come_back_as_it_is_is_refused(timers, id_):
+    with pytest.raises(BadName, match="id of a timer"):
+        await timers.send(timer(), id=id_)
+    async with opened(timers.open("monitor")) as source:
+        assert await nothing_comes(source)
+
+
+async def test_what_cannot_be_armed_cannot_be_sent(timers):
+    itself = {}
+    itself["itself"] = itself
+    refused = [
+        (timer(actor="a.b"), BadName),
+        (timer(purpose="a.b"), BadName),
+        (timer("x" * 1025), BadName),
+        (timer(x="x" * TIMER_BYTES_MAX), TooLarge),
+        (timer(x=print), TypeError),
+        (timer(**itself), ValueError),
+    ]
+    for wrong, error in refused:
+        with pytest.raises(error):
+            await timers.send(wrong, id="a")
+    async with opened(timers.open("monitor")) as source:
+        await timers.send(timer("x" * 1024), id="a")
+        assert keys(await deliveries_of(source, 1)) == ["x" * 1024]
 
 
 async def test_two_nodes_share_the_queue_and_each_timer_is_handled_once(timers):

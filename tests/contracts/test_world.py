@@ -8,6 +8,7 @@ import pytest
 from streams.delivery import Unreadable
 from streams.errors import BadName, TooLarge
 from streams.subjects import Stream
+from streams.triggers import CloudEvent
 from streams.world import EVENT_BYTES_MAX, DomainEvent
 from tests.contracts.samples import SILENCE_S, deliveries_of, opened
 
@@ -195,6 +196,23 @@ async def test_a_foreign_event_is_named_by_its_message_id(received):
 async def test_a_foreign_event_is_named_by_its_cloud_event_id(received):
     content = await received(b"{}", {"ce-id": "c-1"})
     assert content.id == "c-1"
+
+
+async def test_a_cloud_event_says_what_it_is(received):
+    said = {"type": "order.placed", "source": "/shop", "subject": "o" * 512}
+    headers = {f"ce-{name}": value for name, value in said.items()}
+    content = await received(b"{}", {**headers, "ce-id": "c-1", "ce-time": ""})
+    assert content.cloud == CloudEvent(**said)
+
+
+async def test_what_a_cloud_event_says_at_length_is_cut(received):
+    content = await received(b"{}", {"ce-subject": "o" * 513})
+    assert content.cloud == CloudEvent(subject="o" * 512)
+
+
+async def test_another_event_says_nothing_of_the_kind(received):
+    content = await received(b"{}", {"ce-id": "c-1", "other": "x"})
+    assert (content.cloud, content.stream) == (None, "")
 
 
 async def test_a_foreign_event_without_an_id_is_named_by_its_place(received, stack):

@@ -69,7 +69,7 @@ LIMITS: Final = (
     "engine.loops.ROUNDS",
     "engine.runtime.usercode.TRACE_CHARS_MAX",
     "engine.runtime.scribe.EVENTS_PER_COMMIT_MAX",
-    "engine.runtime.gate.EVENTS_IN_FLIGHT_MAX",
+    "engine.runtime.admission.IN_FLIGHT_MAX",
     "engine.runtime.applier.FINDINGS_IN_FLIGHT_MAX",
     "engine.runtime.applier.CONFLICTS_MAX",
     "engine.runtime.herald.EVENTS_IN_FLIGHT_MAX",

@@ -93,6 +93,7 @@ def test_the_nearest_synthesizer_is_the_one(expectations, actors, nearest):
         ({"tools": {"disk": None}}, "(all)", "tools", "'disk': None is no tool"),
         ({"synthesizer": 5}, "(all)", "synthesizer", "5 is not a function"),
         ({"resolve_policy": "fail"}, "(all)", "resolve_policy", "'fail' is not a function"),
+        ({"node_name": "n1"}, "(all)", "node_name", "'n1' is not a function"),
         ({"actors": 5}, "5", "actors", "is not a list"),
     ],
 )

@@ -10,7 +10,8 @@ from engine.convergence import CONVERGED_BYTES_MAX, FINDINGS_MAX, ConvergeResult
 from engine.errors import InvalidResult, Unencodable
 from engine.finding import SUMMARY_CHARS_MAX, clear_finding, raise_finding
 from streams.codec import encode_commit
-from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, FindingOutcome
+from streams.events import EndStatus, EpisodeConverged, EpisodeFinished
+from streams.findings import FindingOutcome
 from streams.json import raw
 from streams.log import Commit
 from tests.spec import EPOCH

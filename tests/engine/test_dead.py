@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from engine import dead, dedupe, episode
 from engine.errors import Rejected
 from streams.events import (
-    Budget,
     DeadDiscarded,
     DeadLettered,
     DeadRequeued,
@@ -15,10 +15,10 @@ from streams.events import (
     EpisodeFinished,
     EpisodeOpened,
     EpisodeStarted,
-    EventTrigger,
 )
 from streams.log import Commit, Recorded
 from streams.subjects import Stack, Stream
+from streams.triggers import Budget, EventTrigger
 from tests.spec import EPOCH, at
 
 STACK = Stack("orders")
@@ -101,6 +101,16 @@ def test_the_next_generation_is_of_the_same_trigger():
         dedupe_key="event:ev-1",
         generation=1,
     )
+
+
+def test_an_episode_that_a_person_wants_again_is_late_for_nobody_and_left_by_nobody():
+    asked = replace(OPENED, opened_by="n1", is_request=True, start_by=EPOCH, priority=7)
+    ended = episode.fold([at(0, asked), at(1, FINISHED)])
+
+    again = dead.reopened(ended, stack=STACK)
+
+    assert (again.opened_by, again.is_request, again.start_by) == ("", False, None)
+    assert again.priority == 7
 
 
 def test_the_same_episode_has_the_same_next_generation_whoever_asks():

@@ -16,15 +16,8 @@ from engine.finding import (
     raise_finding,
     update_finding,
 )
-from streams.events import (
-    Cause,
-    FindingCleared,
-    FindingOutcome,
-    FindingRaised,
-    FindingStatus,
-    FindingUpdated,
-    Severity,
-)
+from streams.events import FindingCleared, FindingRaised, FindingUpdated
+from streams.findings import Cause, FindingOutcome, FindingStatus, Severity
 from streams.json import NOTHING, raw
 from tests.spec import EPOCH, given_finding
 

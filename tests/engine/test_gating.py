@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
-from engine.actor import Expectation
+from engine.expectation import Expectation
 from engine.convergence import ConvergeResult
 from engine.filters import gt, missing
 from engine.gating import REASONS, Fire, Refuse, rule, share_of
@@ -143,20 +143,20 @@ def test_when_none_fits_the_reason_is_that_of_the_first_that_watches(payload, re
     [("x1", 0.23176866760167414), ("x2", 0.4547010560971323), ("ä/…", 0.668691503897108)],
 )
 def test_where_an_event_lies_is_the_same_on_every_node_for_ever(id_, share):
-    assert share_of(happened(id_=id_), "vigil", "monitor", "limits") == share
+    assert share_of(id_, "vigil", "monitor", "limits") == share
 
 
 @forall(st.text(max_size=40))
 def test_a_share_is_from_0_to_under_1_so_that_a_sample_of_1_is_all(id_):
     id_ = id_.encode(errors="replace").decode()
-    assert 0 <= share_of(happened(id_=id_), "vigil", "monitor", "limits") < 1
+    assert 0 <= share_of(id_, "vigil", "monitor", "limits") < 1
     assert isinstance(ruling(expecting(sample=1.0), happened(id_=id_)), Fire)
 
 
 def chosen(sample, *, count=2_000, **of):
     place = {"stack": "vigil", "actor": "monitor", "expectation": "limits", **of}
     ids = [f"x{number}" for number in range(count)]
-    return {id_ for id_ in ids if share_of(happened(id_=id_), **place) < sample}
+    return {id_ for id_ in ids if share_of(id_, **place) < sample}
 
 
 def test_a_sample_is_that_share_of_the_events():

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from engine import publicity
 from streams.events import (
-    Budget,
-    Cause,
     EndStatus,
     EpisodeConverged,
     EpisodeFinished,
     EpisodeOpened,
-    EventTrigger,
-    Finding,
     FindingCleared,
     FindingRaised,
-    FindingStatus,
     FindingUpdated,
 )
+from streams.findings import Cause, Finding, FindingStatus
 from streams.json import raw
+from streams.triggers import Budget, EventTrigger, Mode
 from tests.spec import EPOCH
 
 opened = EpisodeOpened(
@@ -47,6 +45,11 @@ def test_a_start_is_told_once_per_attempt():
     told = publicity.started(opened, attempt=2, node="n1", seq=9)
     assert (told.name, told.id) == ("episode.started", "e1.started.2")
     assert told.payload == {**ids, "attempt": 2, "node": "n1", "journal_seq": 9}
+
+
+def test_the_world_is_told_of_what_is_meant_and_of_nothing_else():
+    assert publicity.is_public(opened)
+    assert not publicity.is_public(replace(opened, mode=Mode.DRY_RUN))
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,7 @@ from engine.actions import observe, tool_call
 from engine.errors import NondeterministicReplay
 from engine.fingerprint import fingerprint
 from engine.recovery import Tail, check_same, tail
-from streams.events import (
-    CheckpointSaved,
-    EpisodeStarted,
-    StepAnnounced,
-    StepKind,
-    StepRecorded,
-)
+from streams.events import CheckpointSaved, EpisodeStarted, StepAnnounced, StepKind, StepRecorded
 from streams.json import raw
 from tests.spec import at
 

@@ -7,18 +7,17 @@ import pytest
 from engine.episode import Status
 from engine.recovery import ATTEMPTS_MAX, Takeover, tail, take_over
 from streams.events import (
-    Budget,
     CheckpointSaved,
     EpisodeConverged,
     EpisodeLeft,
     EpisodeOpened,
     EpisodeStarted,
-    ManualTrigger,
     StepAnnounced,
     StepKind,
     StepRecorded,
 )
 from streams.json import raw
+from streams.triggers import Budget, ManualTrigger
 from tests.spec import at, given
 
 opened = EpisodeOpened(

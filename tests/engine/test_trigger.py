@@ -14,7 +14,7 @@ from engine.trigger import (
     sources_of,
     trigger_of,
 )
-from streams.events import EventTrigger
+from streams.triggers import EventTrigger
 from streams.world import DomainEvent
 from tests.spec import EPOCH
 

@@ -14,14 +14,9 @@ from examples.host_monitor.app import app
 from examples.host_monitor.inspection import largest_directories, top_processes
 from examples.host_monitor.monitor import DISK, LOAD, MEMORY, CheckGauge, Reading, judge, severity
 from examples.host_monitor.publisher import measure, positive_s
-from streams.events import (
-    Budget,
-    ClearFinding,
-    ManualTrigger,
-    RaiseFinding,
-    Severity,
-    StepKind,
-)
+from streams.events import StepKind
+from streams.findings import ClearFinding, RaiseFinding, Severity
+from streams.triggers import Budget, ManualTrigger
 
 HERE = platform.node()
 

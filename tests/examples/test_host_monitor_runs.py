@@ -11,7 +11,7 @@ from engine.runtime.node import Node
 from examples.host_monitor.app import app
 from examples.host_monitor.publisher import DISK_MEASURED
 from streams.clock import SystemClock
-from streams.events import FindingStatus
+from streams.findings import FindingStatus
 from streams.memory import MemoryPorts, memory_ports
 
 WAIT_S_MAX = 20.0

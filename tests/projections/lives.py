@@ -17,8 +17,6 @@ from projections.postgres.projector import project
 from projections.statement import Change, arrange
 from streams.clock import SystemClock
 from streams.events import (
-    Budget,
-    Cause,
     CheckpointSaved,
     DeadLettered,
     EndStatus,
@@ -26,22 +24,23 @@ from streams.events import (
     EpisodeFinished,
     EpisodeOpened,
     EpisodeStarted,
-    EventTrigger,
-    Finding,
     FindingCleared,
     FindingRaised,
-    FindingStatus,
     FindingUpdated,
+    LaneKept,
+    LaneMoved,
     LogEvent,
-    Severity,
     StepAnnounced,
     StepKind,
     StepRecorded,
 )
+from streams.findings import Cause, Finding, FindingStatus, Severity
 from streams.json import raw
+from streams.lanes import Ticket
 from streams.log import Commit, EventLog, Recorded
 from streams.ports import Ports
 from streams.subjects import Stack, Stream
+from streams.triggers import Budget, EventTrigger
 
 AT: Final = datetime(2030, 1, 1, tzinfo=UTC)
 WAIT_S: Final = 20.0
@@ -56,6 +55,7 @@ TABLES: Final = (
     "episode_checkpoints",
     "findings",
     "finding_events",
+    "lane_tickets",
     "dead_letters",
 )
 
@@ -169,6 +169,24 @@ def lettered(**fields: object) -> DeadLettered:
         "headers": {"ce-id": "x"},
     }
     return DeadLettered(**(given | fields))
+
+
+def ticket(number: int = 1, **fields: object) -> Ticket:
+    return Ticket(
+        episode_id=episode_id(number), expectation_id="check_disk", number=number, **fields
+    )
+
+
+def placed(*tickets: Ticket) -> LaneMoved:
+    return LaneMoved(placed=tickets)
+
+
+def admitted(*numbers: int) -> LaneMoved:
+    return LaneMoved(admitted=tuple(map(episode_id, numbers)))
+
+
+def kept(*waiting: Ticket, admitted: tuple[Ticket, ...] = ()) -> LaneKept:
+    return LaneKept(waiting=waiting, admitted=admitted, newest_number=9)
 
 
 WHOLE_LIFE: Final = (

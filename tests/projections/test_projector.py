@@ -36,7 +36,7 @@ from tests.projections.lives import (
 
 
 async def fill(ports, *, first: int = 1, count: int = 5) -> None:
-    """Put whole lives on the journal, and a finding for each."""
+    """Put whole lives on the journal, a finding for each, and a place in the lane."""
     for number in range(first, first + count):
         subject = ports.stack.episode(lives.episode_id(number))
         whole = ((lives.opened(number),), *lives.WHOLE_LIFE[1:])
@@ -44,6 +44,8 @@ async def fill(ports, *, first: int = 1, count: int = 5) -> None:
         key = f"disk:h{number}"
         happened = ((lives.raised(key),), (lives.updated(key),), (lives.cleared(key),))
         await append(ports.log, ports.stack.finding(key), *happened)
+        moves = ((lives.placed(lives.ticket(number)),), (lives.admitted(number),))
+        await append(ports.log, ports.stack.lane("monitor"), *moves)
 
 
 async def test_what_is_on_the_journal_becomes_rows(ports, bare_pool):

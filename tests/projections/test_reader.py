@@ -11,7 +11,8 @@ from projections.errors import BadSchema, PostgresUnavailable, QueryRefused
 from projections.lives import project
 from projections.postgres import reader
 from projections.postgres.pool import address, connect, open_pool
-from streams.events import DeadDiscarded, EndStatus, Severity
+from streams.events import DeadDiscarded, EndStatus
+from streams.findings import Severity
 from streams.log import Commit, Recorded
 from tests.projections import lives
 from tests.projections.lives import AT, write, write_events
@@ -44,6 +45,21 @@ async def test_episodes_can_be_narrowed(filled, stack):
     assert [row["episode_id"] for row in failed] == [UUID(int=3)]
     assert len(await reader.list_episodes(filled, stack, limit=2)) == 2
     assert await reader.list_episodes(filled, stack, actor="nobody") == []
+
+
+async def test_those_that_wait_their_turn_show_their_place(pool, stack):
+    for number in (1, 2, 3, 4):
+        subject = stack.episode(lives.episode_id(number))
+        await write_events(pool, lives.opened(number), stack=stack, subject=subject)
+    moves = (
+        lives.placed(lives.ticket(1), lives.ticket(2), lives.ticket(3, priority=1)),
+        lives.placed(lives.ticket(4, priority=2)),
+        lives.admitted(4),
+    )
+    await write_events(pool, *moves, stack=stack, subject=stack.lane("monitor"))
+    rows = await reader.list_episodes(pool, stack)
+    places = {row["episode_id"].int: row["position"] for row in rows}
+    assert places == {3: 1, 1: 2, 2: 3, 4: None}
 
 
 async def test_one_episode_is_shown_in_full(filled, stack):

@@ -19,15 +19,16 @@ from streams.events import (
     DeadDiscarded,
     DeadRequeued,
     EndStatus,
+    EpisodeFinished,
     EpisodeLeft,
-    FindingStatus,
-    ManualTrigger,
-    Severity,
+    LaneMoved,
 )
+from streams.findings import FindingStatus, Severity
 from streams.json import raw
 from streams.leases import Claim, ClaimChange
 from streams.log import Commit, Recorded
 from streams.subjects import Stack
+from streams.triggers import ManualTrigger, Mode, Overrides, ScheduleTrigger, WorkflowTrigger
 from tests.projections import lives
 from tests.projections.lives import AT, only_row, rows_of, write, write_events
 
@@ -59,6 +60,72 @@ async def test_a_manual_trigger_shows_who_asked(pool, stack):
     row = await only_row(pool, "episodes", stack=stack)
     assert row["trigger_type"] == "manual"
     assert json.loads(row["trigger_ref"])["requested_by"] == "ann"
+
+
+@pytest.mark.parametrize(
+    ("trigger", "kind"),
+    [
+        (ScheduleTrigger(scheduled_at=AT, schedule="every 900s"), "schedule"),
+        (WorkflowTrigger(workflow_instance_id="w1", workflow_step_id="s1"), "workflow"),
+    ],
+)
+async def test_every_kind_of_trigger_has_its_word(pool, stack, trigger, kind):
+    await live(pool, stack, msgspec.structs.replace(lives.opened(), trigger=trigger))
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["trigger_type"], json.loads(row["trigger_ref"])["kind"]) == (kind, kind)
+
+
+async def test_an_episode_that_says_nothing_of_it_is_meant_and_wanted_here(pool, stack):
+    await live(pool, stack, lives.opened())
+    row = await only_row(pool, "episodes", stack=stack)
+    assert (row["mode"], row["priority"], row["opened_by"]) == ("live", 0, None)
+    assert (row["is_request"], row["start_by"]) == (False, None)
+
+
+async def test_an_episode_shows_whether_it_is_meant_and_who_is_to_run_it(pool, stack):
+    said = {"priority": 7, "opened_by": "n1", "is_request": True, "start_by": AT}
+    await live(pool, stack, msgspec.structs.replace(lives.opened(), mode=Mode.DRY_RUN, **said))
+    row = await only_row(pool, "episodes", stack=stack)
+    assert row["mode"] == "dry_run"
+    assert {name: row[name] for name in said} == said
+
+
+async def test_what_a_dry_run_was_given_for_results_is_in_no_row(pool, stack):
+    given = Overrides(tools={"vault.read": raw("hunter2")}, synthesis=raw("hunter2"))
+    dry = msgspec.structs.replace(lives.opened(), mode=Mode.DRY_RUN, overrides=given)
+    await live(pool, stack, dry)
+    assert "hunter2" not in str(await only_row(pool, "episodes", stack=stack))
+
+
+EXPIRED = EpisodeFinished(status=EndStatus.CANCELED, error_class="expired")
+SHED = EpisodeFinished(status=EndStatus.CANCELED, error_class="shed")
+
+
+@pytest.mark.parametrize(
+    ("since", "status"),
+    [
+        ([], "pending"),
+        ([lives.started()], "claimed"),
+        ([lives.started(), EpisodeLeft(node="n1")], "claimed"),
+        ([lives.started(), lives.finished()], "completed"),
+        ([lives.started(), lives.finished(EndStatus.FAILED, error_class="crash")], "completed"),
+        ([SHED], "completed"),
+        ([EXPIRED], "expired"),
+    ],
+)
+async def test_a_request_shows_what_became_of_it(pool, stack, since, status):
+    asked = msgspec.structs.replace(lives.opened(), opened_by="asking", is_request=True)
+    await live(pool, stack, asked, *since)
+    row = await only_row(pool, "trigger_requests", stack=stack)
+    claimed = ("n1", AT) if lives.started() in since else (None, None)
+    assert (row["status"], row["requested_at"]) == (status, AT)
+    assert (row["claimed_by"], row["claimed_at"]) == claimed
+    assert (row["source_node"], row["source_stack"]) == ("asking", stack.name)
+
+
+async def test_an_episode_that_its_node_runs_itself_is_no_request(pool, stack):
+    await live(pool, stack, msgspec.structs.replace(lives.opened(), opened_by="n1"))
+    assert await rows_of(pool, "trigger_requests", stack=stack) == []
 
 
 async def test_a_running_episode_shows_its_node_and_what_it_used(pool, stack):
@@ -287,6 +354,87 @@ async def test_a_claim_given_up_while_nobody_watched_shows_as_done(pool, stack):
     }
 
 
+async def lane(pool, stack, *events, seq):
+    made = Recorded(subject=stack.lane("monitor"), seq=seq, commit=lives.commit(*events))
+    await write(pool, changes_of([made], stack=stack), stack=stack)
+
+
+async def tickets(pool, stack):
+    return {
+        row["episode_id"].int: (row["state"], row["journal_seq"])
+        for row in await rows_of(pool, "lane_tickets", stack=stack)
+    }
+
+
+async def test_an_episode_that_waits_its_turn_has_a_ticket(pool, stack):
+    ticket = lives.ticket(7, priority=2, key="h1", key_limit=1)
+    await lane(pool, stack, lives.placed(ticket), seq=1)
+    row = await only_row(pool, "lane_tickets", stack=stack)
+    assert (row["actor_id"], row["expectation_id"]) == ("monitor", "check_disk")
+    assert (row["episode_id"], row["number"]) == (UUID(int=7), 7)
+    assert (row["state"], row["priority"], row["lane_key"]) == ("waiting", 2, "h1")
+
+
+async def test_a_ticket_without_a_key_shows_none(pool, stack):
+    await lane(pool, stack, lives.placed(lives.ticket()), seq=1)
+    assert (await only_row(pool, "lane_tickets", stack=stack))["lane_key"] is None
+
+
+async def test_a_ticket_shows_when_its_turn_has_come(pool, stack):
+    await lane(pool, stack, lives.placed(lives.ticket(1), lives.ticket(2)), seq=1)
+    await lane(pool, stack, lives.admitted(1), seq=2)
+    assert await tickets(pool, stack) == {1: ("admitted", 2), 2: ("waiting", 1)}
+
+
+@pytest.mark.parametrize("how", ["shed", "left"])
+async def test_a_ticket_goes_with_its_place(pool, stack, how):
+    await lane(pool, stack, lives.placed(lives.ticket(1), lives.ticket(2)), seq=1)
+    await lane(pool, stack, LaneMoved(**{how: (lives.episode_id(1),)}), seq=2)
+    assert await tickets(pool, stack) == {2: ("waiting", 1)}
+
+
+async def test_what_a_lane_keeps_of_itself_makes_its_tickets_anew(pool, stack):
+    """Even where the commits before it are not on the journal any more, or were read wrongly."""
+    await lane(pool, stack, lives.placed(lives.ticket(1), lives.ticket(2)), seq=1)
+    whole = lives.kept(lives.ticket(3), admitted=(lives.ticket(2),))
+    await lane(pool, stack, whole, seq=2)
+    assert await tickets(pool, stack) == {2: ("admitted", 2), 3: ("waiting", 2)}
+
+
+async def test_what_one_lane_keeps_leaves_other_lanes_alone(pool, stack):
+    records = [
+        Recorded(subject=stack.lane(actor), seq=seq, commit=lives.commit(event))
+        for seq, (actor, event) in enumerate(
+            [("other", lives.placed(lives.ticket(1))), ("monitor", lives.kept(lives.ticket(2)))], 1
+        )
+    ]
+    await write(pool, changes_of(records, stack=stack), stack=stack)
+    assert await tickets(pool, stack) == {1: ("waiting", 1), 2: ("waiting", 2)}
+
+
+async def test_what_a_lane_does_not_keep_cannot_be_admitted_later(pool, stack):
+    """Whatever comes first in the batch: another lane admits, too."""
+    await lane(pool, stack, lives.placed(lives.ticket(1)), seq=1)
+    happened = [
+        ("other", lives.admitted(2)),
+        ("monitor", lives.kept()),
+        ("monitor", lives.admitted(1)),
+    ]
+    records = [
+        Recorded(subject=stack.lane(actor), seq=seq, commit=lives.commit(event))
+        for seq, (actor, event) in enumerate(happened, start=2)
+    ]
+    await write(pool, changes_of(records, stack=stack), stack=stack)
+    assert await tickets(pool, stack) == {}
+
+
+def test_a_ticket_for_what_can_be_no_episode_cannot_be_read(stack):
+    strange = LaneMoved(admitted=("e1",))
+    made = Recorded(subject=stack.lane("monitor"), seq=9, commit=lives.commit(strange))
+    with pytest.raises(UnreadableEvent, match="'e1' is not a UUID"):
+        changes_of([made], stack=stack)
+
+
 NASTY = "nul \0, emoji \N{GRINNING FACE}, quote ' \" \\ %s $1, \u202e rtl"
 
 
@@ -344,18 +492,43 @@ events_of_findings = st.one_of(
     st.builds(lives.updated, raise_no=st.integers(1, 2), summary=st.sampled_from("ab")),
     st.builds(lives.cleared, raise_no=st.integers(1, 2), status=st.sampled_from(FindingStatus)),
 )
+tickets_of_lanes = st.lists(
+    st.builds(lives.ticket, st.integers(1, 3), priority=st.integers(0, 1)),
+    max_size=3,
+    unique_by=lambda ticket: ticket.episode_id,
+).map(tuple)
+ids_of_lanes = st.lists(st.integers(1, 3).map(lives.episode_id), max_size=2, unique=True).map(tuple)
+events_of_lanes = st.one_of(
+    st.builds(LaneMoved, placed=tickets_of_lanes, admitted=ids_of_lanes, left=ids_of_lanes),
+    st.builds(LaneMoved, admitted=ids_of_lanes, shed=ids_of_lanes),
+    st.builds(
+        lambda tickets, at: lives.kept(*tickets[:at], admitted=tickets[at:]),
+        tickets_of_lanes,
+        st.integers(0, 3),
+    ),
+)
 commits = st.lists(
     st.tuples(st.just("episode"), st.integers(1, 2), events_of_episodes)
-    | st.tuples(st.just("finding"), st.integers(1, 2), events_of_findings),
+    | st.tuples(st.just("finding"), st.integers(1, 2), events_of_findings)
+    | st.tuples(st.just("lane"), st.integers(1, 2), events_of_lanes),
     max_size=12,
 )
+
+
+def subject_of(stack, kind, number):
+    match kind:
+        case "episode":
+            return stack.episode(lives.episode_id(number))
+        case "finding":
+            return stack.finding(f"k{number}")
+        case "lane":
+            return stack.lane(f"a{number}")
 
 
 def recorded_at(stack, happened):
     """Return commits of one event each, a second apart."""
     for seq, (kind, number, event) in enumerate(happened, start=1):
-        key = lives.episode_id(number) if kind == "episode" else f"k{number}"
-        subject = stack.episode(key) if kind == "episode" else stack.finding(key)
+        subject = subject_of(stack, kind, number)
         made = Commit(id=f"c{seq}", at=AT + timedelta(seconds=seq), events=(event,))
         yield Recorded(subject=subject, seq=seq, commit=made)
 
@@ -385,6 +558,7 @@ def test_a_batch_changes_each_row_once(happened):
     rows = [
         (change.statement.table, *(getattr(change.row, key) for key in change.statement.keys))
         for change in changes
+        if change.statement.keys
     ]
     assert len(rows) == len(set(rows))
 

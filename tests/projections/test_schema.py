@@ -8,7 +8,7 @@ import json
 import asyncpg
 import pytest
 
-from projections import claims, dead, episodes, findings
+from projections import claims, dead, episodes, findings, lanes
 from projections.errors import MigrationChanged
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
@@ -133,7 +133,7 @@ async def test_an_impossible_status_is_refused_by_the_schema(pool, stack, state)
 
 STATEMENTS = [
     value
-    for module in (claims, dead, episodes, findings)
+    for module in (claims, dead, episodes, findings, lanes)
     for value in vars(module).values()
     if isinstance(value, Statement)
 ]

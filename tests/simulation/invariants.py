@@ -22,21 +22,21 @@ from streams.events import (
     EpisodeFinished,
     EpisodeOpened,
     EpisodeStarted,
-    EventTrigger,
     FindingCleared,
     FindingEvent,
     FindingRaised,
-    FindingStatus,
     LogEvent,
     StepAnnounced,
     StepKind,
     StepRecorded,
 )
+from streams.findings import FindingStatus
 from streams.json import unraw
 from streams.log import Recorded
 from streams.memory.stream import DEDUPE_WINDOW_S, Message
 from streams.parsing import CLOUD_EVENT_ID_HEADER, HOPS_HEADER, MESSAGE_ID_HEADER
 from streams.subjects import Kind
+from streams.triggers import EventTrigger
 from streams.world import HOPS_MAX
 from tests.simulation.actors import ENDS, SECRET, Call
 from tests.simulation.rows import folded

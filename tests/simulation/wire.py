@@ -9,7 +9,7 @@ sent until it is stored; an acknowledgement may get lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,9 +18,16 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from streams import codec
+from streams.bucket import BucketWatch, Entry
 from streams.commands import Command
 from streams.delivery import Unreadable
-from streams.errors import StreamError, Unavailable, UnknownOutcome, VersionConflict
+from streams.errors import (
+    RevisionConflict,
+    StreamError,
+    Unavailable,
+    UnknownOutcome,
+    VersionConflict,
+)
 from streams.events import EpisodeFinished, EpisodeOpened
 from streams.jetstream.grouping import Grouping
 from streams.jetstream.headers import EXPECTED_SEQ
@@ -30,12 +37,13 @@ from streams.json import JsonObject
 from streams.leases import RECLAIM_MAX, ClaimChange, ClaimWatch, Lease
 from streams.log import START, Commit, Follower, Recorded
 from streams.memory import MemoryPorts
+from streams.memory.bucket import MemoryBucket
 from streams.memory.durable import MemoryDelivery, MemorySource
 from streams.parsing import COMMIT_HEADER
 from streams.ports import Ports
 from streams.subjects import Stream
 from streams.timers import Due, PendingTimer, Timer
-from streams.world import DomainEvent
+from streams.world import DomainEvent, Feed
 from tests.simulation.faults import Fault, Weather
 from tests.simulation.life import Life
 
@@ -420,6 +428,11 @@ class WiredWorld:
         source = await self.wire.request("open", lambda: done(world.open(actor, names)))
         return WiredSource(self.wire, source)
 
+    async def open_feed(self, actor: str, feed: Feed) -> WiredSource[DomainEvent | Unreadable]:
+        world = self.wire.servers.ports.world
+        source = await self.wire.request("open", lambda: done(world.open_feed(actor, feed)))
+        return WiredSource(self.wire, source)
+
     async def republish(self, seq: int, *, id: str) -> int | None:
         world = self.wire.servers.ports.world
         return await self.wire.surely(f"republish {seq}", lambda: done(world.republish(seq, id=id)))
@@ -443,6 +456,10 @@ class WiredTimers:
             return armed[0]
 
         return await self.wire.surely(f"arm {timer.purpose} {timer.key}", once)
+
+    async def send(self, timer: Timer, *, id: str, trace: str = "") -> None:
+        timers = self.wire.servers.ports.timers
+        await self.wire.surely(f"say {id}", lambda: done(timers.send(timer, id=id, trace=trace)))
 
     async def pending(self, actor: str, purpose: str, key: str) -> PendingTimer | None:
         timers = self.wire.servers.ports.timers
@@ -615,6 +632,58 @@ class WiredWatch:
         return changes
 
 
+@dataclass
+class WiredBucket:
+    """See `streams.bucket.Bucket`."""
+
+    wire: Wire
+    bucket: MemoryBucket
+
+    async def put(
+        self, key: str, value: bytes, *, after: int | None = None, ttl_s: int | None = None
+    ) -> int:
+        ours: list[int] = []
+
+        def once() -> int:
+            ours.append(done(self.bucket.put(key, value, after=after, ttl_s=ttl_s)))
+            return ours[-1]
+
+        try:
+            return await self.wire.surely(f"put {key}", once)
+        except RevisionConflict:
+            found = await self.wire.surely(f"settle {key}", lambda: done(self.bucket.get(key)))
+            if found is None or found.revision not in ours:
+                raise
+            return found.revision
+
+    async def get(self, key: str) -> Entry | None:
+        return await self.wire.request(f"get {key}", lambda: done(self.bucket.get(key)))
+
+    async def delete(self, key: str) -> None:
+        await self.wire.surely(f"delete {key}", lambda: done(self.bucket.delete(key)))
+
+    async def entries(self, *, under: str = "") -> Mapping[str, Entry]:
+        return await self.wire.request("entries", lambda: done(self.bucket.entries(under=under)))
+
+    @asynccontextmanager
+    async def watch(self, *, under: str = "") -> AsyncIterator[BucketWatch]:
+        async with self.bucket.watch(under=under) as watch:
+            yield WiredBucketWatch(self.wire, watch)
+
+
+@dataclass
+class WiredBucketWatch:
+    """See `streams.bucket.BucketWatch`."""
+
+    wire: Wire
+    watch: BucketWatch
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Entry]:
+        entries = await self.watch.receive(most=most, wait_s=wait_s)
+        await self.wire.life.passage()
+        return entries
+
+
 def wired(life: Life, servers: Servers) -> Ports:
     """Return the ports as `life` meets them."""
     wire = Wire(life, servers)
@@ -624,6 +693,7 @@ def wired(life: Life, servers: Servers) -> Ports:
         inbox=WiredInbox(wire),
         leases=WiredLeases(wire),
         world=WiredWorld(wire),
-        registry=servers.ports.registry,
+        registry=WiredBucket(wire, servers.ports.registry),
+        gates=WiredBucket(wire, servers.ports.gates),
         timers=WiredTimers(wire),
     )

@@ -11,10 +11,7 @@ from typing import Final
 
 from streams.commands import Command, Recover, Start
 from streams.events import (
-    Budget,
-    Cause,
     CheckpointSaved,
-    ClearFinding,
     DeadDiscarded,
     DeadLettered,
     DeadRequeued,
@@ -24,23 +21,29 @@ from streams.events import (
     EpisodeLeft,
     EpisodeOpened,
     EpisodeStarted,
-    EventTrigger,
-    Finding,
     FindingCleared,
-    FindingOutcome,
     FindingRaised,
-    FindingStatus,
     FindingUpdated,
+    LaneKept,
+    LaneMoved,
     LogEvent,
-    ManualTrigger,
-    RaiseFinding,
-    Severity,
     StepAnnounced,
     StepKind,
     StepRecorded,
+)
+from streams.findings import (
+    Cause,
+    ClearFinding,
+    Finding,
+    FindingOutcome,
+    FindingStatus,
+    RaiseFinding,
+    Severity,
     UpdateFinding,
 )
 from streams.json import raw
+from streams.lanes import Ticket
+from streams.triggers import Budget, EventTrigger, ManualTrigger
 
 AT: Final = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
@@ -86,6 +89,14 @@ BARE: Final = Finding(
     updated_at=AT,
 )
 CAUSE: Final = Cause(episode_id="e1", index=3)
+TICKET: Final = Ticket(
+    episode_id="e1",
+    expectation_id="limits",
+    number=7,
+    priority=-2,
+    key="münchen-1",
+    key_limit=3,
+)
 
 EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
     "episode.opened@1": (
@@ -210,6 +221,27 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
     ),
     "finding.updated@1": (FindingUpdated(finding=ACTIVE, cause=CAUSE),),
     "finding.cleared@1": (FindingCleared(finding=CLEARED, cause=CAUSE),),
+    "lane.moved@1": (
+        LaneMoved(
+            cursors={"vigil-events": 17},
+            placed=(TICKET, Ticket(episode_id="e2", expectation_id="limits", number=8)),
+            admitted=("e1",),
+            shed=("e3",),
+            dropped={"e4": "no_room"},
+            left=("e5",),
+            kept_at=11,
+        ),
+        LaneMoved(),
+    ),
+    "lane.kept@1": (
+        LaneKept(
+            cursors={"vigil-events": 17},
+            waiting=(Ticket(episode_id="e2", expectation_id="limits", number=8),),
+            admitted=(TICKET,),
+            newest_number=8,
+        ),
+        LaneKept(),
+    ),
     "dead.lettered@1": (
         DeadLettered(
             reason="unreadable",

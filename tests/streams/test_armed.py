@@ -38,7 +38,7 @@ def test_a_body_that_says_more_than_this_version_knows_is_read():
 
 
 def test_an_arming_is_named_twice_because_the_server_takes_one_name_off():
-    assert timer_headers(id="t1") == {"Nats-Msg-Id": "t1", "Vigil-Timer-Id": "t1"}
+    assert timer_headers(id="t1") == {"Nats-Msg-Id": "timer:t1", "Vigil-Timer-Id": "t1"}
     assert timer_headers(id="t1", trace="00-aa")["traceparent"] == "00-aa"
 
 

@@ -12,9 +12,10 @@ import pytest
 from streams.codec import decode_command, decode_commit, encode_command, encode_commit
 from streams.commands import Command
 from streams.errors import UnreadableEvent, Unwritable
-from streams.events import Budget, LogEvent
+from streams.events import LogEvent
 from streams.json import UNDECODABLE
 from streams.log import Commit
+from streams.triggers import Budget
 from tests.streams.samples import AT, COMMANDS, EVENTS
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -193,6 +193,20 @@ def test_the_inbox_of_an_actor_matches_its_episodes_alone():
     assert not STACK.episode_inbox("monitor-2", "e1").startswith(mine)
 
 
+def test_no_two_readers_of_a_foreign_stream_share_a_consumer():
+    """Names may hold what joins them, so it is not that which tells them apart."""
+    readers = [
+        ("a", "b-c", "orders.>"),
+        ("a-b", "c", "orders.>"),
+        ("a", "b-c", "orders.*"),
+        ("a", "b", "orders.>"),
+        ("b", "b", "orders.>"),
+    ]
+    durables = {Stack(stack).feed_durable(actor, subject) for stack, actor, subject in readers}
+    assert len(durables) == len(readers)
+    assert all(re.fullmatch(r"[a-c-]+-[0-9a-f]{16}", each) for each in durables)
+
+
 @pytest.mark.parametrize("bad", ["", "a.b", "*"])
 def test_an_actor_that_is_no_name_has_no_inbox_gate_or_claim(bad):
     durables = (STACK.gate_durable, STACK.inbox_durable, STACK.due_durable)
@@ -244,6 +258,7 @@ def test_a_timer_is_known_by_its_subject_and_fires_in_its_own_stream(actor, purp
     subject = stack.timer(actor, purpose, key)
     home = stack.timer_partition(actor, purpose, key)
     assert stack.timer_of(subject) == (actor, purpose, key)
+    assert stack.due_of(subject) == stack.due(actor, home)
     assert stack.actor_of_due(stack.due(actor, home)) == actor
     for each, every in ((subject, stack.every_timer), (stack.due(actor, home), stack.every_due)):
         assert stack.stream_of(each) == stack.stream(Stream.WORK, home)

@@ -32,7 +32,6 @@ from streams.events import (
     EpisodeFinished,
     EpisodeOpened,
     EpisodeStarted,
-    EventTrigger,
     LogEvent,
     StepAnnounced,
     StepKind,
@@ -44,6 +43,7 @@ from streams.memory import MemoryPorts, memory_ports
 from streams.memory.inbox import MemoryInbox
 from streams.memory.world import MemoryWorld
 from streams.subjects import Kind
+from streams.triggers import EventTrigger
 
 WAIT_S: Final = 10.0
 """Longest wait for something that must come, in seconds."""

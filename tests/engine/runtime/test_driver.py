@@ -21,10 +21,10 @@ from streams.events import (
     EpisodeConverged,
     EpisodeFinished,
     EpisodeStarted,
-    RaiseFinding,
     StepAnnounced,
     StepRecorded,
 )
+from streams.findings import RaiseFinding
 from tests.engine.runtime.stage import (
     LEASE_TTL_S,
     Counter,

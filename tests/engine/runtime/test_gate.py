@@ -15,12 +15,14 @@ from engine.actions import tool_call
 from engine.dedupe import by_value
 from engine.filters import gt
 from engine.gating import share_of
+from engine.runtime import admission as admission_module
 from engine.runtime import gate as gate_module
 from engine.trigger import event
 from streams.errors import Unavailable
-from streams.events import Budget, DeadLettered, EpisodeOpened, EpisodeStarted
+from streams.events import DeadLettered, EpisodeOpened, EpisodeStarted
 from streams.parsing import HOPS_HEADER, MESSAGE_ID_HEADER
 from streams.subjects import Stream
+from streams.triggers import Budget
 from streams.world import DomainEvent
 from tests.engine.runtime.stage import (
     HAPPENED,
@@ -221,7 +223,7 @@ async def test_nodes_agree_on_the_sample_and_open_no_others(ports):
         await all_answered(ports.world)
 
     events = {id_: DomainEvent(id=id_, name=HAPPENED, payload={}, seq=1, at=EPOCH) for id_ in ids}
-    chosen = {id_ for id_, one in events.items() if share_of(one, "vigil", "worker", "thing") < 0.5}
+    chosen = {id_ for id_, one in events.items() if share_of(id_, "vigil", "worker", "thing") < 0.5}
     assert {one.trigger.event_id for one in await opened(ports)} == chosen
     assert 0 < len(chosen) < 20
 
@@ -403,7 +405,7 @@ class AwayFor:
 @pytest.fixture
 def prompt(monkeypatch):
     """What is handed back comes again at once."""
-    monkeypatch.setattr(gate_module, "HAND_BACK_S", 0.0)
+    monkeypatch.setattr(admission_module, "HAND_BACK_S", 0.0)
 
 
 async def test_an_event_that_comes_again_opens_its_episode_alone(ports, app):

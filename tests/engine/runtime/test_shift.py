@@ -13,7 +13,6 @@ from engine.runtime.scribe import EVENTS_PER_COMMIT_MAX
 from streams.commands import Recover
 from streams.errors import Unavailable
 from streams.events import (
-    Budget,
     CheckpointSaved,
     EpisodeConverged,
     EpisodeFinished,
@@ -21,6 +20,7 @@ from streams.events import (
     EpisodeStarted,
     StepRecorded,
 )
+from streams.triggers import Budget
 from tests.engine.runtime.stage import (
     HAPPENED,
     STARTED,

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from streams.errors import UnknownOutcome, VersionConflict
+from streams.errors import RevisionConflict, UnknownOutcome, VersionConflict
 from streams.jetstream import LinkSettings, connect
+from streams.timers import Timer
 from tests.contracts.samples import commit, deliveries_of, next_of, start
 from tests.streams.jetstream.wire import eventually
 
@@ -145,10 +146,44 @@ async def test_a_renewal_that_was_stored_can_be_renewed_from_the_lease_we_know(w
     assert again.revision > renewed.revision
 
 
-async def test_a_setting_that_was_stored_keeps_its_revision(wire, wired, direct):
-    async with direct.registry.watch() as watch:
+async def test_a_put_that_was_stored_keeps_its_revision(wire, wired, direct):
+    async with direct.gates.watch() as watch:
         wire.loses_answers = True
-        putting = asyncio.create_task(wired.registry.put("mode.n1", b"disabled", after=0))
+        putting = asyncio.create_task(wired.gates.put("node.n1", b"1", after=0, ttl_s=60))
         (entry,) = await next_of(watch, 1)
         wire.cut()
         assert await putting == entry.revision
+
+
+async def test_a_put_that_a_rival_overtook_is_a_conflict(wire, wired, direct):
+    first = await direct.gates.put("breaker.a.e", b"0")
+    wire.loses_requests = True
+    putting = asyncio.create_task(wired.gates.put("breaker.a.e", b"ours", after=first))
+    await direct.gates.put("breaker.a.e", b"theirs", after=first)
+    wire.cut()
+    with pytest.raises(RevisionConflict):
+        await putting
+    assert (await direct.gates.get("breaker.a.e")).value == b"theirs"
+
+
+async def test_a_put_without_an_answer_ends_as_unknown_when_patience_ends(wire, direct, stack):
+    settings = LinkSettings(patience_s=0.5, request_timeout_s=0.2)
+    async with connect(wire.url, stack=stack, settings=settings) as wired:
+        wire.loses_answers = True
+        with pytest.raises(UnknownOutcome):
+            await wired.gates.put("node.n1", b"1", after=0)
+        wire.cut()
+    assert (await direct.gates.get("node.n1")).value == b"1"
+
+
+async def test_a_timer_sent_twice_for_a_lost_answer_comes_once(wire, wired, direct):
+    timer = Timer(actor="monitor", purpose="fire", key="k", payload={})
+    source = await direct.timers.open("monitor")
+    wire.loses_answers = True
+    sending = asyncio.create_task(wired.timers.send(timer, id="fire-1"))
+    (delivery,) = await deliveries_of(source, 1)
+    wire.cut()
+    await sending
+    await delivery.ack()
+    assert list(await source.receive(room=1, wait_s=0.2)) == []
+    await source.close()

@@ -13,11 +13,11 @@ import pytest
 from streams.embedded import EmbeddedNats
 from streams.errors import Incompatible
 from streams.jetstream import Contradiction, LinkSettings, connect, inspect
-from streams.jetstream.shapes import shapes
+from streams.jetstream.shapes import bucket_stream, shapes
 from streams.subjects import Stream
 from tests.contracts.samples import commit
 
-STREAMS: Final = 6
+STREAMS: Final = 7
 
 
 @asynccontextmanager
@@ -73,6 +73,17 @@ async def test_every_stream_is_as_it_was_asked_for(nats, stack):
         for ours in shapes(stack, LinkSettings()):
             theirs = (await ask(f"STREAM.INFO.{ours['name']}"))["config"]
             assert {key: theirs.get(key) for key in ours} == ours
+
+
+async def test_a_bucket_that_a_stack_was_made_without_is_made(nats, stack):
+    async with connect(nats.url, stack=stack) as ports:
+        await ports.registry.put("mode.n1", b"full")
+    async with api(nats.url) as ask:
+        await ask(f"STREAM.DELETE.{bucket_stream(stack.gates_bucket())}")
+    async with connect(nats.url, stack=stack) as ports:
+        await ports.gates.put("node.n1", b"", ttl_s=60)
+        assert list(await ports.gates.entries()) == ["node.n1"]
+        assert list(await ports.registry.entries()) == ["mode.n1"]
 
 
 async def test_a_queue_that_was_made_before_there_were_timers_is_named_and_can_be_widened(

@@ -260,6 +260,19 @@ async def test_a_deleted_consumer_comes_back_and_skips_nothing_that_was_not_done
     await source.close()
 
 
+async def test_a_deleted_consumer_that_nothing_came_from_yet_comes_back_where_it_was(
+    ports, link, stack
+):
+    """Not at the beginning of the stream, which may be a month ago."""
+    await publish(ports, 1, 2)
+    source = await ports.world.open("monitor", ["disk.checked"])
+    receiving = asyncio.create_task(deliveries_of(source, 1))
+    await delete_consumer(link, stack)
+    await publish(ports, 3)
+    assert numbers_of(await receiving) == [3]
+    await source.close()
+
+
 async def test_a_consumer_that_came_back_takes_no_offence_at_a_new_node(ports, link, stack):
     source = await ports.world.open("monitor", ["disk.checked"])
     await publish(ports, 1)

@@ -1,0 +1,272 @@
+"""Actors, from the command line: who runs them, what waits for them, and pausing them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from console import questions
+from console.errors import Trouble
+from console.modes import Look, look_at, require_actor
+from console.settings import Reading
+from console.tables import Row
+from console.who import who
+from console.work import connected, pooled
+from engine.breaker import BreakerState
+from engine.modes import PauseOrder
+from engine.nodes import ActorInfo, ExpectationInfo, NodeInfo, known
+from engine.runtime import ticker
+from projections.errors import NotCaughtUp, PostgresUnavailable, QueryRefused
+from projections.postgres.pool import Pool
+from projections.postgres.progress import caught_up, heads
+from streams.clock import SystemClock
+from streams.errors import UnreadableEvent
+from streams.keys import COOLDOWNS, DEBOUNCED, breaker_key, pause_key
+from streams.ports import Ports
+from streams.subjects import Stack
+from streams.world import Feed
+
+LOOK_S: Final = 0.5
+"""Between two looks at an actor that is being drained, in seconds."""
+
+CALM_LOOKS: Final = 2
+"""Looks in a row that find nothing: what a node opens while it hears of the pause comes in time."""
+
+CATCH_UP_S_MAX: Final = 10.0
+"""Longest wait for the rows at each look, in seconds."""
+
+UNREADABLE: Final = "unreadable"
+
+_CLOCK: Final = SystemClock()
+
+Counts = Mapping[str, Mapping[str, object]]
+"""Actor → how many of its episodes are queued, and how many run."""
+
+
+def list_actors(reading: Reading) -> list[Row]:
+    """Return a row for each actor that a node has, that is paused, or that has work left.
+
+    Raises:
+        Unavailable, Incompatible: the log is away. Without rows their columns are empty.
+    """
+
+    async def asked() -> list[Row]:
+        async with connected(reading) as ports:
+            seen, counts = await look_at(ports), await _counts_if_any(reading)
+            names = sorted({*seen.actors(), *seen.orders.pauses, *(counts or {})})
+            return [await _actor_row(ports, seen, counts, name) for name in names]
+
+    return asyncio.run(asked())
+
+
+def show_actor(reading: Reading, actor: str) -> tuple[Row, list[Row]]:
+    """Return an actor's row, and one for each of its expectations.
+
+    Raises:
+        Trouble: no node has it, and it is not paused.
+        Unavailable, Incompatible: the log is away.
+    """
+
+    async def asked() -> tuple[Row, list[Row]]:
+        async with connected(reading) as ports:
+            seen, counts = await look_at(ports), await _counts_if_any(reading)
+            _require(seen, actor)
+            row = await _actor_row(ports, seen, counts, actor)
+            expectations = known(seen.nodes, actor) or {}
+            return row, [
+                await _expectation_row(ports, actor, name, each)
+                for name, each in sorted(expectations.items())
+            ]
+
+    return asyncio.run(asked())
+
+
+def pause(reading: Reading, actor: str, *, reason: str, by: str | None) -> str:
+    """Have an actor woken nowhere, and return one line about it.
+
+    Raises:
+        BadName: `actor` cannot name an actor.
+        Trouble: no node that is up has it.
+        Unavailable, Incompatible: the log is away.
+    """
+    order = PauseOrder(by=who(reading, by), reason=reason, at=_CLOCK.now())
+
+    async def done() -> str:
+        async with connected(reading) as ports:
+            seen = await look_at(ports)
+            require_actor(seen, actor)
+            await ports.registry.put(pause_key(actor), msgspec.json.encode(order))
+            return f"{actor}: paused" + ("" if seen.nodes else "; no node is up to hear of it")
+
+    return asyncio.run(done())
+
+
+def resume(reading: Reading, actor: str) -> str:
+    """Have an actor woken again, and return one line about it.
+
+    Raises:
+        BadName: `actor` cannot name an actor.
+        Trouble: it is not paused, and no node that is up has it.
+        Unavailable, Incompatible: the log is away.
+    """
+
+    async def done() -> str:
+        async with connected(reading) as ports:
+            seen = await look_at(ports)
+            if await ports.registry.get(pause_key(actor)) is None:
+                require_actor(seen, actor)
+                return f"{actor}: was not paused"
+            await ports.registry.delete(pause_key(actor))
+            return f"{actor}: resumed"
+
+    return asyncio.run(done())
+
+
+def wait_drained(
+    reading: Reading, actor: str, *, say: Callable[[str], None], timeout_s: float
+) -> None:
+    """Wait until nothing of a paused actor is queued or runs.
+
+    Args:
+        reading: the settings.
+        actor: a paused one.
+        say: told what is left whenever that changes.
+        timeout_s: longest wait, in seconds.
+
+    Raises:
+        Trouble: something is left after that.
+        PostgresUnavailable, Unavailable: nobody can be asked.
+    """
+
+    async def done() -> None:
+        async with connected(reading) as ports, pooled(reading) as pool:
+            until_s, left, calm = _CLOCK.monotonic_s() + timeout_s, "", 0
+            while calm < CALM_LOOKS:
+                if calm or left:
+                    await _CLOCK.sleep(LOOK_S)
+                before, left = left, await _left(ports, pool, actor)
+                calm = 0 if left else calm + 1
+                if left and left != before:
+                    say(left)
+                if left and _CLOCK.monotonic_s() > until_s:
+                    raise Trouble(f"{actor} is not drained after {timeout_s:g} s: {left}")
+
+    asyncio.run(done())
+
+
+async def _left(ports: Ports, pool: Pool, actor: str) -> str:
+    """Return what is left of a paused actor, in words; empty: nothing."""
+    waking = [node.name for node in (await look_at(ports)).nodes if _wakes(node, actor)]
+    commands = await ports.inbox.backlog(actor)
+    try:
+        await caught_up(pool, ports.stack, await heads(ports), timeout_s=CATCH_UP_S_MAX)
+    except NotCaughtUp:
+        return "the rows are not up to date"
+    counts = (await _counts(pool, ports.stack)).get(actor, {})
+    found = {
+        "nodes that do not know yet": len(waking),
+        "queued": counts.get("queued"),
+        "running": counts.get("running"),
+        "commands on their way": commands,
+    }
+    return ", ".join(f"{count} {what}" for what, count in found.items() if count)
+
+
+def _wakes(node: NodeInfo, actor: str) -> bool:
+    return actor in node.actors and node.actors[actor].wakes
+
+
+def _require(seen: Look, actor: str) -> None:
+    if actor not in seen.actors() and actor not in seen.orders.pauses:
+        require_actor(seen, actor)
+        raise Trouble(f"no node is up that has an actor {actor!r}")
+
+
+async def _counts_if_any(reading: Reading) -> Counts | None:
+    """Return what the rows say, or None if there are none to ask."""
+    try:
+        async with pooled(reading) as pool:
+            return await _counts(pool, reading.stack)
+    except (PostgresUnavailable, QueryRefused):
+        return None
+
+
+async def _counts(pool: Pool, stack: Stack) -> Counts:
+    found = await questions.answer(pool, stack, "unended_by_actor")
+    return {str(row["actor_id"]): row for row in found.as_rows()}
+
+
+async def _actor_row(ports: Ports, seen: Look, counts: Counts | None, actor: str) -> Row:
+    infos = {node.name: node.actors[actor] for node in seen.nodes if actor in node.actors}
+    expectations = known(seen.nodes, actor) or {}
+    paused, waiting = seen.orders.pauses.get(actor), (counts or {}).get(actor, {})
+    none = None if counts is None else 0
+    return {
+        "actor_id": actor,
+        "domain": _newest(infos).domain if infos else None,
+        "spec_rev": (_newest(infos).spec_rev or None) if infos else None,
+        "nodes": sorted(infos),
+        "waking": sorted(name for name, info in infos.items() if info.wakes),
+        "running_on": sorted(name for name, info in infos.items() if info.runs),
+        "slots": sum(info.slots for info in infos.values() if info.runs),
+        "limits": (_newest(infos).limits or None) if infos else None,
+        "paused": "" if paused is None else (paused.reason or f"by {paused.by}"),
+        "expectations": sorted(expectations),
+        "queued": waiting.get("queued", none),
+        "running": waiting.get("running", none),
+        "events": await ports.world.backlog(actor, _feeds(expectations.values())),
+        "commands": await ports.inbox.backlog(actor),
+    }
+
+
+def _newest(infos: Mapping[str, ActorInfo]) -> ActorInfo:
+    """Return one of several; they differ only while another version is being rolled out."""
+    return infos[max(infos)]
+
+
+def _feeds(expectations: Iterable[ExpectationInfo]) -> list[Feed]:
+    """Return the streams of others that any of `expectations` listens to."""
+    words = (text.split() for each in expectations for text in each.triggers)
+    return [Feed(stream=said[1], subject=said[2]) for said in words if said[0] == "stream"]
+
+
+async def _expectation_row(ports: Ports, actor: str, name: str, said: ExpectationInfo) -> Row:
+    return {
+        "expectation": name,
+        "triggers": list(said.triggers),
+        "next_ticks": {spec: await _next(ports, actor, name, spec) for spec in said.schedules},
+        "breaker": await _breaker(ports, actor, name, said),
+        "cooling_down": await _count(ports, COOLDOWNS, actor, name),
+        "waiting_for_calm": await _count(ports, DEBOUNCED, actor, name),
+        "options": said.options,
+    }
+
+
+async def _next(ports: Ports, actor: str, expectation: str, spec: str) -> object:
+    """Return when a schedule ticks next; None: no tick of it is pending."""
+    try:
+        timer = await ports.timers.pending(actor, ticker.PURPOSE, f"{expectation}/{spec}")
+    except UnreadableEvent:
+        return UNREADABLE
+    return None if timer is None else timer.due_at
+
+
+async def _breaker(ports: Ports, actor: str, expectation: str, said: ExpectationInfo) -> str | None:
+    """Return the state of a circuit breaker that the cluster shares; None: there is none."""
+    if "breaker" not in said.options:
+        return None
+    entry = await ports.gates.get(breaker_key(actor, expectation))
+    if entry is None or entry.value is None:
+        return BreakerState().status
+    try:
+        return msgspec.json.decode(entry.value, type=BreakerState).status
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return UNREADABLE
+
+
+async def _count(ports: Ports, kind: str, actor: str, expectation: str) -> int:
+    """Return of how many subjects the gates remember this kind of thing."""
+    return len(await ports.gates.entries(under=f"{kind}.{actor}.{expectation}"))

@@ -1,0 +1,101 @@
+"""`vigil fire`: an episode by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from console.cli import context
+from console.cli.output import IsJson
+
+if TYPE_CHECKING:
+    from console.firing import Request
+
+
+def fire(
+    ctx: typer.Context,
+    *,
+    actor: Annotated[str, typer.Argument(help="The actor's id.")],
+    expectation: Annotated[str, typer.Argument(help="The name of one of its expectations.")],
+    payload: Annotated[
+        str, typer.Option(help="A JSON object for the strategy; @FILE, or - for standard input.")
+    ] = "{}",
+    reason: Annotated[str, typer.Option(help="Why, for people.")] = "",
+    key: Annotated[
+        str | None,
+        typer.Option(help="Idempotency key: the same one opens no second episode."),
+    ] = None,
+    priority: Annotated[int, typer.Option(help="The higher, the sooner its turn comes.")] = 0,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When, such as 2030-01-31T09:00:00Z.")
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option("--in", metavar="DURATION", help="When, such as 90s, 15m or 2d.")
+    ] = None,
+    is_dry: Annotated[
+        bool, typer.Option("--dry-run", help="Run all of it, and change nothing outside.")
+    ] = False,
+    overrides: Annotated[
+        str | None,
+        typer.Option(
+            help="What a dry run uses in the place of the outside: a JSON object with tools,"
+            " synthesis, persist_findings; @FILE, or - for standard input."
+        ),
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="Who asks; by default whoever runs this.")] = None,
+    is_waiting: Annotated[
+        bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it is done.")
+    ] = False,
+    is_json: IsJson = False,
+) -> None:
+    """Ask an actor for an episode, now or later, and print the episode's id."""
+    from console import firing
+    from console.who import who
+
+    reading = context.reading(ctx)
+    request = firing.Request(
+        actor=actor,
+        expectation=expectation,
+        payload=firing.payload_of(payload),
+        by=who(reading, by),
+        reason=reason,
+        key=key,
+        priority=priority,
+        at=firing.time_of(at, within),
+        dry_run=is_dry,
+        overrides=None if overrides is None else firing.overrides_of(overrides),
+    )
+    episode_id = firing.send(reading, request)
+    if not is_json:
+        print(episode_id, flush=True)
+    row = firing.wait_end(reading, episode_id, at=request.at) if is_waiting else None
+    if is_json:
+        _print_json(request, episode_id, row)
+    elif row is not None:
+        print(
+            ": ".join(str(row[each]) for each in ("status", "error_class", "summary") if row[each])
+        )
+    _exit_unless_done(row)
+
+
+def _print_json(request: Request, episode_id: str, row: Mapping[str, object] | None) -> None:
+    from console import tables
+
+    asked = {
+        "episode_id": episode_id,
+        "actor_id": request.actor,
+        "expectation_id": request.expectation,
+        "mode": "dry_run" if request.dry_run else "live",
+        "at": request.at,
+    }
+    print(tables.as_json(asked if row is None else {**asked, **row}))
+
+
+def _exit_unless_done(row: Mapping[str, object] | None) -> None:
+    from console.errors import EXIT_TROUBLE
+    from streams.events import EndStatus
+
+    if row is not None and row["status"] != EndStatus.DONE:
+        raise typer.Exit(EXIT_TROUBLE)

@@ -1,0 +1,9 @@
+-- How many episodes of each actor have not ended?
+SELECT
+    actor_id,
+    count(*) FILTER (WHERE status = 'queued') AS queued,
+    count(*) FILTER (WHERE status <> 'queued') AS running
+FROM vigil.episodes
+WHERE stack = $1 AND status IN ('queued', 'running', 'blocked')
+GROUP BY actor_id
+ORDER BY actor_id

@@ -1,0 +1,105 @@
+"""Dry runs: what an episode does that is not meant. Pure.
+
+It runs whole, as any other does, to the journal and the rows, and nothing outside may tell that it
+ran:
+
+tools       One that an override stands for is not called: the override is its result. Of the
+            others, those without side effects are called, since they only look; one with side
+            effects is not, and its step fails as `dry_run_side_effect`.
+synthesis   Done, unless an override stands for it.
+findings    Left out, each with the outcome `dry_run`; or kept under keys and an actor of their own,
+            which begin with a prefix, so that they touch no finding that is meant.
+the world   Is told nothing: see `engine.publicity`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.finding import checked_key
+from engine.tools import Tool
+from streams.events import EpisodeConverged, EpisodeOpened
+from streams.findings import FindingIntent, FindingOutcome, RaiseFinding
+from streams.json import NOTHING
+from streams.triggers import Mode, Overrides
+
+LEFT_OUT: Final = "dry_run"
+"""Outcome of a finding that a dry run does not keep."""
+
+NO_OVERRIDES: Final = Overrides()
+
+
+def merged(fire: Overrides | None, declared: Overrides | None) -> Overrides:
+    """Return what a dry run uses: of each single override, the one given with the fire, if any."""
+    first, then = fire or NO_OVERRIDES, declared or NO_OVERRIDES
+    return Overrides(
+        tools={**then.tools, **first.tools},
+        synthesis=then.synthesis if first.synthesis == NOTHING else first.synthesis,
+        persist_findings=first.persist_findings or then.persist_findings,
+    )
+
+
+def result_of(opened: EpisodeOpened, tool_name: str) -> msgspec.Raw | None:
+    """Return what stands for calling `tool_name`, a `capability.action`; None if nothing does."""
+    return _overrides(opened).tools.get(tool_name)
+
+
+def synthesis_of(opened: EpisodeOpened) -> msgspec.Raw | None:
+    """Return what stands for a synthesis; None if nothing does."""
+    synthesis = _overrides(opened).synthesis
+    return None if synthesis == NOTHING else synthesis
+
+
+def may_call(opened: EpisodeOpened, tool: Tool) -> bool:
+    """Return whether an episode may call `tool` itself: a dry run changes nothing outside."""
+    return opened.mode is Mode.LIVE or not tool.side_effect
+
+
+def keeps_findings(opened: EpisodeOpened) -> bool:
+    """Return whether what an episode finds is carried out."""
+    return opened.mode is Mode.LIVE or bool(_overrides(opened).persist_findings)
+
+
+def left_out(intent: FindingIntent) -> FindingOutcome:
+    """Return what becomes of an intent that is not carried out."""
+    return FindingOutcome(finding_key=intent.finding_key, outcome=LEFT_OUT)
+
+
+def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConverged:
+    """Return `converged` with keys of the dry run's own, if it is one that keeps its findings.
+
+    A finding that explains another is set apart with it if it is found by the same episode;
+    otherwise it is one that is meant.
+
+    Raises:
+        InvalidFinding: a key is too long with its prefix.
+    """
+    prefix = _overrides(opened).persist_findings
+    if not prefix:
+        return converged
+    own = {
+        intent.finding_key: checked_key(f"{prefix}:{intent.finding_key}")
+        for intent in converged.findings
+    }
+
+    def apart(intent: FindingIntent) -> FindingIntent:
+        moved = replace(intent, finding_key=own[intent.finding_key])
+        if isinstance(moved, RaiseFinding) and moved.caused_by_key is not None:
+            return replace(moved, caused_by_key=own.get(moved.caused_by_key, moved.caused_by_key))
+        return moved
+
+    return replace(converged, findings=tuple(map(apart, converged.findings)))
+
+
+def found_by(opened: EpisodeOpened) -> str:
+    """Return the actor that an episode's findings are said to be of."""
+    prefix = _overrides(opened).persist_findings
+    return f"{prefix}:{opened.actor_id}" if prefix else opened.actor_id
+
+
+def _overrides(opened: EpisodeOpened) -> Overrides:
+    """Return the overrides in force: a live episode has none, whatever its opening says."""
+    return (opened.overrides or NO_OVERRIDES) if opened.mode is Mode.DRY_RUN else NO_OVERRIDES

@@ -1,0 +1,222 @@
+"""The Lane aggregate: which episodes of an actor may run, over the whole cluster. Pure.
+
+    wanted ──placed──▶ waiting ──admitted──▶ admitted ──left──▶ (gone)
+       └──dropped         └──shed, left──▶ (gone)
+
+`admission` says who moves. The version of the lane in the journal makes its dispatcher the only
+one. So that nobody need read a lane's whole life, every `KEEP_EVERY`th commit holds all that the
+lane is, and every commit names the newest one before it that does; see `beginning`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.admission import Limits, admissible, drop_reason, losers, ranked
+from streams.events import LaneEvent, LaneKept, LaneMoved
+from streams.json import raw
+from streams.lanes import Ticket
+from streams.log import START, Recorded
+
+KEEP_EVERY: Final = 200
+"""Commits from one that holds the whole lane to the next: the most that a new dispatcher reads."""
+
+TICKETS_KEPT_MAX: Final = 3_000
+"""Most tickets that one commit holds; a longer lane is kept once it is shorter again. With the
+longest names and keys so many are 730 KiB, of the 1 MiB that servers take."""
+
+KEY_BYTES_MAX: Final = 48
+"""Longest key, as JSON, that a ticket spells out; of a longer one it holds the hash."""
+
+
+class Lane(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lane's events add up to."""
+
+    waiting: tuple[Ticket, ...] = ()
+    """By rank."""
+    admitted: tuple[Ticket, ...] = ()
+    """In the order of their admission."""
+    cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which all such events were
+    ruled on. Each version of the actor moves those that it watches."""
+    newest_number: int = 0
+    kept_at: int = 0
+    """Version of the newest commit that holds the whole lane; 0: there is none."""
+    moves: int = 0
+    """Since then."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """An episode that is to run when its turn comes."""
+
+    episode_id: str
+    expectation_id: str
+    priority: int = 0
+    key: str = ""
+    """Counted among those of the expectation; empty: none."""
+    key_limit: int = 0
+    """How many with the same key may run at a time; 0: any number."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dispatcher has seen since the last decision. The lane may know any of it already."""
+
+    cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
+    wanted: Sequence[Wanted] = ()
+    """In the order of their causes."""
+    left: Collection[str] = ()
+    """Episodes that have ended."""
+
+
+EMPTY: Final = Lane()
+
+
+def is_full(lane: Lane, limits: Limits) -> bool:
+    """Return whether no more events are to be read for now."""
+    return limits.overflow == "queue" and len(lane.waiting) >= limits.queue_max
+
+
+def decide(lane: Lane, seen: Seen, limits: Limits) -> tuple[LaneEvent, ...]:
+    """Return the events of one commit: what moves, and all of the lane if it is time to keep it.
+
+    Empty if nothing changes. An episode that is in the lane is not placed again, and one that has
+    ended, according to the same `seen`, is not placed at all.
+    """
+    known = {ticket.episode_id for ticket in (*lane.waiting, *lane.admitted)}
+    left = tuple(each for each in dict.fromkeys(seen.left) if each in known)
+    newcomers = _newcomers(seen, known=known, after=lane.newest_number)
+    new = frozenset(_ids(newcomers))
+    line = ranked(_without(lane.waiting, left), newcomers)
+    running = _without(lane.admitted, left)
+    admitted = admissible(line, running, capacity=limits.capacity)
+    lost = losers(_without(line, _ids(admitted)), limits, newcomers=new)
+    reason = drop_reason(limits, running=len(running) + len(admitted))
+    moved = LaneMoved(
+        cursors=_advanced(lane.cursors, seen.cursors),
+        placed=_without(newcomers, _ids(lost)),
+        admitted=_ids(admitted),
+        shed=tuple(each for each in _ids(lost) if each not in new),
+        dropped={each: reason for each in _ids(lost) if each in new},
+        left=left,
+    )
+    return () if moved == LaneMoved() else _commit(lane, replace(moved, kept_at=lane.kept_at))
+
+
+def evolve(lane: Lane, event: LaneEvent, *, version: int) -> Lane:
+    """Return `lane` after `event`, of the commit that is its `version`. Never refuses."""
+    match event:
+        case LaneMoved():
+            return _moved(lane, event)
+        case LaneKept():
+            return Lane(
+                waiting=event.waiting,
+                admitted=event.admitted,
+                cursors=event.cursors,
+                newest_number=event.newest_number,
+                kept_at=version,
+            )
+        case _:
+            assert_never(event)
+
+
+def fold(records: Iterable[Recorded]) -> Lane:
+    """Return what a lane's `records` add up to, oldest first: all, or those since `beginning`."""
+    lane = EMPTY
+    for record in records:
+        for event in record.commit.events:
+            if isinstance(event, LaneEvent):
+                lane = evolve(lane, event, version=record.seq)
+    return lane
+
+
+def beginning(newest: Recorded | None) -> int:
+    """Return the version past which a lane is to be read, given its newest commit.
+
+    A copy of a commit names the version that the lane was kept at where it is copied from, which is
+    of no use here. So if that is the newest commit, and does not hold the lane itself, all is read.
+    """
+    match newest:
+        case Recorded(commit=commit) if any(isinstance(each, LaneKept) for each in commit.events):
+            return newest.seq - 1
+        case Recorded(is_copied=False, commit=commit):
+            kept_at = (each.kept_at for each in commit.events if isinstance(each, LaneMoved))
+            return max(START, next(kept_at, START) - 1)
+        case _:
+            return START
+
+
+def _newcomers(seen: Seen, *, known: Collection[str], after: int) -> list[Ticket]:
+    """Return a ticket for each episode that is to get a place, numbered from `after` on."""
+    settled = {*known, *seen.left}
+    tickets: list[Ticket] = []
+    for each in seen.wanted:
+        if each.episode_id not in settled:
+            settled.add(each.episode_id)
+            tickets.append(_ticket(each, number=after + len(tickets) + 1))
+    return tickets
+
+
+def _ticket(wanted: Wanted, *, number: int) -> Ticket:
+    return Ticket(
+        episode_id=wanted.episode_id,
+        expectation_id=wanted.expectation_id,
+        number=number,
+        priority=wanted.priority,
+        key=_short(wanted.key),
+        key_limit=wanted.key_limit,
+    )
+
+
+def _short(key: str) -> str:
+    encoded = bytes(raw(key))
+    is_short = len(encoded) <= KEY_BYTES_MAX
+    return key if is_short else f"#{blake2b(encoded, digest_size=16).hexdigest()}"
+
+
+def _advanced(cursors: Mapping[str, int], seen: Mapping[str, int]) -> dict[str, int]:
+    """Return those of `seen` that are beyond `cursors`."""
+    return {each: seq for each, seq in seen.items() if each not in cursors or seq > cursors[each]}
+
+
+def _moved(lane: Lane, event: LaneMoved) -> Lane:
+    line = ranked(_without(lane.waiting, (*event.left, *event.shed)), event.placed)
+    waits = {ticket.episode_id: ticket for ticket in line}
+    admitted = [waits.pop(each) for each in event.admitted if each in waits]
+    return Lane(
+        waiting=tuple(waits.values()),
+        admitted=(*_without(lane.admitted, event.left), *admitted),
+        cursors={**lane.cursors, **event.cursors},
+        newest_number=max((each.number for each in event.placed), default=lane.newest_number),
+        kept_at=lane.kept_at,
+        moves=lane.moves + 1,
+    )
+
+
+def _commit(lane: Lane, moved: LaneMoved) -> tuple[LaneEvent, ...]:
+    """Return the events of the commit in which `lane` moves so."""
+    if lane.moves + 1 < KEEP_EVERY:
+        return (moved,)
+    after = _moved(lane, moved)
+    if len(after.waiting) + len(after.admitted) > TICKETS_KEPT_MAX:
+        return (moved,)
+    kept = LaneKept(
+        cursors=dict(after.cursors),
+        waiting=after.waiting,
+        admitted=after.admitted,
+        newest_number=after.newest_number,
+    )
+    return (moved, kept)
+
+
+def _without(tickets: Iterable[Ticket], episodes: Iterable[str]) -> tuple[Ticket, ...]:
+    gone = frozenset(episodes)
+    return tuple(each for each in tickets if each.episode_id not in gone)
+
+
+def _ids(tickets: Iterable[Ticket]) -> tuple[str, ...]:
+    return tuple(ticket.episode_id for ticket in tickets)

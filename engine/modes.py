@@ -1,0 +1,138 @@
+"""Whether a node wakes actors and runs their episodes: its setting, and what people said. Pure.
+
+    mode           wakes: its gates open episodes    runs: it takes episodes and drives them
+    full           yes                               yes
+    trigger_only   yes                               no: they are for other nodes
+    disabled       no                                no
+
+The first one that says something counts: the registry about the actor on this node, the registry
+about this node, the node's own setting. An actor that is paused is woken by no node, whatever their
+modes; what is queued or runs goes on, so a pause is also how an actor is drained.
+
+An entry of the registry that cannot be read says nothing, as if it were not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from streams.bucket import Entry
+from streams.keys import MODES, PAUSES, name_in
+
+
+class NodeMode(StrEnum):
+    """What a node does for an actor."""
+
+    FULL = "full"
+    TRIGGER_ONLY = "trigger_only"
+    DISABLED = "disabled"
+
+
+class ModeOrder(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """What people want of one node: the value of `mode.<node>`."""
+
+    mode: NodeMode | None = None
+    """For every actor that `actors` does not name. None: as the node's own setting says."""
+    actors: dict[str, NodeMode] = {}
+    by: str = ""
+    """Who changed it last."""
+    at: datetime | None = None
+
+
+class PauseOrder(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """That an actor is to be woken nowhere: the value of `pause.<actor>`."""
+
+    by: str = ""
+    reason: str = ""
+    at: datetime | None = None
+
+
+class Orders(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the registry says about modes and pauses."""
+
+    modes: Mapping[str, ModeOrder] = {}
+    """By node."""
+    pauses: Mapping[str, PauseOrder] = {}
+    """By actor."""
+    problems: Mapping[str, str] = {}
+    """Key → why its entry cannot be read."""
+
+
+class Switch(msgspec.Struct, frozen=True):
+    """What a node may do for an actor."""
+
+    wakes: bool
+    runs: bool
+
+
+SWITCHES: Final[Mapping[NodeMode, Switch]] = {
+    NodeMode.FULL: Switch(wakes=True, runs=True),
+    NodeMode.TRIGGER_ONLY: Switch(wakes=True, runs=False),
+    NodeMode.DISABLED: Switch(wakes=False, runs=False),
+}
+
+NO_ORDERS: Final = Orders()
+
+_modes: Final = msgspec.json.Decoder(ModeOrder)
+_pauses: Final = msgspec.json.Decoder(PauseOrder)
+
+
+def orders_of(entries: Iterable[Entry]) -> Orders:
+    """Return what `entries` of the registry say; those of other kinds are passed over."""
+    modes: dict[str, ModeOrder] = {}
+    pauses: dict[str, PauseOrder] = {}
+    problems: dict[str, str] = {}
+    for entry in entries:
+        kind = entry.key.partition(".")[0]
+        try:
+            if entry.value is not None and kind == MODES:
+                modes[name_in(entry.key)] = _modes.decode(entry.value)
+            elif entry.value is not None and kind == PAUSES:
+                pauses[name_in(entry.key)] = _pauses.decode(entry.value)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            problems[entry.key] = str(error)
+    return Orders(modes=modes, pauses=pauses, problems=problems)
+
+
+def mode_of(orders: Orders, *, node: str, setting: NodeMode, actor: str | None = None) -> NodeMode:
+    """Return the mode that `node` is in: for `actor`, or for those that nothing is said about."""
+    said = orders.modes.get(node, ModeOrder())
+    whole = setting if said.mode is None else said.mode
+    return whole if actor is None else said.actors.get(actor, whole)
+
+
+def switch(orders: Orders, *, node: str, setting: NodeMode, actor: str) -> Switch:
+    """Return what `node`, whose own setting is `setting`, may do for `actor`."""
+    may = SWITCHES[mode_of(orders, node=node, setting=setting, actor=actor)]
+    return Switch(wakes=may.wakes and actor not in orders.pauses, runs=may.runs)
+
+
+def with_mode(
+    said: ModeOrder | None, mode: NodeMode, *, actor: str | None, by: str, at: datetime
+) -> ModeOrder:
+    """Return what is said of a node after `mode` is, of `actor` or of the node."""
+    before = said or ModeOrder()
+    if actor is None:
+        return ModeOrder(mode=mode, actors=before.actors, by=by, at=at)
+    return ModeOrder(mode=before.mode, actors={**before.actors, actor: mode}, by=by, at=at)
+
+
+def without_mode(
+    said: ModeOrder | None, *, actor: str | None, by: str, at: datetime
+) -> ModeOrder | None:
+    """Return what is said of a node after nothing is, of `actor` or at all; None: nothing is."""
+    if said is None or actor is None:
+        return None
+    actors = {each: mode for each, mode in said.actors.items() if each != actor}
+    if said.mode is None and not actors:
+        return None
+    return ModeOrder(mode=said.mode, actors=actors, by=by, at=at)

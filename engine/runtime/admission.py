@@ -1,0 +1,160 @@
+"""Brings what woke an actor into good hands: settle → open → run here or send → answer.
+
+An episode's id comes from its cause, so a redelivered message opens nothing new, and whatever a
+crash left half done is done again harmlessly.
+
+A node that has room for an episode runs it at once: its first commit opens it and starts it, and
+only then is the message answered (docs/adr/0017-opened-here-runs-here.md). Otherwise the episode
+is opened and queued for whoever has room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+from structlog.contextvars import bound_contextvars
+
+from engine import dedupe, telemetry
+from engine.runtime.arbiter import Arbiter, rejected
+from engine.runtime.crew import Crew
+from engine.runtime.hands import Hands
+from engine.runtime.keeper import Keeper
+from engine.runtime.opener import open_episode
+from engine.runtime.parts import Part
+from engine.runtime.receipt import Receipt
+from engine.runtime.shift import Shift
+from engine.runtime.slots import Slots
+from engine.runtime.undertaker import Undertaker
+from streams.delivery import Delivery, Unreadable
+from streams.errors import TooLarge, Unavailable, Unwritable
+from streams.events import EpisodeOpened
+from streams.json import raw
+from streams.tracing import context_of
+from streams.triggers import EventTrigger
+from streams.world import DomainEvent
+
+IN_FLIGHT_MAX: Final = 256
+"""Events and due timers of one actor on one node that may be unanswered at a time."""
+
+HAND_BACK_S: Final = 1.0
+"""How long a message waits that could not be ruled on because the log was away."""
+
+log = structlog.get_logger("vigil.gate")
+
+
+@dataclass
+class Admission:
+    """The way in for everything that wakes one actor on one node."""
+
+    crew: Crew
+    keeper: Keeper
+    undertaker: Undertaker
+    hands: Hands
+    arbiter: Arbiter
+    room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
+
+    async def admit(self, delivery: Delivery[Any], parts: Sequence[Part]) -> None:
+        """Answer for a message at once if it comes to nothing; else begin to work on its parts."""
+        if not parts:
+            return await delivery.ack()
+        self.room.try_take()
+        receipt = Receipt(delivery, parts=len(parts), room=self.room)
+        for part in parts:
+            self.hands.start(self._work_on(part, receipt))
+        return None
+
+    async def _work_on(self, part: Part, receipt: Receipt) -> None:
+        with receipt, telemetry.span("gate", context_of(receipt.delivery.trace)):
+            try:
+                settled = await self.arbiter.settle(part)
+                if isinstance(settled, Unreadable):
+                    await self.undertaker.bury(settled, actor_id=self.crew.actor.id)
+                elif settled is not None and await self._open(settled, receipt):
+                    return
+            except Unavailable as error:
+                log.warning("handed back", actor=self.crew.actor.id, error=str(error))
+                await receipt.hand_back(delay_s=HAND_BACK_S)
+            else:
+                await receipt.part_done()
+
+    async def _open(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
+        """Open an episode; return whether it runs here, so that its shift answers for it."""
+        if await self._is_known(opened, receipt):
+            self.arbiter.note_duplicate(opened)
+        elif await self._run_here(opened, receipt):
+            return True
+        else:
+            await self._queue(opened, receipt)
+        return False
+
+    async def _is_known(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
+        """Return whether another cause has opened the episode.
+
+        Whoever shares a key is looked for first, so that no code of an episode runs in vain for
+        every duplicate. What is missing after a crash, the other cause makes good when it comes
+        again; so this one need not, unless it comes again itself and may be the one.
+        """
+        if _is_own(opened) or receipt.delivery.deliveries > 1:
+            return False
+        return await self.arbiter.is_open(opened)
+
+    async def _run_here(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
+        """Run an episode that its first commit opens, if there is room; return whether we did.
+
+        A message that comes again may have crashed a node: its episode is opened first and alone,
+        so that crashes are counted.
+        """
+        is_first_try = receipt.delivery.deliveries == 1
+        may_run = is_first_try and self.crew.permits.runs.is_given
+        if not may_run or not self.crew.slots.try_take():
+            return False
+        try:
+            with (
+                bound_contextvars(episode_id=opened.episode_id, actor=opened.actor_id),
+                telemetry.span("episode"),
+            ):
+                return await Shift(self.crew, self.keeper, receipt.part_done).open(opened)
+        finally:
+            self.crew.slots.give_back()
+
+    async def _queue(self, opened: EpisodeOpened, receipt: Receipt) -> None:
+        """Open an episode for any node, or a dead letter if the journal cannot keep it."""
+        try:
+            is_new = await open_episode(self.crew.ports, opened, at=self.crew.clock.now())
+        # Numbers and text may need more room than they came in.
+        except (TooLarge, Unwritable) as error:
+            reason = "too_large" if isinstance(error, TooLarge) else "unwritable"
+            letter = self._unopened(opened, receipt, reason=reason, detail=str(error))
+            await self.undertaker.bury(letter, actor_id=opened.actor_id)
+        else:
+            if not is_new:
+                self.arbiter.note_duplicate(opened)
+
+    def _unopened(
+        self, opened: EpisodeOpened, receipt: Receipt, *, reason: str, detail: str
+    ) -> Unreadable:
+        """Return what fired an episode that cannot be opened, as a message to be buried."""
+        stack, content = self.crew.ports.stack, receipt.delivery.content
+        if isinstance(content, DomainEvent):
+            return rejected(content, stack, reason=reason, detail=detail)
+        subject = stack.due(opened.actor_id)
+        return Unreadable(
+            reason=reason,
+            detail=detail,
+            stream=stack.stream_of(subject),
+            seq=receipt.delivery.seq,
+            subject=subject,
+            headers={},
+            data=bytes(raw(opened.trigger)),
+        )
+
+
+def _is_own(opened: EpisodeOpened) -> bool:
+    """Return whether no other cause can open the episode."""
+    trigger = opened.trigger
+    return isinstance(trigger, EventTrigger) and opened.dedupe_key == dedupe.event_key(
+        trigger.event_id
+    )

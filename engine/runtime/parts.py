@@ -1,0 +1,44 @@
+"""What something that woke an actor comes to: its parts.
+
+All of them must be in good hands before it is answered for: an `EpisodeOpened` is to be opened, an
+`Unreadable` to be buried, and the others are still to be ruled on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from engine.expectation import Expectation
+from engine.schedule import Schedule
+from streams.delivery import Unreadable
+from streams.events import EpisodeOpened
+from streams.triggers import ScheduleTrigger
+from streams.world import DomainEvent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gated:
+    """An event that fits, and that is still to be ruled on by what the cluster remembers."""
+
+    expectation: Expectation
+    event: DomainEvent
+    is_calm: bool = False
+    """Whether its subject has calmed down since."""
+    coalesced: int = 0
+    """How many earlier events it stands for then."""
+    is_repeat: bool = False
+    """Whether it was delivered before: then it may have been ruled on, and newer ones, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ticked:
+    """A tick that is to be ruled on."""
+
+    expectation: Expectation
+    schedule: Schedule
+    trigger: ScheduleTrigger
+    is_repeat: bool = False
+
+
+Part: TypeAlias = EpisodeOpened | Unreadable | Gated | Ticked

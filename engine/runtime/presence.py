@@ -1,0 +1,185 @@
+"""Says that a node is there and what it does; and knows who else is.
+
+The server ends what a node says of itself when the node has not said it again for the life of a
+lease. So a node that crashed is missed as soon as its episodes are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from engine import nodes
+from engine.actor import Actor
+from engine.nodes import NodeInfo
+from engine.runtime.switchboard import Switchboard
+from streams.bucket import Bucket, Entry
+from streams.clock import Clock
+from streams.errors import Unavailable
+from streams.keys import NODES, node_key
+
+TTL_S_MIN: Final = 2
+"""Shortest life of what a node says, in seconds: a busy machine renews it in time."""
+
+RENEWALS_PER_TTL: Final = 3
+"""As for leases: two may fail in a row before the node is missed."""
+
+LEAVE_S_MAX: Final = 1.0
+"""Longest that a stopping node waits to be forgotten, in seconds; it is soon, anyway."""
+
+CHANGES_MAX: Final = 500
+"""Changes of the gates looked at in one go."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for changes; only how often an idle roster looks up."""
+
+LOOK_S: Final = 30.0
+"""Between two looks at all nodes, in seconds: a roster that was cut off for over an hour is not
+told who has gone meanwhile."""
+
+log = structlog.get_logger("vigil.presence")
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Keeps one node in the gates."""
+
+    gates: Bucket
+    clock: Clock
+    switchboard: Switchboard
+    actors: Mapping[str, Actor]
+    node: str
+    lease_s: float
+    version: str
+    since: datetime
+
+    @property
+    def ttl_s(self) -> int:
+        """How long what it says stays there, in seconds: the lease's life in the server's unit."""
+        return max(TTL_S_MIN, math.ceil(self.lease_s))
+
+    def info(self) -> NodeInfo:
+        """Return what the node has to say of itself now."""
+        return NodeInfo(
+            name=self.node,
+            host=platform.node(),
+            pid=os.getpid(),
+            version=self.version,
+            since=self.since,
+            mode=self.switchboard.mode,
+            setting=self.switchboard.setting,
+            lease_s=self.lease_s,
+            actors={
+                id_: nodes.actor_info(actor, self.switchboard.may(id_))
+                for id_, actor in self.actors.items()
+            },
+        )
+
+    async def serve(self) -> None:
+        """Say it for ever, and at once when something changes.
+
+        Raises:
+            Unavailable: the gates are away.
+        """
+        await self.switchboard.has_looked.wait()
+        while True:
+            self.switchboard.changed.clear()
+            data = nodes.encoded(self.info())
+            await self.gates.put(node_key(self.node), data, ttl_s=self.ttl_s)
+            await self._wait_change()
+
+    async def leave(self) -> None:
+        """Have the node forgotten at once, if that can be done soon."""
+        try:
+            async with self.clock.timeout(LEAVE_S_MAX):
+                await self.gates.delete(node_key(self.node))
+        except (TimeoutError, Unavailable) as error:
+            log.debug("the node is missed only when its time is over", why=repr(error))
+
+    async def _wait_change(self) -> None:
+        """Wait until there is something new to say, or it is time to say the same again."""
+        try:
+            async with self.clock.timeout(self.ttl_s / RENEWALS_PER_TTL):
+                await self.switchboard.changed.wait()
+        except TimeoutError:
+            return
+
+
+@dataclass
+class Roster:
+    """The nodes that live, as far as this one knows."""
+
+    gates: Bucket
+    clock: Clock
+    has_looked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it knows who is there."""
+    _nodes: dict[str, NodeInfo] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def nodes(self) -> Sequence[NodeInfo]:
+        """Those that live, by name."""
+        return [self._nodes[key] for key in sorted(self._nodes)]
+
+    def capacity(self, actor: str) -> int:
+        """Return how many episodes of `actor` may run at a time on all the nodes that run it."""
+        return nodes.capacity(self._nodes.values(), actor)
+
+    async def wait_change(self) -> None:
+        """Wait until a node comes, goes or says something else than now."""
+        await self._changed.wait()
+
+    async def serve(self) -> None:
+        """Follow who comes and goes, for ever.
+
+        Raises:
+            Unavailable: the gates are away. What was known stays so.
+        """
+        async with self.gates.watch(under=NODES) as watch:
+            await self._look()
+            self.has_looked.set()
+            looked_s = self.clock.monotonic_s()
+            while True:
+                changes = await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S)
+                self._set({**self._nodes, **_said(changes)})
+                if self.clock.monotonic_s() - looked_s >= LOOK_S:
+                    await self._look()
+                    looked_s = self.clock.monotonic_s()
+
+    async def _look(self) -> None:
+        self._set(_said((await self.gates.entries(under=NODES)).values()))
+
+    def _set(self, said: Mapping[str, NodeInfo | None]) -> None:
+        """Take note of who is there, and wake those who wait if that is news."""
+        living = {key: info for key, info in said.items() if info is not None}
+        if living != self._nodes:
+            self._nodes = living
+            before, self._changed = self._changed, asyncio.Event()
+            before.set()
+
+
+async def live_nodes(gates: Bucket) -> Sequence[NodeInfo]:
+    """Return the nodes that live now, by name; for whoever asks once.
+
+    Raises:
+        Unavailable: no answer from the server.
+    """
+    found = _said((await gates.entries(under=NODES)).values())
+    return [info for _, info in sorted(found.items()) if info is not None]
+
+
+def _said(entries: Iterable[Entry]) -> dict[str, NodeInfo | None]:
+    """Return what each entry of a node says; None where it is gone, or cannot be read."""
+    return {
+        entry.key: None if entry.value is None else nodes.decoded(entry.value)
+        for entry in entries
+        if entry.key.startswith(f"{NODES}.")
+    }

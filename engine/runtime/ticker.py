@@ -1,0 +1,120 @@
+"""Keeps the schedules of one actor going: one timer for each, armed again by every tick.
+
+A timer is named after its schedule, so schedules that changed go on under another name, and the
+timer of one that nobody declares any more ends with its next tick. Any node arms any of them: they
+all know the same ticks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import msgspec
+import structlog
+
+from engine.expectation import Expectation
+from engine.runtime.crew import Crew
+from engine.runtime.parts import Ticked
+from engine.schedule import Schedule, due_ticks, next_tick, spec_of
+from streams.errors import TimerConflict, UnreadableEvent
+from streams.json import UNDECODABLE, JsonObject
+from streams.timers import Timer
+from streams.triggers import ScheduleTrigger
+
+PURPOSE: Final = "tick"
+"""Of its timers."""
+
+log = structlog.get_logger("vigil.ticker")
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    """What the timer of a schedule says."""
+
+    expectation: str
+    schedule: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Ticker:
+    """The schedules of one actor, on one node."""
+
+    crew: Crew
+
+    async def ensure(self) -> None:
+        """Arm the next tick of every schedule that has none pending.
+
+        Raises:
+            Unavailable: the log is away. Ensure it again.
+        """
+        for expectation in self.crew.actor.expectations.values():
+            for schedule in expectation.schedules:
+                await self._ensure(expectation, schedule)
+
+    async def due(self, payload: JsonObject, *, is_repeat: bool) -> list[Ticked] | None:
+        """Return the ticks to rule on now that one came due, the next one being armed.
+
+        None: no schedule here ticks so; another version of the actor may know it.
+
+        Raises:
+            Unavailable: the log is away. Ask again: what is due then may be more.
+        """
+        tick = _tick_in(payload)
+        expectation = self.crew.actor.expectations.get(tick.expectation) if tick else None
+        if tick is None or expectation is None:
+            return None
+        known = {spec_of(schedule): schedule for schedule in expectation.schedules}
+        schedule = known.get(tick.schedule)
+        if schedule is None:
+            return None
+        caught = due_ticks(schedule, tick.at, self.crew.clock.now())
+        await self._arm(expectation, schedule, caught.arms, expecting=None)
+        return [
+            Ticked(
+                expectation=expectation,
+                schedule=schedule,
+                trigger=ScheduleTrigger(scheduled_at=at, schedule=tick.schedule),
+                is_repeat=is_repeat,
+            )
+            for at in caught.opens
+        ]
+
+    async def _ensure(self, expectation: Expectation, schedule: Schedule) -> None:
+        timers, key = self.crew.ports.timers, timer_key(expectation.name, schedule)
+        try:
+            if await timers.pending(self.crew.actor.id, PURPOSE, key) is not None:
+                return
+        except UnreadableEvent as error:
+            log.warning("a timer of a newer version ticks", key=key, error=str(error))
+            return
+        at = next_tick(schedule, self.crew.clock.now())
+        try:
+            await self._arm(expectation, schedule, at, expecting=0)
+        except TimerConflict:
+            return  # Another node was faster.
+
+    async def _arm(
+        self, expectation: Expectation, schedule: Schedule, at: datetime, *, expecting: int | None
+    ) -> None:
+        tick = Tick(expectation=expectation.name, schedule=spec_of(schedule), at=at)
+        timer = Timer(
+            actor=self.crew.actor.id,
+            purpose=PURPOSE,
+            key=timer_key(expectation.name, schedule),
+            payload=msgspec.to_builtins(tick),
+        )
+        await self.crew.ports.timers.arm(timer, at=at, expecting=expecting)
+
+
+def timer_key(expectation: str, schedule: Schedule) -> str:
+    """Return the key of the timer of one schedule."""
+    return f"{expectation}/{spec_of(schedule)}"
+
+
+def _tick_in(payload: JsonObject) -> Tick | None:
+    try:
+        return msgspec.convert(payload, Tick)
+    except UNDECODABLE:
+        return None

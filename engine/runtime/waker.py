@@ -1,0 +1,68 @@
+"""Takes what has come due for an actor, from the queue that all its nodes share: take → admit."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from engine import telemetry
+from engine.runtime.admission import HAND_BACK_S, Admission
+from engine.runtime.alarms import Alarms
+from engine.runtime.gate import STRANGE_DELIVERIES_MAX, leave
+from engine.runtime.intake import taking
+from streams.delivery import Delivery, Unreadable
+from streams.errors import Unavailable
+from streams.timers import Due
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for due timers; only how often an idle waker looks up."""
+
+log = structlog.get_logger("vigil.waker")
+
+
+@dataclass
+class Waker:
+    """The waker of one actor on one node."""
+
+    admission: Admission
+    alarms: Alarms
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the queue is open and every schedule ticks."""
+
+    async def serve(self) -> None:
+        """Answer for what comes due for as long as the node may. What it opened goes on.
+
+        Raises:
+            Unavailable: the actor's queue could not be opened, or its schedules not be armed.
+        """
+        crew = self.admission.crew
+        labels = {"actor": crew.actor.id, "queue": "due"}
+        opening = crew.ports.timers.open(crew.actor.id)
+        withdrawn = crew.permits.wakes.withdrawn
+        async with taking(opening, stopping=withdrawn) as source:
+            await self.alarms.ticker.ensure()
+            self.is_open.set()
+            while not withdrawn.is_set():
+                room = await self.admission.room.wait_free()
+                for delivery in await source.receive(room=room, wait_s=WAIT_S):
+                    await (delivery.nak() if withdrawn.is_set() else self._admit(delivery))
+                telemetry.backlog.set(source.pending, labels)
+
+    async def _admit(self, delivery: Delivery[Due | Unreadable]) -> None:
+        due = delivery.content
+        if isinstance(due, Unreadable):
+            return await self.admission.admit(delivery, [due])
+        try:
+            parts = await self.alarms.parts(due, delivery)
+        except Unavailable as error:
+            log.warning("handed back: the log is away", error=str(error))
+            return await delivery.nak(delay_s=HAND_BACK_S)
+        if parts is not None:
+            return await self.admission.admit(delivery, parts)
+        if delivery.deliveries < STRANGE_DELIVERIES_MAX:
+            return await leave(delivery)
+        letter = self.alarms.forgotten(due, delivery)
+        return await self.admission.admit(delivery, [] if letter is None else [letter])

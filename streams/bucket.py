@@ -1,0 +1,111 @@
+"""The port to buckets: keys with values and revisions, which every node shares.
+
+A stack has two of them beside its claims. The *registry* holds small settings that every node
+watches, until somebody changes them. The *gates* hold what a gate has to remember of the past:
+cooldowns, circuit breakers, who is there. Nearly all of that goes by itself when its time is over,
+and the server keeps that time: no node has to be there to end it.
+
+    (absent) ──put──▶ stands ──delete──▶ (absent)
+                      │ ▲ └─lapse, with a time to live, unless it is put again─▶ (absent)
+                      └─┘
+                      put
+
+A revision tells one put from every other one, so whoever names the revision that it has read (0 for
+none) changes exactly that. A key that was deleted, or has lapsed, does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol
+
+import msgspec
+
+TTL_S_MIN: Final = 1
+"""Shortest time to live, in seconds: the server's own minimum (ADR-43 of the server)."""
+
+TTL_S_MAX: Final = 10 * 365 * 24 * 3600
+"""Longest, ten years: what is to last longer is put without one. The server counts nanoseconds
+in 64 bits, which end after 292 years."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One key's value, or the fact that it is gone."""
+
+    key: str
+    value: bytes | None
+    """None: the key was deleted, or has lapsed."""
+    revision: int
+    """Of its last change. Whoever puts again what is gone names 0."""
+
+
+class BucketWatch(Protocol):
+    """A position in a bucket's history."""
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Entry]:
+        """Return the next changes in order: up to `most`, none after `wait_s` of silence."""
+
+
+class Bucket(Protocol):
+    """Keys with values and revisions. Keys are tokens joined by dots, such as `mode.n1`."""
+
+    async def put(
+        self, key: str, value: bytes, *, after: int | None = None, ttl_s: int | None = None
+    ) -> int:
+        """Set `key` and return its new revision.
+
+        Args:
+            key: Which one; see `streams/keys.py`.
+            value: What it says from now on.
+            after: The revision at which the key must still be, or 0 for none; None is any.
+            ttl_s: After how many seconds it goes by itself, `TTL_S_MIN` to `TTL_S_MAX`; None is
+                never, also if an earlier put said otherwise. Whole seconds, for that is the
+                server's unit. It counts from when it has stored this, and a key goes up to
+                0.25 s later than it says (measured with 2.15), never earlier.
+
+        Raises:
+            RevisionConflict: the key is at another revision. If the answer to an earlier try
+                was lost, the value may have stood there for a while.
+            ValueError: `ttl_s` is out of its range.
+            UnknownOutcome: no answer. It may be set; the next reading tells.
+            Unavailable: the server was away or refused. It is not set.
+        """
+
+    async def get(self, key: str) -> Entry | None:
+        """Return the key's entry, as the leader knows it, or None if it does not exist.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def delete(self, key: str) -> None:
+        """Remove `key`. Removing one that does not exist does nothing.
+
+        Raises:
+            Unavailable: no answer from the server. Removing it again is safe.
+        """
+
+    async def entries(self, *, under: str = "") -> Mapping[str, Entry]:
+        """Return the entry of every key, or of those that begin with `under` and a dot.
+
+        Any replica may answer, so what has just been put may be missing for moments.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    def watch(self, *, under: str = "") -> AbstractAsyncContextManager[BucketWatch]:
+        """Return a watch: first every entry that stands now, then each change as it happens.
+
+        Of every key, or of those that begin with `under` and a dot: nobody else's changes are sent.
+
+        A lapse is a change as a delete is. Only the newest change of each key is sure to be
+        seen, and one that is gone only by those who look again within an hour.
+        """
+
+
+def require_ttl(ttl_s: int | None) -> None:
+    """Raise `ValueError` unless a key can live for `ttl_s`; None is for ever."""
+    if ttl_s is not None and not TTL_S_MIN <= ttl_s <= TTL_S_MAX:
+        raise ValueError(f"a key cannot live for {ttl_s} s; use {TTL_S_MIN} to {TTL_S_MAX:,}")

@@ -1,0 +1,104 @@
+"""Every key of the registry and of the gates. Those of leases are in `subjects.py`.
+
+registry   mode.<node>                                 whether a node takes triggers and episodes
+           pause.<actor>                               the actor is to wait, on every node
+           actor.<id>, workflow.<id>                   definitions
+
+gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject, and rests
+           debounced.<actor>.<expectation>.<subject>   what waits for that subject to calm down
+           breaker.<actor>.<expectation>               the circuit breaker's state
+           node.<node>                                 the node is there
+
+Nodes, actors and expectations are names. A subject is data, of any length: a short one is encoded,
+so that people can read it; of a longer one there is a hash. In an encoded text `=` is always
+followed by two of `0-9A-F`, so what stands for a hash, and for no subject, is nobody's encoding.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from streams.errors import BadName
+from streams.tokens import encode_token, name
+
+MODES: Final = "mode"
+PAUSES: Final = "pause"
+COOLDOWNS: Final = "cooldown"
+DEBOUNCED: Final = "debounced"
+BREAKERS: Final = "breaker"
+NODES: Final = "node"
+"""The first tokens of keys: what `Bucket.entries` can be asked for."""
+
+SUBJECT_BYTES_MAX: Final = 128
+"""Longest encoded subject that a key says, in bytes. The server keeps every key in memory."""
+
+HASH_BYTES: Final = 16
+"""Of a longer subject: so many that no two are ever met with the same hash."""
+
+_NONE: Final = "="
+_HASHED: Final = "=h"
+
+
+def mode_key(node: str) -> str:
+    """Return the registry's key of what `node` does: everything, triggers only, or nothing."""
+    return f"{MODES}.{name(node, of='node')}"
+
+
+def pause_key(actor: str) -> str:
+    """Return the registry's key that says that `actor` is paused."""
+    return f"{PAUSES}.{name(actor, of='actor')}"
+
+
+def cooldown_key(actor: str, expectation: str, subject: str) -> str:
+    """Return the key of the cooldown of an expectation for `subject`, which may be empty.
+
+    Raises:
+        BadName: actor or expectation is no name, or the subject is not valid Unicode text.
+    """
+    return _about(COOLDOWNS, actor, expectation, subject)
+
+
+def debounced_key(actor: str, expectation: str, subject: str) -> str:
+    """Return the key of what an expectation has put off for `subject`, which may be empty.
+
+    Raises:
+        BadName: actor or expectation is no name, or the subject is not valid Unicode text.
+    """
+    return _about(DEBOUNCED, actor, expectation, subject)
+
+
+def breaker_key(actor: str, expectation: str) -> str:
+    """Return the key of the circuit breaker of an expectation."""
+    return f"{BREAKERS}.{name(actor, of='actor')}.{name(expectation, of='expectation')}"
+
+
+def node_key(node: str) -> str:
+    """Return the key that says that `node` is there."""
+    return f"{NODES}.{name(node, of='node')}"
+
+
+def name_in(key: str) -> str:
+    """Return the node or the actor that a `mode_key`, `node_key` or `pause_key` is about."""
+    return key.rpartition(".")[2]
+
+
+def _about(first: str, actor: str, expectation: str, subject: str) -> str:
+    names = f"{name(actor, of='actor')}.{name(expectation, of='expectation')}"
+    return f"{first}.{names}.{subject_token(subject)}"
+
+
+def subject_token(subject: str) -> str:
+    """Return one token for `subject`, never the same for two."""
+    try:
+        octets = subject.encode()
+    except UnicodeEncodeError as error:
+        raise BadName(f"subject: {subject!r} is not valid Unicode text") from error
+    if not octets:
+        return _NONE
+    if (
+        len(octets) <= SUBJECT_BYTES_MAX
+        and len(token := encode_token(subject)) <= SUBJECT_BYTES_MAX
+    ):
+        return token
+    return _HASHED + blake2b(octets, digest_size=HASH_BYTES).hexdigest()

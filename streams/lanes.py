@@ -1,0 +1,20 @@
+"""The lane of an actor whose episodes wait for their turn: what it is made of."""
+
+from __future__ import annotations
+
+from streams.parts import Part
+
+
+class Ticket(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """One episode's place in its actor's lane."""
+
+    episode_id: str
+    expectation_id: str
+    number: int
+    """In the order of the causes, from 1, with gaps. Of equal priorities the lowest goes first."""
+    priority: int = 0
+    key: str = ""
+    """Of those of its expectation with the same key only so many run at a time; empty: it has none.
+    A long one is a hash."""
+    key_limit: int = 0
+    """How many; 0: any number."""

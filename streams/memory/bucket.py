@@ -1,0 +1,97 @@
+"""A bucket in a dict. The stack's one clock plays the server's timer."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from streams.bucket import Entry, require_ttl
+from streams.clock import Clock
+from streams.errors import RevisionConflict
+from streams.memory.watch import MemoryWatch, Watchers
+
+
+class MemoryBucket:
+    """See `streams.bucket.Bucket`. What the clock has ended is settled before every look."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._revision = 0
+        self._entries: dict[str, Entry] = {}
+        self._ends: list[tuple[float, int, str]] = []
+        """When each lapses, its revision and its key; also of those that were put again."""
+        self._watchers: Watchers[Entry] = Watchers(clock)
+
+    async def put(
+        self, key: str, value: bytes, *, after: int | None = None, ttl_s: int | None = None
+    ) -> int:
+        """See `Bucket.put`."""
+        require_ttl(ttl_s)
+        self._settle()
+        if after is not None and after != self._revision_of(key):
+            raise RevisionConflict(key, expected=after)
+        # Last in the dict, so that `watch` finds the entries in the order of their revisions.
+        self._entries.pop(key, None)
+        if ttl_s is not None:
+            ends_s = self._clock.monotonic_s() + ttl_s
+            heapq.heappush(self._ends, (ends_s, self._revision + 1, key))
+        self._entries[key] = self._change(key, value)
+        return self._revision
+
+    async def get(self, key: str) -> Entry | None:
+        """See `Bucket.get`."""
+        self._settle()
+        return self._entries.get(key)
+
+    async def delete(self, key: str) -> None:
+        """See `Bucket.delete`."""
+        self._settle()
+        self._remove(key)
+
+    async def entries(self, *, under: str = "") -> Mapping[str, Entry]:
+        """See `Bucket.entries`."""
+        self._settle()
+        start = f"{under}." if under else ""
+        return {key: entry for key, entry in self._entries.items() if key.startswith(start)}
+
+    @asynccontextmanager
+    async def watch(self, *, under: str = "") -> AsyncIterator[MemoryWatch[Entry]]:
+        """See `Bucket.watch`."""
+        standing = (await self.entries(under=under)).values()
+        start = f"{under}." if under else ""
+        with self._watchers.watching(
+            standing, start=start, settle=self._settle, next_due_s=self._next_end_s
+        ) as watch:
+            yield watch
+
+    def _settle(self) -> None:
+        """Let everything lapse whose time has come, in the order in which it did."""
+        now_s = self._clock.monotonic_s()
+        while self._next_end_s() <= now_s:
+            _, _, key = heapq.heappop(self._ends)
+            self._remove(key)
+
+    def _next_end_s(self) -> float:
+        """Return when the next key lapses, forgetting what was put again or removed since."""
+        while self._ends:
+            ends_s, revision, key = self._ends[0]
+            if self._revision_of(key) == revision:
+                return ends_s
+            heapq.heappop(self._ends)
+        return math.inf
+
+    def _revision_of(self, key: str) -> int:
+        entry = self._entries.get(key)
+        return 0 if entry is None else entry.revision
+
+    def _remove(self, key: str) -> None:
+        if self._entries.pop(key, None) is not None:
+            self._change(key, None)
+
+    def _change(self, key: str, value: bytes | None) -> Entry:
+        self._revision += 1
+        entry = Entry(key=key, value=value, revision=self._revision)
+        self._watchers.tell(entry)
+        return entry

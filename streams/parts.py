@@ -1,0 +1,15 @@
+"""What events are made of: the one base of facts, and of the pieces in them."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Part(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=False
+):
+    """A piece of an event: immutable, and as short on the wire as its defaults allow."""
+
+
+class Event(Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """A fact. Named in the past tense, immutable, complete on its own."""

@@ -1,0 +1,253 @@
+"""What every `World` promises of streams that are not the stack's own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from streams.delivery import Unreadable
+from streams.errors import Unavailable
+from streams.triggers import CloudEvent
+from streams.world import EVENT_BYTES_MAX, DomainEvent, Feed
+from tests.contracts.samples import SILENCE_S, deliveries_of, next_of, opened, wait_backlog
+
+HISTORY = 500
+
+
+@pytest.fixture
+def world(ports):
+    return ports.world
+
+
+@pytest.fixture
+def received(world, orders):
+    """What an actor makes of a message that the stream's owner published."""
+
+    async def publish_and_receive(data, headers):
+        async with opened(world.open_feed("monitor", orders.feed())) as source:
+            await orders.publish("placed", data, headers)
+            (delivery,) = await deliveries_of(source, 1)
+        return delivery.content
+
+    return publish_and_receive
+
+
+def seqs(deliveries):
+    return [delivery.seq for delivery in deliveries]
+
+
+async def published(orders, count, *, what="placed"):
+    return [await orders.publish(what) for _ in range(count)]
+
+
+async def done(world, feed, count, *, actor="monitor"):
+    """Open the feed, answer for the next `count` of its events, and say which they were."""
+    async with opened(world.open_feed(actor, feed)) as source:
+        deliveries = await deliveries_of(source, count)
+        for delivery in deliveries:
+            await delivery.ack()
+    return seqs(deliveries)
+
+
+async def test_a_message_of_another_stream_is_an_event(world, orders):
+    headers = {"Nats-Msg-Id": "o-1", "Vigil-Hops": "2", "traceparent": "00-aa-bb-01"}
+    async with opened(world.open_feed("monitor", orders.feed())) as source:
+        seq = await orders.publish("placed.eu", b'{"total": 7}', headers)
+        (delivery,) = await deliveries_of(source, 1)
+    assert delivery.content == DomainEvent(
+        id=f"{orders.name}/o-1",
+        name=f"{orders.name}.placed.eu",
+        payload={"total": 7},
+        seq=seq,
+        at=delivery.at,
+        hops=2,
+        stream=orders.name,
+    )
+    assert delivery.trace == "00-aa-bb-01"
+
+
+async def test_a_cloud_event_of_another_stream_keeps_its_id_and_says_what_it_is(received, orders):
+    content = await received(b"{}", {"ce-id": "c-1", "ce-type": "order.placed"})
+    assert content.id == f"{orders.name}/c-1"
+    assert content.cloud == CloudEvent(type="order.placed")
+
+
+async def test_a_message_without_an_id_is_named_by_its_place(received, orders):
+    content = await received(b"{}", {})
+    assert content.id == f"{orders.name}:{content.seq}"
+
+
+@pytest.mark.parametrize(
+    ("data", "headers", "reason"),
+    [
+        (b"what?", {}, "unreadable"),
+        (b"[1]", {}, "not_an_object"),
+        (b'{"x":"' + b"x" * EVENT_BYTES_MAX + b'"}', {}, "too_large"),
+        (b"{}", {"ce-id": "x" * 512}, "unreadable"),
+        (b"{}", {"Vigil-Hops": "many"}, "unreadable"),
+    ],
+    ids=["no JSON", "no object", "too large", "too long with its stream", "no count"],
+)
+async def test_a_message_that_is_no_event_arrives_as_it_came(
+    received, orders, data, headers, reason
+):
+    content = await received(data, headers)
+    assert isinstance(content, Unreadable)
+    assert (content.reason, content.data) == (reason, data)
+    assert (content.stream, content.subject) == (orders.name, f"{orders.name}.placed")
+
+
+async def test_a_feed_holds_what_is_on_its_subject(world, orders):
+    wanted = orders.feed("*.eu.>", start="all")
+    for what in ("placed.eu.1", "placed.eu", "placed.us.1", "sent.eu.1.a", "eu.1"):
+        await orders.publish(what)
+    async with opened(world.open_feed("monitor", wanted)) as source:
+        assert seqs(await deliveries_of(source, 2)) == [1, 4]
+        assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
+
+
+async def test_a_feed_of_a_stream_that_is_not_there_cannot_be_opened(world, stack):
+    missing = Feed(stream=f"{stack.name}-none")
+    with pytest.raises(Unavailable, match="stream"):
+        await world.open_feed("monitor", missing)
+    with pytest.raises(Unavailable, match="stream"):
+        await world.feed_position("monitor", missing)
+    with pytest.raises(Unavailable, match="stream"):
+        async with world.follow_feed(missing, after=0):
+            pass
+
+
+# Where it starts.
+
+
+async def test_a_new_feed_starts_with_what_is_published_from_then_on(world, orders):
+    await published(orders, 2)
+    async with opened(world.open_feed("monitor", orders.feed())) as source:
+        await orders.publish("placed")
+        assert seqs(await deliveries_of(source, 1)) == [3]
+
+
+async def test_all_that_a_stream_holds_comes_exactly_once(world, orders):
+    await published(orders, HISTORY)
+    feed = orders.feed(start="all")
+    first = await done(world, feed, HISTORY // 2)
+    second = await done(world, feed, HISTORY - len(first))
+    assert first + second == list(range(1, HISTORY + 1))
+    async with opened(world.open_feed("monitor", feed)) as source:
+        assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
+
+
+async def test_a_feed_starts_at_a_sequence(world, orders):
+    await published(orders, 4)
+    assert await done(world, orders.feed(start=3), 2) == [3, 4]
+
+
+async def test_a_feed_starts_at_a_time(world, orders):
+    await published(orders, 4)
+    async with world.follow_feed(orders.feed(), after=0) as follower:
+        times = [each.at for each in await next_of(follower, 4)]
+    nearer_home = times[2].astimezone(timezone(timedelta(hours=2)))
+    assert await done(world, orders.feed(start=nearer_home), 2) == [3, 4]
+
+
+async def test_a_feed_starts_where_its_opener_says(world, orders):
+    await published(orders, 3)
+    async with opened(world.open_feed("monitor", orders.feed(), after=1)) as source:
+        assert seqs(await deliveries_of(source, 2)) == [2, 3]
+
+
+async def test_a_feed_that_was_begun_goes_on_whatever_its_start_says_now(world, orders):
+    await published(orders, 4)
+    assert await done(world, orders.feed(start="all"), 2) == [1, 2]
+    assert await done(world, orders.feed(start=1), 1) == [3]
+    async with opened(world.open_feed("monitor", orders.feed(), after=0)) as source:
+        assert seqs(await deliveries_of(source, 1)) == [4]
+
+
+async def test_nodes_of_an_actor_share_a_feed(world, orders):
+    feed = orders.feed(start="all")
+    await published(orders, 5)
+    async with (
+        opened(world.open_feed("monitor", feed)) as one,
+        opened(world.open_feed("monitor", feed)) as other,
+    ):
+        taken = seqs(await deliveries_of(one, 2))
+        left = seqs(await deliveries_of(other, 3))
+    assert taken + left == [1, 2, 3, 4, 5]
+
+
+async def test_neither_actors_nor_subjects_share_a_feed(world, orders):
+    await published(orders, 2)
+    for feed in (orders.feed(start="all"), orders.feed("placed", start="all")):
+        assert await done(world, feed, 2, actor="one") == [1, 2]
+        assert await done(world, feed, 2, actor="other") == [1, 2]
+
+
+# In order.
+
+
+async def test_a_feed_is_followed_in_order(world, orders):
+    headers = {"ce-id": "c-1", "traceparent": "00-aa-bb-01"}
+    await orders.publish("placed", b'{"n": 1}', headers)
+    await orders.publish("canceled")
+    await orders.publish("placed", b"what?")
+    async with world.follow_feed(orders.feed("placed"), after=0) as follower:
+        first, second = await next_of(follower, 2)
+    assert (first.seq, second.seq) == (1, 3)
+    assert (first.content.id, first.trace) == (f"{orders.name}/c-1", "00-aa-bb-01")
+    assert first.at == first.content.at
+    assert isinstance(second.content, Unreadable)
+
+
+async def test_a_feed_that_was_opened_is_followed_from_what_is_not_answered_for(world, orders):
+    feed = orders.feed(start="all")
+    await published(orders, 5)
+    async with opened(world.open_feed("monitor", feed)) as source:
+        first, second, third = await deliveries_of(source, 3)
+        await third.ack()
+        await first.ack()
+        await wait_backlog(world, 3, [feed])
+        assert await world.feed_position("monitor", feed) == 1
+        await second.ack()
+        await wait_backlog(world, 2, [feed])
+        assert await world.feed_position("monitor", feed) == 3
+        assert await world.feed_position("other", feed) == 0
+
+
+async def test_a_feed_that_was_never_opened_is_followed_from_its_start(world, orders):
+    await published(orders, 4)
+    async with world.follow_feed(orders.feed(), after=0) as follower:
+        times = [each.at for each in await next_of(follower, 4)]
+    starts = {
+        "new": 4,
+        "all": 0,
+        3: 2,
+        times[2]: 2,
+        datetime(1, 1, 1, tzinfo=UTC): 0,
+        datetime(9999, 1, 1, tzinfo=UTC): 4,
+    }
+    found = {
+        start: await world.feed_position("monitor", orders.feed(start=start)) for start in starts
+    }
+    assert found == starts
+
+
+async def test_a_feed_that_is_forgotten_begins_anew(world, orders):
+    await published(orders, 3)
+    feed, other = orders.feed(start="all"), orders.feed("placed", start="all")
+    assert await done(world, feed, 3) == await done(world, other, 3) == [1, 2, 3]
+    await world.forget("monitor", [feed])
+    assert await done(world, feed, 3) == [1, 2, 3]
+    async with opened(world.open_feed("monitor", other)) as source:
+        assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
+
+
+async def test_the_backlog_of_a_feed_counts_what_waits_and_what_is_unanswered(world, orders):
+    feed = orders.feed(start="all")
+    await published(orders, 3)
+    assert await world.backlog("monitor", [feed]) == 0  # Nobody has opened it yet.
+    async with opened(world.open_feed("monitor", feed)) as source:
+        await deliveries_of(source, 1)
+        assert await world.backlog("monitor", [feed]) == 3
+        assert await world.backlog("monitor") == 0

@@ -1,0 +1,122 @@
+"""What an episode does that is not meant."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from engine import dryrun
+from engine.errors import InvalidFinding
+from engine.finding import clear_finding, raise_finding
+from engine.overrides import overrides
+from engine.tools import Tool
+from streams.events import EpisodeConverged, EpisodeOpened
+from streams.findings import FindingOutcome
+from streams.json import raw
+from streams.triggers import Budget, ManualTrigger, Mode, Overrides
+
+MEANT = EpisodeOpened(
+    episode_id="e1",
+    actor_id="monitor",
+    expectation_id="limits",
+    trigger=ManualTrigger(requested_by="ann"),
+    dedupe_key="manual:k",
+    budget=Budget(),
+)
+
+
+def dry(given: Overrides | None = None) -> EpisodeOpened:
+    return replace(MEANT, mode=Mode.DRY_RUN, overrides=given)
+
+
+class Sends(Tool):
+    side_effect = True
+
+
+def test_of_two_overrides_the_one_given_with_the_fire_holds():
+    fire = overrides(tools={"a.b": "fire"}, synthesis="fire", persist_findings="fire")
+    declared = overrides(tools={"a.b": "declared"}, synthesis="declared", persist_findings=True)
+    assert dryrun.merged(fire, declared) == fire
+
+
+def test_each_override_is_looked_for_by_itself():
+    declared = overrides(tools={"a.b": 1, "c.d": 2}, synthesis="declared", persist_findings=True)
+    merged = dryrun.merged(overrides(tools={"c.d": 3}), declared)
+    assert merged == replace(declared, tools={"a.b": raw(1), "c.d": raw(3)})
+
+
+def test_without_overrides_the_outside_stands_for_itself():
+    assert dryrun.merged(None, None) == Overrides()
+    assert dryrun.result_of(dry(), "a.b") is None
+    assert dryrun.synthesis_of(dry()) is None
+
+
+def test_an_override_stands_for_the_call_it_names_and_no_other():
+    opened = dry(overrides(tools={"a.b": None}, synthesis=0))
+    assert dryrun.result_of(opened, "a.b") == raw(None)
+    assert dryrun.result_of(opened, "a.c") is None
+    assert dryrun.synthesis_of(opened) == raw(0)
+
+
+def test_an_episode_that_is_meant_has_no_overrides():
+    opened = replace(
+        MEANT, overrides=overrides(tools={"a.b": 1}, synthesis=1, persist_findings="x")
+    )
+    assert dryrun.result_of(opened, "a.b") is None
+    assert dryrun.synthesis_of(opened) is None
+    assert dryrun.found_by(opened) == "monitor"
+
+
+@pytest.mark.parametrize(
+    ("opened", "tool", "may"),
+    [(MEANT, Sends(), True), (dry(), Sends(), False), (dry(), Tool(), True)],
+)
+def test_a_dry_run_calls_no_tool_with_a_side_effect(opened, tool, may):
+    assert dryrun.may_call(opened, tool) is may
+
+
+@pytest.mark.parametrize(
+    ("opened", "keeps"),
+    [(MEANT, True), (dry(), False), (dry(overrides(persist_findings=True)), True)],
+)
+def test_a_dry_run_keeps_findings_only_if_it_is_told_to(opened, keeps):
+    assert dryrun.keeps_findings(opened) is keeps
+
+
+def test_a_finding_that_is_not_kept_says_so():
+    intent = raise_finding("disk", class_="full")
+    assert dryrun.left_out(intent) == FindingOutcome(finding_key="disk", outcome="dry_run")
+
+
+CONVERGED = EpisodeConverged(
+    findings=(
+        raise_finding("disk", class_="full", caused_by="logs"),
+        raise_finding("logs", class_="large", caused_by="deploy"),
+        clear_finding("memory"),
+    )
+)
+
+
+def test_findings_that_are_kept_have_keys_and_an_actor_of_their_own():
+    opened = dry(overrides(persist_findings="what_if"))
+    apart = dryrun.set_apart(CONVERGED, opened)
+    keys = [intent.finding_key for intent in apart.findings]
+    assert keys == ["what_if:disk", "what_if:logs", "what_if:memory"]
+    assert dryrun.found_by(opened) == "what_if:monitor"
+
+
+def test_a_finding_is_explained_by_one_of_its_own_dry_run_or_by_one_that_is_meant():
+    disk, logs, _ = dryrun.set_apart(CONVERGED, dry(overrides(persist_findings=True))).findings
+    assert disk.caused_by_key == "dry_run:logs"
+    assert logs.caused_by_key == "deploy"
+
+
+@pytest.mark.parametrize("opened", [MEANT, dry()])
+def test_findings_that_need_no_prefix_stay_as_they_are(opened):
+    assert dryrun.set_apart(CONVERGED, opened) is CONVERGED
+
+
+def test_a_key_that_is_too_long_with_its_prefix_is_refused():
+    long = EpisodeConverged(findings=(raise_finding("k" * 1020, class_="full"),))
+    with pytest.raises(InvalidFinding):
+        dryrun.set_apart(long, dry(overrides(persist_findings=True)))

@@ -1,0 +1,224 @@
+"""Plays a scenario in one place, with the engine's own nodes, and says what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from engine.runtime.node import Node
+from engine.runtime.requester import fire
+from streams.events import DeadLettered, EpisodeFinished, EpisodeOpened, LogEvent
+from streams.subjects import Stream
+from streams.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
+from tests.gates.place import Doom, Place, Simulated, serving
+from tests.gates.scenario import (
+    Ask,
+    Deed,
+    Kill,
+    Offer,
+    Played,
+    Publish,
+    Republish,
+    Scenario,
+    Seen,
+    Start,
+    Stop,
+)
+from tests.gates.tally import Tally
+from tests.simulation.time import simulate
+
+DOWN_S: Final = 0.5
+"""How long a process that died by chance is gone, in seconds."""
+
+EVENTS_MAX: Final = 1_000
+"""More events than any scenario leaves."""
+
+READ_S: Final = 0.2
+"""Longest silent wait for what has been logged, in seconds: it is all there."""
+
+
+@dataclass
+class Cast:
+    """The processes of one scenario. One that dies by chance is replaced."""
+
+    place: Place
+    scenario: Scenario
+    _nodes: dict[str, Node] = field(default_factory=dict)
+    _kept: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    def start(self, name: str) -> None:
+        self._kept[name] = asyncio.create_task(self._keep(name))
+
+    async def stop(self, name: str) -> None:
+        self._nodes[name].stop()
+        await self._kept.pop(name)
+
+    async def kill(self, name: str) -> None:
+        kept = self._kept.pop(name)
+        kept.cancel()
+        await asyncio.gather(kept, return_exceptions=True)
+
+    async def end(self) -> None:
+        for name in list(self._kept):
+            await self.kill(name)
+
+    async def _keep(self, name: str) -> None:
+        while await self._dies(name):
+            await self.place.clock.sleep(DOWN_S)
+
+    async def _dies(self, name: str) -> bool:
+        """Run one process to its end; return whether that came by chance."""
+        async with self.place.process(self.scenario.app(), name) as process:
+            self._nodes[name] = process.node
+            await asyncio.wait({process.running})
+            return process.running.cancelled()
+
+
+@dataclass
+class Stage:
+    """One scenario in one place."""
+
+    scenario: Scenario
+    place: Place
+    cast: Cast = field(init=False)
+    late_s: float = 0.0
+    _published: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.cast = Cast(self.place, self.scenario)
+
+    async def play(self) -> None:
+        """Let happen what the scenario says, and end all processes when it is over."""
+        await self._open_queues()
+        for deed in self.scenario.before:
+            await self._do(deed)
+        try:
+            await self._wait(0.0)
+            for name in self.scenario.nodes:
+                self.cast.start(name)
+            for at_s, deed in self.scenario.happens:
+                await self._wait(at_s)
+                await self._do(deed)
+            await self._wait(self.scenario.until_s)
+        finally:
+            await self.cast.end()
+
+    async def opened(self) -> list[Seen]:
+        """Return what was opened, in the order of the journal."""
+        events = await self._logged(Stream.JOURNAL)
+        return [self._seen(*each) for each in events if isinstance(each[1], EpisodeOpened)]
+
+    async def ended(self) -> int:
+        """Return how many ends of episodes there are."""
+        events = await self._logged(Stream.JOURNAL)
+        return sum(isinstance(event, EpisodeFinished) for _, event in events)
+
+    async def letters(self) -> list[str]:
+        """Return the reasons of the dead letters."""
+        events = await self._logged(Stream.DEAD)
+        return [event.reason for _, event in events if isinstance(event, DeadLettered)]
+
+    async def _open_queues(self) -> None:
+        """An actor that nobody ever ran hears nothing; this one has been run before."""
+        (actor,) = self.scenario.app().actors.values()
+        await (await self.place.ports.world.open(actor.id, actor.event_names())).close()
+
+    async def _wait(self, at_s: float) -> None:
+        """Wait for a time of the scenario, and note how late it is then."""
+        while (left_s := at_s - self._since(self.place.clock.now())) > 0:
+            await self.place.clock.sleep(left_s)
+        self.late_s = max(self.late_s, -left_s)
+
+    async def _do(self, deed: Deed) -> None:
+        world = self.place.ports.world
+        match deed:
+            case Publish(id=id_, payload=payload, name=name, hops=hops):
+                self._published.append(await world.publish(name, payload, id=id_, hops=hops))
+            case Republish(nth=nth):
+                again = f"again {len(self._published)}"
+                self._published.append(await world.republish(self._published[nth], id=again) or 0)
+            case Offer(subject=subject, payload=payload):
+                data = msgspec.json.encode(payload)
+                await self.place.offer(f"{self.scenario.stream}.{subject}", data)
+            case Ask():
+                await self._ask(deed)
+            case Start(node=node):
+                self.cast.start(node)
+            case Stop(node=node):
+                await self.cast.stop(node)
+            case Kill(node=node):
+                await self.cast.kill(node)
+
+    async def _ask(self, asked: Ask) -> None:
+        due_s = asked.due_s
+        await fire(
+            self.place.ports,
+            self.scenario.actor,
+            "thing",
+            asked.payload,
+            by="tests",
+            reason=asked.key,
+            key=asked.key,
+            at=None if due_s is None else self.place.begins + timedelta(seconds=due_s),
+            dry_run=asked.dry_run,
+        )
+
+    async def _logged(self, stream: Stream) -> Sequence[tuple[datetime, LogEvent]]:
+        async with self.place.ports.log.follow(stream) as follower:
+            records = await follower.receive(most=EVENTS_MAX, wait_s=READ_S)
+        return [(each.commit.at, event) for each in records for event in each.commit.events]
+
+    def _seen(self, at: datetime, opened: EpisodeOpened) -> Seen:
+        def look(name: str) -> object:
+            return getattr(opened.trigger if hasattr(opened.trigger, name) else opened, name)
+
+        return Seen(self._since(at), self._cause(opened), look)
+
+    def _cause(self, opened: EpisodeOpened) -> str:
+        match opened.trigger:
+            case EventTrigger(event_id=event_id, stream=""):
+                return event_id
+            case EventTrigger(event_type=subject):
+                return subject.partition(".")[2]
+            case ScheduleTrigger(scheduled_at=at):
+                return f"tick+{self._since(at):g}"
+            case ManualTrigger(reason=key):
+                return f"fire {key}, dry" if opened.mode is Mode.DRY_RUN else f"fire {key}"
+            case _:
+                raise AssertionError(f"no scenario has such a trigger: {opened.trigger}")
+
+    def _since(self, at: datetime) -> float:
+        return (at - self.place.begins).total_seconds()
+
+
+def play_simulated(scenario: Scenario, tally: Tally, *, doom: Doom | None = None) -> Played:
+    """Return what comes of a scenario in simulated time; with `doom`, if a process dies then."""
+
+    async def play() -> Played:
+        return await _played(Stage(scenario, Simulated(scenario, doom or Doom())), tally)
+
+    return simulate(play())
+
+
+async def play_served(scenario: Scenario, tally: Tally, *, url: str, stack: str) -> Played:
+    """Return what comes of a scenario on the server at `url`, in a new `stack`."""
+    async with serving(scenario, url=url, stack=stack) as place:
+        return await _played(Stage(scenario, place), tally)
+
+
+async def _played(stage: Stage, tally: Tally) -> Played:
+    actor = stage.scenario.actor
+    before = tally.of(actor)
+    await stage.play()
+    return Played(
+        opened=await stage.opened(),
+        ended=await stage.ended(),
+        counted=tally.of(actor) - before,
+        late_s=stage.late_s,
+        letters=await stage.letters(),
+    )

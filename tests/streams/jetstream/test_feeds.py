@@ -1,0 +1,169 @@
+"""Reading streams that are not ours: those that drop messages, and those that go away."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from streams.errors import Incompatible, Unavailable
+from streams.jetstream import LinkSettings, api, connect
+from streams.jetstream.link import Link
+from streams.subjects import Stream
+from streams.world import Feed
+from tests.contracts.samples import deliveries_of, next_of, opened
+from tests.streams.jetstream.wire import eventually
+
+
+@pytest.fixture
+async def ports(nats, stack):
+    async with connect(nats.url, stack=stack) as ports:
+        yield ports
+
+
+@pytest.fixture
+def world(ports):
+    return ports.world
+
+
+@pytest.fixture
+async def link(nats):
+    async with Link(nats.url, LinkSettings()) as link:
+        yield link
+
+
+@pytest.fixture
+def name(stack):
+    return f"JOBS-{stack.name}"
+
+
+@pytest.fixture
+def make(link, name):
+    """Makes the stream, and publishes so many messages to it."""
+
+    async def make_and_fill(count, **config):
+        subjects = [f"{name}.>"]
+        await api.call(
+            link, f"STREAM.CREATE.{name}", {"name": name, "subjects": subjects, **config}
+        )
+        for number in range(count):
+            await link.ask(f"{name}.{number}", b"{}")
+
+    return make_and_fill
+
+
+def seqs(found):
+    return [each.seq for each in found]
+
+
+async def config_of(link, name):
+    return (await api.call(link, f"STREAM.INFO.{name}"))["config"]
+
+
+@pytest.mark.parametrize("start", ["new", "all", 2])
+async def test_all_that_a_work_queue_holds_is_work(world, make, name, start):
+    await make(3, retention="workqueue")
+    async with opened(world.open_feed("monitor", Feed(stream=name, start=start))) as source:
+        assert seqs(await deliveries_of(source, 3)) == [1, 2, 3]
+
+
+async def test_a_work_queue_whose_consumer_was_deleted_is_read_on(world, stack, link, make, name):
+    await make(2, retention="workqueue")
+    feed = Feed(stream=name)
+    async with opened(world.open_feed("monitor", feed)) as source:
+        await deliveries_of(source, 1)
+        receiving = asyncio.create_task(deliveries_of(source, 2))
+        durable = stack.feed_durable("monitor", feed.subject)
+        await link.ask(f"$JS.API.CONSUMER.DELETE.{name}.{durable}")
+        assert sorted(seqs(await receiving)) == [1, 2]
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+async def test_a_stream_that_drops_what_was_read_cannot_be_followed(world, make, name, retention):
+    await make(0, retention=retention)
+    with pytest.raises(Incompatible, match=retention):
+        async with world.follow_feed(Feed(stream=name), after=0):
+            pass
+
+
+async def test_a_work_queue_that_another_reads_is_refused_and_says_why(world, make, name):
+    await make(0, retention="workqueue")
+    async with opened(world.open_feed("monitor", Feed(stream=name, subject=f"{name}.a"))):
+        with pytest.raises(Incompatible, match="consumer"):
+            await world.open_feed("other", Feed(stream=name))
+
+
+async def test_reading_a_stream_leaves_it_as_it_is(world, link, make, name):
+    await make(1)
+    before = await config_of(link, name)
+    feed = Feed(stream=name, start="all")
+    async with opened(world.open_feed("monitor", feed)) as source:
+        await deliveries_of(source, 1)
+    async with world.follow_feed(feed, after=0) as follower:
+        await next_of(follower, 1)
+    assert await config_of(link, name) == before
+
+
+async def test_a_follower_begins_with_what_is_left_of_a_stream(world, link, make, name):
+    await make(5)
+    await api.call(link, f"STREAM.PURGE.{name}", {"seq": 4})
+    async with world.follow_feed(Feed(stream=name), after=1) as follower:
+        assert seqs(await next_of(follower, 2)) == [4, 5]
+
+
+async def test_a_time_whose_message_was_deleted_begins_with_the_next(world, link, make, name):
+    await make(3)
+    async with world.follow_feed(Feed(stream=name), after=0) as follower:
+        times = [each.at for each in await next_of(follower, 3)]
+    await api.call(link, f"STREAM.MSG.DELETE.{name}", {"seq": 2})
+    assert await world.feed_position("monitor", Feed(stream=name, start=times[1])) == 2
+
+
+async def test_a_stream_that_goes_away_while_it_is_read_is_waited_for_and_read_anew(
+    world, link, make, name
+):
+    await make(5)
+    async with opened(world.open_feed("monitor", Feed(stream=name, start="all"))) as source:
+        for delivery in await deliveries_of(source, 5):
+            await delivery.ack()
+        receiving = asyncio.create_task(deliveries_of(source, 2))
+        await api.call(link, f"STREAM.DELETE.{name}")
+        await make(2)
+        assert seqs(await receiving) == [1, 2]
+
+
+async def test_a_filtered_follower_whose_consumer_is_deleted_misses_and_repeats_nothing(
+    world, link, stack
+):
+    events = stack.stream(Stream.EVENTS)
+    async with world.follow(["a"], after=0) as follower:
+        for place, name in enumerate(("a", "b", "a")):
+            await world.publish(name, {}, id=f"before-{place}")
+        assert seqs(await next_of(follower, 2)) == [1, 3]
+        receiving = asyncio.create_task(next_of(follower, 1))
+        (consumer,) = (await api.call(link, f"CONSUMER.NAMES.{events}"))["consumers"]
+        await link.ask(f"$JS.API.CONSUMER.DELETE.{events}.{consumer}")
+        for place, name in enumerate(("b", "a")):
+            await world.publish(name, {}, id=f"after-{place}")
+        assert seqs(await receiving) == [5]
+
+
+async def test_a_closed_follower_of_a_feed_leaves_no_consumer(world, link, make, name):
+    await make(1)
+    async with world.follow_feed(Feed(stream=name), after=0) as follower:
+        await next_of(follower, 1)
+
+    async def is_gone():
+        return not (await api.call(link, f"CONSUMER.NAMES.{name}")).get("consumers")
+
+    await eventually(is_gone)
+
+
+async def test_the_position_in_a_stream_that_is_made_anew_is_doubted(world, link, make, name):
+    await make(3)
+    async with world.follow_feed(Feed(stream=name), after=0) as follower:
+        await next_of(follower, 3)
+        await api.call(link, f"STREAM.DELETE.{name}")
+        await make(5)
+        with pytest.raises(Unavailable, match="made anew"):
+            await next_of(follower, 1)
