@@ -15,7 +15,7 @@ EXTRAS := embedded,otlp,examples,dev
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers bench-history bench-report chaos mutants lock
+.PHONY: help demo test check bench bench-peers bench-history bench-report chaos limits mutants lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ bench-report: $(BENCH_READY) ## Write the newest results into docs/performance.m
 
 chaos: $(READY) ## Break a cluster while it works; RUNS=10 for longer, SEED=7 to have one again
 	$(BIN)/python -m tests.chaos --runs $(or $(RUNS),3) $(if $(SEED),--seed $(SEED))
+
+limits: $(READY) ## Hold the limits of a cluster whose nodes die, with 10,000 events; EVENTS=3000 for fewer
+	VIGIL_TEST_LIMITED_EVENTS=$(or $(EVENTS),10000) $(BIN)/python -m pytest --timeout 600 \
+		tests/acceptance/test_limits.py
 
 mutants: $(READY) ## Switch off each guard and see that a test notices
 	$(BIN)/python tests/mutants.py

@@ -9,7 +9,7 @@ or read rows. Modules of `console.cli` import what they need when a command runs
 | exit code | means |
 | --- | --- |
 | 0 | done |
-| 1 | the surroundings: a server is away, nothing has that id, a check failed |
+| 1 | the surroundings: a server is away, nothing has that id or name, a check failed |
 | 2 | the command line or the settings: it cannot work as it was typed |
 | 3 | `node`, `up`: stopped, but some episode had to be left to its lease |
 | 130, 143 | a second SIGINT or SIGTERM ended the program before it had stopped in order |

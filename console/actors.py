@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
-from console import questions
+from console import questions, tables
 from console.errors import Trouble
-from console.modes import Look, look_at, require_actor
+from console.looking import Look, look_at, require_known, require_plausible
 from console.settings import Reading
-from console.tables import Row
+from console.tables import Row, as_words
+from console.waiting import UNREADABLE, held, waiting
 from console.who import who
 from console.work import connected, pooled
-from engine.breaker import BreakerState
+from engine.actor import Actor
+from engine.breaker import Breaker, BreakerState
 from engine.modes import PauseOrder
 from engine.nodes import ActorInfo, ExpectationInfo, NodeInfo, known
 from engine.runtime import ticker
@@ -24,10 +26,9 @@ from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
 from streams.clock import SystemClock
 from streams.errors import UnreadableEvent
-from streams.keys import COOLDOWNS, DEBOUNCED, breaker_key, pause_key
+from streams.keys import COOLDOWNS, breaker_key, pause_key
 from streams.ports import Ports
 from streams.subjects import Stack
-from streams.world import Feed
 
 LOOK_S: Final = 0.5
 """Between two looks at an actor that is being drained, in seconds."""
@@ -38,7 +39,8 @@ CALM_LOOKS: Final = 2
 CATCH_UP_S_MAX: Final = 10.0
 """Longest wait for the rows at each look, in seconds."""
 
-UNREADABLE: Final = "unreadable"
+PER_NODE: Final = "per node"
+"""State of a circuit breaker that each node has one of: nobody else knows it."""
 
 _CLOCK: Final = SystemClock()
 
@@ -47,14 +49,14 @@ Counts = Mapping[str, Mapping[str, object]]
 
 
 def list_actors(reading: Reading) -> list[Row]:
-    """Return a row for each actor that a node has, that is paused, or that has work left.
+    """Return a row for each actor that a node has, that is paused, or whose episodes are open.
 
     Raises:
         Unavailable, Incompatible: the log is away. Without rows their columns are empty.
     """
 
     async def asked() -> list[Row]:
-        async with connected(reading) as ports:
+        async with connected(reading, creates=False) as ports:
             seen, counts = await look_at(ports), await _counts_if_any(reading)
             names = sorted({*seen.actors(), *seen.orders.pauses, *(counts or {})})
             return [await _actor_row(ports, seen, counts, name) for name in names]
@@ -66,22 +68,37 @@ def show_actor(reading: Reading, actor: str) -> tuple[Row, list[Row]]:
     """Return an actor's row, and one for each of its expectations.
 
     Raises:
-        Trouble: no node has it, and it is not paused.
+        BadName: `actor` cannot name an actor.
+        Trouble: nobody knows it.
         Unavailable, Incompatible: the log is away.
     """
 
     async def asked() -> tuple[Row, list[Row]]:
-        async with connected(reading) as ports:
+        async with connected(reading, creates=False) as ports:
             seen, counts = await look_at(ports), await _counts_if_any(reading)
-            _require(seen, actor)
+            await require_known(reading, ports, seen, actor)
             row = await _actor_row(ports, seen, counts, actor)
-            expectations = known(seen.nodes, actor) or {}
+            expectations, calming = known(seen.nodes, actor) or {}, await held(ports, actor)
             return row, [
-                await _expectation_row(ports, actor, name, each)
+                await _expectation_row(ports, actor, name, each, held=calming.get(name, 0))
                 for name, each in sorted(expectations.items())
             ]
 
     return asyncio.run(asked())
+
+
+def in_words(row: Row) -> Row:
+    """Return a row of `show_actor` as people read it: nothing that is as by default."""
+    usual: Mapping[str, Row] = {
+        "limits": vars(Actor("any")),
+        "options": {"breaker": msgspec.to_builtins(Breaker())},
+    }
+    said = {
+        column: as_words(value, usual=usual.get(column)) or None
+        for column, value in row.items()
+        if isinstance(value, Mapping)
+    }
+    return tables.in_words({**row, **said})
 
 
 def pause(reading: Reading, actor: str, *, reason: str, by: str | None) -> str:
@@ -89,17 +106,19 @@ def pause(reading: Reading, actor: str, *, reason: str, by: str | None) -> str:
 
     Raises:
         BadName: `actor` cannot name an actor.
-        Trouble: no node that is up has it.
+        Mistake: `by` is empty.
+        Trouble: a node is up, and nobody knows the actor.
         Unavailable, Incompatible: the log is away.
     """
     order = PauseOrder(by=who(reading, by), reason=reason, at=_CLOCK.now())
 
     async def done() -> str:
-        async with connected(reading) as ports:
+        async with connected(reading, creates=False) as ports:
             seen = await look_at(ports)
-            require_actor(seen, actor)
+            await require_plausible(reading, ports, seen, actor)
             await ports.registry.put(pause_key(actor), msgspec.json.encode(order))
-            return f"{actor}: paused" + ("" if seen.nodes else "; no node is up to hear of it")
+            is_up = actor in seen.actors()
+            return f"{actor}: paused" + ("" if is_up else "; no node that is up has it")
 
     return asyncio.run(done())
 
@@ -109,15 +128,15 @@ def resume(reading: Reading, actor: str) -> str:
 
     Raises:
         BadName: `actor` cannot name an actor.
-        Trouble: it is not paused, and no node that is up has it.
+        Trouble: nobody knows it.
         Unavailable, Incompatible: the log is away.
     """
 
     async def done() -> str:
-        async with connected(reading) as ports:
+        async with connected(reading, creates=False) as ports:
             seen = await look_at(ports)
             if await ports.registry.get(pause_key(actor)) is None:
-                require_actor(seen, actor)
+                await require_known(reading, ports, seen, actor)
                 return f"{actor}: was not paused"
             await ports.registry.delete(pause_key(actor))
             return f"{actor}: resumed"
@@ -142,7 +161,7 @@ def wait_drained(
     """
 
     async def done() -> None:
-        async with connected(reading) as ports, pooled(reading) as pool:
+        async with connected(reading, creates=False) as ports, pooled(reading) as pool:
             until_s, left, calm = _CLOCK.monotonic_s() + timeout_s, "", 0
             while calm < CALM_LOOKS:
                 if calm or left:
@@ -179,12 +198,6 @@ def _wakes(node: NodeInfo, actor: str) -> bool:
     return actor in node.actors and node.actors[actor].wakes
 
 
-def _require(seen: Look, actor: str) -> None:
-    if actor not in seen.actors() and actor not in seen.orders.pauses:
-        require_actor(seen, actor)
-        raise Trouble(f"no node is up that has an actor {actor!r}")
-
-
 async def _counts_if_any(reading: Reading) -> Counts | None:
     """Return what the rows say, or None if there are none to ask."""
     try:
@@ -202,7 +215,7 @@ async def _counts(pool: Pool, stack: Stack) -> Counts:
 async def _actor_row(ports: Ports, seen: Look, counts: Counts | None, actor: str) -> Row:
     infos = {node.name: node.actors[actor] for node in seen.nodes if actor in node.actors}
     expectations = known(seen.nodes, actor) or {}
-    paused, waiting = seen.orders.pauses.get(actor), (counts or {}).get(actor, {})
+    paused, counted = seen.orders.pauses.get(actor), (counts or {}).get(actor, {})
     none = None if counts is None else 0
     return {
         "actor_id": actor,
@@ -215,10 +228,9 @@ async def _actor_row(ports: Ports, seen: Look, counts: Counts | None, actor: str
         "limits": (_newest(infos).limits or None) if infos else None,
         "paused": "" if paused is None else (paused.reason or f"by {paused.by}"),
         "expectations": sorted(expectations),
-        "queued": waiting.get("queued", none),
-        "running": waiting.get("running", none),
-        "events": await ports.world.backlog(actor, _feeds(expectations.values())),
-        "commands": await ports.inbox.backlog(actor),
+        "queued": counted.get("queued", none),
+        "running": counted.get("running", none),
+        **await waiting(ports, actor, expectations.values()),
     }
 
 
@@ -227,20 +239,16 @@ def _newest(infos: Mapping[str, ActorInfo]) -> ActorInfo:
     return infos[max(infos)]
 
 
-def _feeds(expectations: Iterable[ExpectationInfo]) -> list[Feed]:
-    """Return the streams of others that any of `expectations` listens to."""
-    words = (text.split() for each in expectations for text in each.triggers)
-    return [Feed(stream=said[1], subject=said[2]) for said in words if said[0] == "stream"]
-
-
-async def _expectation_row(ports: Ports, actor: str, name: str, said: ExpectationInfo) -> Row:
+async def _expectation_row(
+    ports: Ports, actor: str, name: str, said: ExpectationInfo, *, held: int
+) -> Row:
     return {
         "expectation": name,
         "triggers": list(said.triggers),
         "next_ticks": {spec: await _next(ports, actor, name, spec) for spec in said.schedules},
         "breaker": await _breaker(ports, actor, name, said),
-        "cooling_down": await _count(ports, COOLDOWNS, actor, name),
-        "waiting_for_calm": await _count(ports, DEBOUNCED, actor, name),
+        "cooling_down": await _cooling(ports, actor, name),
+        "waiting_for_calm": held,
         "options": said.options,
     }
 
@@ -255,9 +263,12 @@ async def _next(ports: Ports, actor: str, expectation: str, spec: str) -> object
 
 
 async def _breaker(ports: Ports, actor: str, expectation: str, said: ExpectationInfo) -> str | None:
-    """Return the state of a circuit breaker that the cluster shares; None: there is none."""
-    if "breaker" not in said.options:
+    """Return the state of an expectation's circuit breaker; None: it has none."""
+    breaker = said.options.get("breaker")
+    if breaker is None:
         return None
+    if breaker["scope"] == "node":
+        return PER_NODE
     entry = await ports.gates.get(breaker_key(actor, expectation))
     if entry is None or entry.value is None:
         return BreakerState().status
@@ -267,6 +278,6 @@ async def _breaker(ports: Ports, actor: str, expectation: str, said: Expectation
         return UNREADABLE
 
 
-async def _count(ports: Ports, kind: str, actor: str, expectation: str) -> int:
-    """Return of how many subjects the gates remember this kind of thing."""
-    return len(await ports.gates.entries(under=f"{kind}.{actor}.{expectation}"))
+async def _cooling(ports: Ports, actor: str, expectation: str) -> int:
+    """Return for how many subjects an expectation has fired and rests."""
+    return len(await ports.gates.entries(under=f"{COOLDOWNS}.{actor}.{expectation}"))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from console.errors import Mistake, Trouble
+from console.looking import Look, hint, look_at, require_known, require_plausible
 from console.settings import Reading
 from console.tables import Row
 from console.who import who
@@ -16,12 +17,10 @@ from console.work import connected
 from engine import modes
 from engine.modes import ModeOrder, NodeMode, Orders
 from engine.nodes import NodeInfo
-from engine.runtime.presence import live_nodes
-from streams.bucket import Bucket
+from streams.bucket import Bucket, Entry
 from streams.clock import SystemClock
 from streams.errors import RevisionConflict
 from streams.keys import mode_key
-from streams.ports import Ports
 
 TRIES_MAX: Final = 16
 """Most tries to change what somebody else is changing, too."""
@@ -32,17 +31,6 @@ DOWN: Final = "not up"
 _CLOCK: Final = SystemClock()
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is up, and what people said."""
-
-    nodes: Sequence[NodeInfo]
-    orders: Orders
-
-    def actors(self) -> list[str]:
-        """Return every actor of the nodes that are up."""
-        return sorted({actor for node in self.nodes for actor in node.actors})
-
-
 def look(reading: Reading) -> Look:
     """Return who is up, and what people said.
 
@@ -51,17 +39,10 @@ def look(reading: Reading) -> Look:
     """
 
     async def asked() -> Look:
-        async with connected(reading) as ports:
+        async with connected(reading, creates=False) as ports:
             return await look_at(ports)
 
     return asyncio.run(asked())
-
-
-async def look_at(ports: Ports) -> Look:
-    """Return who is up, and what people said."""
-    nodes = await live_nodes(ports.gates)
-    entries = await ports.registry.entries()
-    return Look(nodes=nodes, orders=modes.orders_of(entries.values()))
 
 
 def node_rows(seen: Look, *, node: str | None = None) -> list[Row]:
@@ -73,7 +54,7 @@ def node_rows(seen: Look, *, node: str | None = None) -> list[Row]:
     up = {info.name: info for info in seen.nodes}
     names = sorted({*up, *seen.orders.modes})
     if node is not None and node not in names:
-        raise Trouble(f"no node {node!r} is up, and nothing is said about it; {_named(names)}")
+        raise _nobody(seen, node)
     wanted = names if node is None else [node]
     return [_node_row(name, up.get(name), seen.orders.modes.get(name)) for name in wanted]
 
@@ -99,58 +80,81 @@ def parse_mode(text: str) -> NodeMode:
 
 
 def set_mode(
-    reading: Reading, node: str, mode: NodeMode | None, *, actor: str | None, by: str | None
+    reading: Reading, node: str, mode: NodeMode, *, actor: str | None, by: str | None
 ) -> str:
     """Say what a node is to do, up or not, and return one line about it.
 
     Args:
         reading: the settings.
         node: its name.
-        mode: what it is to do; None: what it would do if nothing was said.
+        mode: what it is to do.
         actor: only as to this actor; None: as to all that nothing else is said about.
         by: who says so; None is whoever runs this program.
 
     Raises:
-        BadName: `node` cannot name a node.
-        Trouble: no node that is up has such an actor, or somebody else keeps changing it.
+        BadName: `node` or `actor` is no name.
+        Mistake: `by` is empty.
+        Trouble: a node is up, and nobody knows the actor; or somebody else keeps changing it.
         Unavailable, Incompatible: the server cannot be asked.
     """
-    name, at = who(reading, by), _CLOCK.now()
+    name, at, key = who(reading, by), _CLOCK.now(), mode_key(node)
 
-    def change(said: ModeOrder | None) -> ModeOrder | None:
-        if mode is None:
-            return modes.without_mode(said, actor=actor, by=name, at=at)
+    def change(said: ModeOrder) -> ModeOrder | None:
         return modes.with_mode(said, mode, actor=actor, by=name, at=at)
 
     async def done() -> str:
-        async with connected(reading) as ports:
+        async with connected(reading, creates=False) as ports:
             seen = await look_at(ports)
-            require_actor(seen, actor)
-            await _change(ports.registry, node, change)
-            return _said(seen, node, mode, actor)
+            if actor is not None:
+                await require_plausible(reading, ports, seen, actor)
+            await _change(ports.registry, key, change)
+            return f"{_about(node, actor)}: {mode.value}{_caveat(seen, node, actor)}"
 
     return asyncio.run(done())
 
 
-def require_actor(seen: Look, actor: str | None) -> None:
-    """Refuse an actor that none of the nodes that are up has; without any, nobody can tell.
+def reset_mode(reading: Reading, node: str, *, actor: str | None, by: str | None) -> str:
+    """Take back what was said of a node, or of one actor there, and return one line about it.
+
+    Args:
+        reading: the settings.
+        node: its name.
+        actor: only as to this actor; None: all that was said.
+        by: who says so; None is whoever runs this program.
 
     Raises:
-        Trouble: says which there are.
+        BadName: `node` is no name.
+        Mistake: `by` is empty.
+        Trouble: nothing was said, and the node is not up, or nobody knows the actor; or somebody
+            else keeps changing it.
+        Unavailable, Incompatible: the server cannot be asked.
     """
-    known = seen.actors()
-    if actor is not None and seen.nodes and actor not in known:
-        raise Trouble(f"no node has an actor {actor!r}; {_named(known)}")
+    name, at, key = who(reading, by), _CLOCK.now(), mode_key(node)
+
+    def change(said: ModeOrder) -> ModeOrder | None:
+        return modes.without_mode(said, actor=actor, by=name, at=at)
+
+    async def done() -> str:
+        async with connected(reading, creates=False) as ports:
+            seen, entry = await look_at(ports), await ports.registry.get(key)
+            if entry is None and node not in _up(seen):
+                raise _nobody(seen, node)
+            if entry is None or (actor is not None and actor not in _order(entry).actors):
+                if actor is not None:
+                    await require_known(reading, ports, seen, actor)
+                return f"{_about(node, actor)}: nothing was said"
+            await _change(ports.registry, key, change)
+            return f"{_about(node, actor)}: as it was started{_caveat(seen, node, actor)}"
+
+    return asyncio.run(done())
 
 
 async def _change(
-    registry: Bucket, node: str, change: Callable[[ModeOrder | None], ModeOrder | None]
+    registry: Bucket, key: str, change: Callable[[ModeOrder], ModeOrder | None]
 ) -> None:
-    key = mode_key(node)
     for _ in range(TRIES_MAX):
         entry = await registry.get(key)
-        before = None if entry is None else modes.orders_of([entry]).modes.get(node)
-        wanted = change(before)
+        wanted = change(_order(entry))
         if wanted is None:
             return await registry.delete(key)
         try:
@@ -162,11 +166,33 @@ async def _change(
     raise Trouble(f"somebody else keeps changing {key}; try again")
 
 
-def _said(seen: Look, node: str, mode: NodeMode | None, actor: str | None) -> str:
-    what = "as it was started" if mode is None else mode.value
-    about = f"{node}, actor {actor}" if actor else node
-    is_up = node in {info.name for info in seen.nodes}
-    return f"{about}: {what}" + ("" if is_up else "; it is not up, and does so when it comes")
+def _order(entry: Entry | None) -> ModeOrder:
+    """Return what `entry` says of its node; nothing if there is none, or nobody can read it."""
+    orders = modes.orders_of([] if entry is None else [entry]).modes.values()
+    return next(iter(orders), ModeOrder())
+
+
+def _about(node: str, actor: str | None) -> str:
+    return f"{node}, actor {actor}" if actor else node
+
+
+def _caveat(seen: Look, node: str, actor: str | None) -> str:
+    """Return why what was said has no effect yet, in words; empty: it has."""
+    if node not in _up(seen):
+        return "; it is not up, and does so when it comes"
+    if actor is not None and actor not in seen.actors():
+        return "; no node that is up has it"
+    return ""
+
+
+def _nobody(seen: Look, node: str) -> Trouble:
+    near = hint(node, {*_up(seen), *seen.orders.modes})
+    return Trouble(f"no node {node!r} is up, and nothing is said about it; {near}")
+
+
+def _up(seen: Look) -> set[str]:
+    """Return the names of the nodes that are up."""
+    return {info.name for info in seen.nodes}
 
 
 def _node_row(name: str, info: NodeInfo | None, said: ModeOrder | None) -> Row:
@@ -195,7 +221,3 @@ def _able(info: NodeInfo | None, what: str) -> list[str] | None:
     if info is None:
         return None
     return sorted(actor for actor, each in info.actors.items() if getattr(each, what))
-
-
-def _named(names: Sequence[str]) -> str:
-    return f"known: {', '.join(names)}" if names else "none is known"

@@ -37,9 +37,16 @@ STATUS_STYLES: Final[Mapping[str, str]] = {
     EndStatus.CANCELED: "dim",
     FindingStatus.ACTIVE: "yellow",
     FindingStatus.CLEARED: "green",
+    FindingStatus.EXPIRED: "dim",
     "ok": "green",
     "problem": "bold red",
 }
+
+SEPARATOR: Final = ", "
+"""Between two of several words in one cell."""
+
+NONE: Final = "none"
+"""A value among words that is nothing."""
 
 Row = Mapping[str, object]
 
@@ -87,6 +94,41 @@ def cell(column: str, value: object) -> Text:
     styles = {"severity": SEVERITY_STYLES, "status": STATUS_STYLES}.get(column, {})
     words = said(value)
     return Text(words, style=styles.get(words, ""))
+
+
+def in_words(row: Row) -> Row:
+    """Return `row` with its objects and lists as people write them."""
+    return {column: _worded(value) for column, value in row.items()}
+
+
+def as_words(pairs: Mapping[str, object], *, usual: Mapping[str, object] | None = None) -> str:
+    """Return an object as `key=value` words, but for what is as usual.
+
+    What is within another object is named after both, as in `breaker.threshold=3`.
+    """
+    return SEPARATOR.join(_words(pairs, usual or {}))
+
+
+def _words(pairs: Mapping[str, object], usual: Mapping[str, object]) -> Iterable[str]:
+    for key, value in pairs.items():
+        as_usual = usual.get(key)
+        if isinstance(value, Mapping):
+            inner = list(_words(value, as_usual if isinstance(as_usual, Mapping) else {}))
+            yield from (f"{key}.{word}" for word in inner) if inner else (key,)
+        elif key not in usual or value != as_usual:
+            yield f"{key}={NONE if value is None else said(value)}"
+
+
+def _worded(value: object) -> object:
+    match value:
+        case list():
+            return SEPARATOR.join(map(str, value)) or None
+        case dict():
+            return as_words(value) or None
+        case "":
+            return None
+        case _:
+            return value
 
 
 def said(value: object) -> str:

@@ -22,15 +22,20 @@ from streams.ports import Ports
 
 
 @asynccontextmanager
-async def connected(reading: Reading) -> AsyncIterator[Ports]:
+async def connected(reading: Reading, *, creates: bool = True) -> AsyncIterator[Ports]:
     """Yield the log of the stack; what of it is missing on the server is created.
+
+    Args:
+        reading: the settings.
+        creates: whether to make a stack that is not there, too. Whoever only looks or asks does
+            not: its name would be a typo.
 
     Raises:
         Unavailable: no NATS server could be reached.
-        Incompatible: the server, or a stream, is not what the engine needs.
+        Incompatible: the server, or a stream, is not what the engine needs; or no such stack.
     """
     url, link = reading.settings.nats_url, link_settings(reading)
-    async with jetstream.connect(url, stack=reading.stack, settings=link) as ports:
+    async with jetstream.connect(url, stack=reading.stack, settings=link, creates=creates) as ports:
         yield ports
 
 

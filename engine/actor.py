@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
+from engine.aging import Escalations
 from engine.breaker import Breaker
 from engine.budget import COUNT_MAX
 from engine.declaring import Check, checked_tools
 from engine.dedupe import Dedupe
+from engine.enrichment import Enrich
 from engine.errors import DeclarationError
 from engine.expectation import (
     DEFAULT_BUDGET,
@@ -20,7 +22,9 @@ from engine.expectation import (
     WAIT_S_MAX,
     Durability,
     Expectation,
+    unasked,
 )
+from engine.finding import TTL_S_MAX
 from engine.recovery import ATTEMPTS_MAX, POLICIES, Policy
 from engine.schema import StateSchema
 from engine.strategy import Strategy
@@ -35,7 +39,8 @@ CONCURRENT_EPISODES_MAX: Final = 10_000
 """Most episodes of one actor that one node may run at a time."""
 
 CLUSTER_EPISODES_MAX: Final = 1_000
-"""Most episodes of one actor that take their turns at a time: all of them fit in one commit."""
+"""Most episodes of one actor that all nodes together run at a time, where turns are taken, however
+many the nodes have room for: the tickets of all of them fit in one commit."""
 
 QUEUE_MAX: Final = 1_000
 """Most episodes of one actor that wait for their turn at a time, unless it says less: what is
@@ -85,8 +90,8 @@ class Actor:
             max_concurrent_cluster: most of them that all nodes together run at a time; None: as
                 many as the nodes have room for.
             overflow: what becomes of an episode that finds no room; see `Overflow`.
-            queue_max: how many wait for their turn at a time, where turns are taken (see
-                `is_laned`), at most `QUEUE_MAX`.
+            queue_max: how many wait for their turn at a time, at most `QUEUE_MAX`. An app refuses
+                it where nothing does: see `is_laned`.
             tools: capability → tool, before those of the app.
             synthesizer: for expectations that have none of their own.
 
@@ -144,6 +149,9 @@ class Actor:
         attempts_max: int = ATTEMPTS_MAX,
         state_schema: StateSchema = DEFAULT_SCHEMA,
         synthesizer: Synthesizer | None = None,
+        finding_ttl_s: float = 0.0,
+        escalation: Escalations | None = None,
+        enrich: Enrich | None = None,
     ) -> Expectation:
         """Declare an expectation and return it.
 
@@ -182,9 +190,16 @@ class Actor:
             attempts_max: crashes that end the episode as `attempts_exhausted`, with a dead letter.
             state_schema: version of the state's shape, with migrations from older ones.
             synthesizer: before the actor's and the app's.
+            finding_ttl_s: its findings expire so many seconds after they were last raised or
+                updated, unless they say otherwise. Default: they wait to be cleared.
+            escalation: class of findings → `[escalate(after="30m", to="critical"), …]`: what they
+                become when they are active for so long. Default: nothing.
+            enrich: called with each finding that it has raised, and the episode; may return
+                `enriched(…)`. If it fails, or takes longer than 10 s, the finding stays as it is.
 
         Raises:
-            DeclarationError: a value cannot work; the message names actor, expectation and field.
+            DeclarationError: a value cannot work, or has a say in nothing that fires the
+                expectation; the message names actor, expectation and field.
         """
         check = Check(self.id, name)
         check.name(name, taken=self.expectations)
@@ -194,13 +209,13 @@ class Actor:
             strategy=instance,
             state_type=check.state_type(instance),
             on=check.sources(on),
-            subject_key=check.label("subject_key", subject_key),
+            subject_key=check.path("subject_key", subject_key),
             cooldown_s=check.whole_seconds("cooldown_s", cooldown_s, most=WAIT_S_MAX),
             debounce_s=check.seconds("debounce_s", debounce_s, most=WAIT_S_MAX),
             max_wait_s=check.max_wait(max_wait_s, debounce_s=debounce_s, most=WAIT_S_MAX),
             breaker=check.breaker(breaker),
             sample=check.share("sample", sample),
-            concurrency_key=check.label("concurrency_key", concurrency_key),
+            concurrency_key=check.path("concurrency_key", concurrency_key),
             concurrency=check.concurrency(concurrency, key=concurrency_key, most=KEY_EPISODES_MAX),
             priority=check.whole("priority", priority, least=-PRIORITY_MAX, most=PRIORITY_MAX),
             start_within_s=check.seconds("start_within_s", start_within_s, most=WAIT_S_MAX),
@@ -213,7 +228,13 @@ class Actor:
             attempts_max=check.count("attempts_max", attempts_max, most=COUNT_MAX),
             state_schema=check.state_schema(state_schema),
             synthesizer=check.callback("synthesizer", synthesizer),
+            finding_ttl_s=check.seconds("finding_ttl_s", finding_ttl_s, most=TTL_S_MAX),
+            escalation=check.escalation(escalation),
+            enrich=check.callback("enrich", enrich),
         )
+        if unheard := unasked(expectation):
+            option, causes = unheard
+            raise check.refuse(option, f"is for {causes}, and none fires it; leave it out")
         self.expectations[name] = expectation
         return expectation
 

@@ -16,20 +16,17 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never
 
 import msgspec
 
-from engine.actor import QUEUE_MAX, Overflow
+from engine.actor import CLUSTER_EPISODES_MAX, QUEUE_MAX, Overflow
 from streams.lanes import Ticket
 
-ADMITTED_MAX: Final = 1_000
-"""Most episodes of one lane that are admitted at a time, however many the nodes have room for."""
-
 DropReason: TypeAlias = Literal["no_room", "key_busy", "queue_full"]
-"""Why a newcomer got no place: too many run; too many with its key do; enough others wait."""
+"""Why a newcomer got no place: too many run; as many with its key do as may; enough others wait."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,13 +39,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def capacity_of(*, cluster_max: int | None, nodes: Iterable[int]) -> int:
-    """Return how many episodes of an actor may be admitted at a time: at most `ADMITTED_MAX`.
+    """Return how many episodes of an actor may be admitted, at most `CLUSTER_EPISODES_MAX`.
 
     Args:
         cluster_max: its `max_concurrent_cluster`; None: as many as the nodes have room for.
         nodes: its `max_concurrent_episodes` on each of the nodes that take episodes now.
     """
-    room = min(sum(nodes), ADMITTED_MAX)
+    room = min(sum(nodes), CLUSTER_EPISODES_MAX)
     return room if cluster_max is None else min(room, cluster_max)
 
 
@@ -70,8 +67,7 @@ def admissible(line: Iterable[Ticket], running: Sequence[Ticket], *, capacity: i
     admitted: list[Ticket] = []
     for ticket in line:
         key = _key(ticket)
-        is_limited = bool(ticket.key and ticket.key_limit)
-        if is_limited and (key in passed_over or busy[key] >= ticket.key_limit):
+        if _is_busy(ticket, busy) or (ticket.key_limit and key in passed_over):
             passed_over.add(key)
             continue
         admitted.append(ticket)
@@ -97,15 +93,26 @@ def losers(
             assert_never(limits.overflow)
 
 
-def drop_reason(limits: Limits, *, running: int) -> DropReason:
-    """Return why newcomers are dropped, with so many `running`: those just admitted are, too."""
+def drop_reasons(
+    dropped: Iterable[Ticket], limits: Limits, *, running: Iterable[Ticket]
+) -> dict[str, DropReason]:
+    """Return why each of `dropped` is, beside `running`, which are those just admitted, too."""
     if limits.overflow == "shed_oldest":
-        return "queue_full"
-    return "no_room" if running >= limits.capacity else "key_busy"
+        return {ticket.episode_id: "queue_full" for ticket in dropped}
+    busy = Counter(_key(ticket) for ticket in running if ticket.key)
+    return {
+        ticket.episode_id: "key_busy" if _is_busy(ticket, busy) else "no_room" for ticket in dropped
+    }
 
 
 def _rank(ticket: Ticket) -> tuple[int, int]:
     return -ticket.priority, ticket.number
+
+
+def _is_busy(ticket: Ticket, busy: Mapping[tuple[str, str], int]) -> bool:
+    """Return whether as many with the ticket's key run as may."""
+    is_limited = bool(ticket.key and ticket.key_limit)
+    return is_limited and busy.get(_key(ticket), 0) >= ticket.key_limit
 
 
 def _key(ticket: Ticket) -> tuple[str, str]:

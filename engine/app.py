@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from engine.actor import Actor
+from engine.actor import QUEUE_MAX, Actor
 from engine.declaring import checked_callback, checked_tools
 from engine.errors import DeclarationError
 from engine.expectation import Expectation
@@ -105,5 +105,36 @@ def _by_id(actors: Sequence[Actor]) -> Mapping[str, Actor]:
             raise DeclarationError(
                 actor=actor.id, field="expectations", problem="none; use actor.expect(…)"
             )
+        if problem := _problem_of_queue(actor):
+            raise DeclarationError(actor=actor.id, field="queue_max", problem=problem)
+        if problem := _problem_of_breakers(actor):
+            raise DeclarationError(actor=actor.id, field="breaker", problem=problem)
         by_id[actor.id] = actor
     return by_id
+
+
+def _problem_of_queue(actor: Actor) -> str | None:
+    """Return why nothing ever waits in the queue that `actor` bounds, or None."""
+    if actor.queue_max == QUEUE_MAX:
+        return None
+    if not actor.is_laned:
+        return (
+            "no episode waits for its turn; give max_concurrent_cluster or overflow,"
+            " or an expectation concurrency_key or priority"
+        )
+    if actor.overflow == "drop":
+        return 'nothing waits with overflow="drop"; leave it out'
+    return None
+
+
+def _problem_of_breakers(actor: Actor) -> str | None:
+    """Return why a breaker of `actor` could not stop what fails, or None."""
+    if not actor.is_laned:
+        return None
+    for expectation in actor.expectations.values():
+        if expectation.breaker is not None and expectation.breaker.scope == "node":
+            return (
+                f'scope="node" of expectation {expectation.name!r}: its episodes take turns, and'
+                " one node opens those of all; leave scope out"
+            )
+    return None

@@ -10,7 +10,7 @@ While the breaker is not closed nobody but the probe has a say: an episode that 
 and ends now tells what was true then. A canceled episode says nothing at any time.
 
 Dry runs and what people fire by hand stand outside: the first do not meet what fails, the second
-are somebody's decision. They pass, count for nothing, and are not canceled.
+are somebody's decision. They are not asked, count for nothing, and are not canceled.
 
 The state is a value that whoever rules keeps; nothing here knows where. Being asked or told the
 same thing twice in a row changes nothing, so a crash between the two may repeat it.
@@ -59,8 +59,13 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     """How long it stays open before one episode is let through, in seconds; and how long that
     one may take before another one is."""
     scope: Scope = "cluster"
+    """`cluster`: one for all nodes, which outlives them. `node`: each node has one of its own, for
+    trouble that is the node's: it also leaves to others what they have opened. It is closed again
+    when the node starts anew. Not where episodes take turns, for one node opens those of all."""
     cancel_in_flight: bool = False
-    """Whether episodes that run are canceled when it opens."""
+    """Whether episodes of the expectation that are queued or run when it opens are canceled; with
+    `scope="node"` those that run there. What has converged is finished; fires by hand and dry runs
+    go on."""
 
 
 class BreakerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +85,7 @@ CLOSED: Final = BreakerState()
 """The state of a breaker that nobody has told anything."""
 
 
-class Admission(msgspec.Struct, frozen=True):
+class Passage(msgspec.Struct, frozen=True):
     """Whether an episode may be opened."""
 
     allowed: bool
@@ -113,7 +118,9 @@ def _is_wait(seconds: object) -> bool:
     return 0 < seconds <= HALF_OPEN_AFTER_S_MAX
 
 
-def admit(state: BreakerState, breaker: Breaker, *, episode_id: str, now: datetime) -> Admission:
+def pass_through(
+    state: BreakerState, breaker: Breaker, *, episode_id: str, now: datetime
+) -> Passage:
     """Return whether an episode may be opened now.
 
     While the breaker is not closed an episode is only ever allowed as the probe. The state that
@@ -121,17 +128,17 @@ def admit(state: BreakerState, breaker: Breaker, *, episode_id: str, now: dateti
     """
     match state.status:
         case "closed":
-            return Admission(allowed=True)
+            return Passage(allowed=True)
         case "open":
             is_free = _is_over(state.opened_at, breaker, now)
         case "half_open":
             if state.probe == episode_id:
-                return Admission(allowed=True)
+                return Passage(allowed=True)
             is_free = _is_over(state.probe_since, breaker, now)
     if not is_free:
-        return Admission(allowed=False)
+        return Passage(allowed=False)
     probing = msgspec.structs.replace(state, status="half_open", probe=episode_id, probe_since=now)
-    return Admission(allowed=True, becomes=probing)
+    return Passage(allowed=True, becomes=probing)
 
 
 def _is_over(since: datetime | None, breaker: Breaker, now: datetime) -> bool:
@@ -184,7 +191,7 @@ def _note_probe(
 
 def outcome_of(opened: EpisodeOpened, finished: EpisodeFinished) -> Outcome | None:
     """Return what the end of an episode says to a breaker; None if that is none of its business."""
-    if _stands_outside(opened):
+    if stands_outside(opened):
         return None
     match finished.status:
         case EndStatus.DONE | EndStatus.PARTIALLY_FAILED:
@@ -202,12 +209,13 @@ def cancels(state: BreakerState, breaker: Breaker, opened: EpisodeOpened) -> boo
     from before the breaker opened, and the probe, can be met while it is not closed: no two nodes'
     clocks need agree.
     """
-    if not breaker.cancel_in_flight or _stands_outside(opened):
+    if not breaker.cancel_in_flight or stands_outside(opened):
         return False
     return state.status != "closed" and state.probe != opened.episode_id
 
 
-def _stands_outside(opened: EpisodeOpened) -> bool:
+def stands_outside(opened: EpisodeOpened) -> bool:
+    """Return whether an episode is no business of a breaker: a dry run, or fired by hand."""
     return opened.mode is Mode.DRY_RUN or isinstance(opened.trigger, ManualTrigger)
 
 

@@ -28,7 +28,7 @@ class Calming(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: datetime
     """When the first of them was held, by a node's clock."""
     coalesced: int = 0
-    """How many came before the newest."""
+    """How many others it stands for: all that were passed over since then."""
 
 
 class Rearm(msgspec.Struct, frozen=True):
@@ -39,28 +39,41 @@ class Rearm(msgspec.Struct, frozen=True):
 
 
 def hold(
-    expectation: Expectation, happened: DomainEvent, before: Calming | None, *, now: datetime
+    expectation: Expectation,
+    happened: DomainEvent,
+    before: Rearm | None,
+    *,
+    now: datetime,
+    is_repeat: bool = False,
 ) -> Rearm | None:
-    """Return what to hold now that `happened` has come; None: what is held is newer.
+    """Return what to hold now that `happened` has come; None: all stays as it is.
+
+    An event that is older than what is held is counted, and changes nothing else.
 
     Args:
         expectation: it waits for calm.
         happened: an event that fits it.
-        before: what is held for the same subject, if anything is.
+        before: what is held for the same subject, if anything is, and until when.
         now: when it is ruled on.
+        is_repeat: whether it was delivered before. Then it may have been counted.
     """
-    if before is not None and not is_newer(happened, before.event):
-        return None
+    if before is not None and not is_newer(happened, before.calming.event):
+        is_same = not is_newer(before.calming.event, happened)
+        return None if is_repeat or is_same else Rearm(_one_more(before.calming), before.due_at)
     now = max(now, happened.at)  # A slow clock must not make the wait short.
-    since = before.since if before else now
+    since = before.calming.since if before else now
     due_at = now + timedelta(seconds=expectation.debounce_s)
     if expectation.max_wait_s:
         due_at = min(due_at, since + timedelta(seconds=expectation.max_wait_s))
-    coalesced = before.coalesced + 1 if before else 0
+    coalesced = before.calming.coalesced + 1 if before else 0
     calming = Calming(
         expectation=expectation.name, event=happened, since=since, coalesced=coalesced
     )
     return Rearm(calming, due_at)
+
+
+def _one_more(calming: Calming) -> Calming:
+    return msgspec.structs.replace(calming, coalesced=calming.coalesced + 1)
 
 
 def is_newer(one: DomainEvent, other: DomainEvent) -> bool:

@@ -21,7 +21,10 @@ from msgspec.structs import replace
 from engine import dedupe
 from engine.episode import ENDED, Episode
 from engine.errors import Rejected
+from streams.codec import decode_command
+from streams.commands import Cancel
 from streams.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued, EpisodeOpened
+from streams.json import UNDECODABLE
 from streams.log import Recorded
 from streams.subjects import Stack, Stream
 
@@ -60,6 +63,8 @@ class Recall(msgspec.Struct, frozen=True):
     """Call a node to this episode again: the call before found none that could have it."""
 
     episode_id: str
+    cancel: Cancel | None = None
+    """The command, if it was one to cancel; any other is made anew, as the episode stands then."""
 
 
 Remedy: TypeAlias = Republish | Reopen | Recall
@@ -107,7 +112,7 @@ def remedy(letter: Letter, *, stack: Stack) -> Remedy:
     """
     lettered = _waiting(letter)
     if lettered.episode_id and stack.is_of(lettered.stream, Stream.WORK):
-        return Recall(lettered.episode_id)
+        return Recall(lettered.episode_id, _cancel_in(lettered))
     if lettered.episode_id:
         return Reopen(lettered.episode_id)
     if lettered.stream == stack.stream(Stream.EVENTS):
@@ -156,6 +161,14 @@ def recalled(episode: Episode) -> Episode:
     if episode.status in ENDED:
         raise Rejected(f"its episode is {episode.status} by now; discard it")
     return episode
+
+
+def _cancel_in(lettered: DeadLettered) -> Cancel | None:
+    try:
+        command = decode_command(lettered.payload)
+    except UNDECODABLE:
+        return None
+    return command if isinstance(command, Cancel) else None
 
 
 def _waiting(letter: Letter) -> DeadLettered:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from engine.aging import Escalations, problem_of_escalation
 from engine.breaker import Breaker, problem_of_breaker
 from engine.budget import is_whole, problem_of_budget
 from engine.dedupe import Dedupe, problem_of_dedupe
 from engine.errors import DeclarationError
 from engine.overrides import problem_of_overrides
+from engine.paths import problem_of_path
 from engine.schema import StateSchema
 from engine.strategy import Strategy, missing, state_type
 from engine.tools import Tool, ToolLike, as_tool
@@ -138,6 +140,14 @@ class Check:
             raise self.refuse("breaker", problem)
         return breaker
 
+    def escalation(self, escalation: Escalations | None) -> Escalations:
+        """Return what findings become as they grow older."""
+        if escalation is None:
+            return {}
+        if problem := problem_of_escalation(escalation):
+            raise self.refuse("escalation", problem)
+        return {class_: tuple(steps) for class_, steps in escalation.items()}
+
     def max_wait(self, max_wait_s: float, *, debounce_s: float, most: float) -> float:
         """Return the longest wait for calm, which needs a wait for calm that is no longer."""
         checked = self.seconds("max_wait_s", max_wait_s, most=most)
@@ -213,6 +223,13 @@ class Check:
         if size_bytes > LABEL_BYTES_MAX:
             raise self.refuse(field_, f"{size_bytes:,} bytes, the limit is {LABEL_BYTES_MAX}")
         return value
+
+    def path(self, field_: str, value: str) -> str:
+        """Return a path into the payload, or an empty one for none."""
+        checked = self.label(field_, value)
+        if checked and (problem := problem_of_path(checked)):
+            raise self.refuse(field_, problem)
+        return checked
 
     def switch(self, field_: str, *, value: bool) -> bool:
         """Return True or False, and nothing that only looks like it."""

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from engine.finding import checked_key
 from engine.tools import Tool
 from streams.events import EpisodeConverged, EpisodeOpened
-from streams.findings import FindingIntent, FindingOutcome, RaiseFinding
+from streams.findings import Finding, FindingIntent, FindingOutcome, RaiseFinding
 from streams.json import NOTHING
 from streams.triggers import Mode, Overrides
 
@@ -30,6 +30,9 @@ LEFT_OUT: Final = "dry_run"
 """Outcome of a finding that a dry run does not keep."""
 
 NO_OVERRIDES: Final = Overrides()
+
+_APART: Final = ":"
+"""Stands behind the prefix of what a dry run keeps. No actor has it in its id."""
 
 
 def merged(fire: Overrides | None, declared: Overrides | None) -> Overrides:
@@ -81,7 +84,7 @@ def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConv
     if not prefix:
         return converged
     own = {
-        intent.finding_key: checked_key(f"{prefix}:{intent.finding_key}")
+        intent.finding_key: checked_key(f"{prefix}{_APART}{intent.finding_key}")
         for intent in converged.findings
     }
 
@@ -97,7 +100,17 @@ def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConv
 def found_by(opened: EpisodeOpened) -> str:
     """Return the actor that an episode's findings are said to be of."""
     prefix = _overrides(opened).persist_findings
-    return f"{prefix}:{opened.actor_id}" if prefix else opened.actor_id
+    return f"{prefix}{_APART}{opened.actor_id}" if prefix else opened.actor_id
+
+
+def owner_of(finding: Finding) -> str:
+    """Return the actor that looks after `finding`, whether it is meant or not."""
+    return finding.actor_id.rpartition(_APART)[2]
+
+
+def is_meant(finding: Finding) -> bool:
+    """Return whether the world is told of `finding`: not of what a dry run keeps."""
+    return _APART not in finding.actor_id
 
 
 def _overrides(opened: EpisodeOpened) -> Overrides:

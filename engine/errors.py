@@ -2,7 +2,8 @@
 
 EngineError
 ├── DeclarationError       an actor says the impossible      fix the place that it names
-├── BadRequest             a fire by hand cannot work        change the field that it names
+├── BadRequest             a request cannot work             change the field that it names
+├── NoFinding              no finding has ever had the key   look for its key; do not retry
 ├── Rejected               a command does not fit the state  a bug in the caller; do not retry
 ├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
 ├── BadHistory             a history cannot be replayed      fix the file or the app that it names
@@ -36,12 +37,20 @@ class DeclarationError(EngineError, ValueError):
 
 
 class BadRequest(EngineError, ValueError):
-    """A fire by hand that cannot work as it was asked for."""
+    """A request that cannot work as it was asked for: to fire by hand, or to cancel."""
 
     def __init__(self, *, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+
+
+class NoFinding(EngineError):
+    """No finding has ever been raised under this key."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"there has never been a finding {key!r}")
+        self.key = key
 
 
 class Rejected(EngineError):

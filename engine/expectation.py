@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from engine.aging import Escalations
 from engine.breaker import Breaker
 from engine.dedupe import ByEvent, Dedupe
+from engine.enrichment import Enrich
 from engine.recovery import ATTEMPTS_MAX, Policy
 from engine.schedule import Schedule
 from engine.schema import StateSchema
@@ -61,6 +63,9 @@ class Expectation:
     attempts_max: int = ATTEMPTS_MAX
     state_schema: StateSchema = DEFAULT_SCHEMA
     synthesizer: Synthesizer | None = None
+    finding_ttl_s: float = 0.0
+    escalation: Escalations = field(default_factory=dict)
+    enrich: Enrich | None = None
 
     @property
     def is_gated(self) -> bool:
@@ -85,6 +90,32 @@ class Expectation:
         return tuple(source.feed for source in sources if source.feed is not None)
 
     @property
+    def hears(self) -> bool:
+        """Whether any event may fire it."""
+        return any(isinstance(source, EventSource) for source in self.on)
+
+    @property
     def schedules(self) -> tuple[Schedule, ...]:
         """What fires it by time."""
         return schedules_of(self.on)
+
+
+def unasked(expectation: Expectation) -> tuple[str, str] | None:
+    """Return an option that nothing which fires `expectation` is ever asked, and what is; or None.
+
+    Whatever is fired by hand is asked none of these.
+    """
+    if expectation.hears:
+        return None
+    of_events = {
+        "cooldown_s": expectation.cooldown_s,
+        "debounce_s": expectation.debounce_s,
+        "dedupe": expectation.dedupe != DEFAULT_DEDUPE,
+    }
+    of_ticks = {"breaker": expectation.breaker, "sample": expectation.sample != 1}
+    if option := next((name for name, is_set in of_events.items() if is_set), ""):
+        return option, "events"
+    if expectation.schedules:
+        return None
+    option = next((name for name, is_set in of_ticks.items() if is_set), "")
+    return (option, "events and ticks") if option else None

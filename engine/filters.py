@@ -116,7 +116,7 @@ def ne(value: object) -> Condition:
 
 
 def in_(*values: object) -> Condition:
-    """Return the condition that a value is one of `values`, lists among them."""
+    """Return the condition that a value is one of `values`: at least one, lists among them."""
     return OneOf(values)
 
 
@@ -216,6 +216,8 @@ def _kind(value: object) -> str:
 
 def _problem_of(condition: Condition) -> str | None:
     match condition:
+        case OneOf(values=()):
+            return "no value is one of none; name some, or ask for missing()"
         case OneOf(values=values):
             return next(filter(None, map(_problem_of_value, values)), None)
         case Other(than=value):

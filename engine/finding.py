@@ -1,39 +1,29 @@
-"""Findings: what strategies intend, and what becomes of it. Pure.
+"""What strategies intend with findings, checked where it is said. Pure.
 
-A finding is one aggregate per key. Each of its events carries the whole finding, so the
-last one is the state, and names the intent that caused it, so that carrying out the same
-intent twice changes nothing.
+`engine.outcome` says what becomes of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from engine import state
 from engine.errors import InvalidFinding
+from streams.armed import due_time
 from streams.errors import BadName
-from streams.events import FindingCleared, FindingEvent, FindingRaised, FindingUpdated
-from streams.findings import (
-    Cause,
-    ClearFinding,
-    Finding,
-    FindingIntent,
-    FindingOutcome,
-    FindingStatus,
-    RaiseFinding,
-    Severity,
-    UpdateFinding,
-)
+from streams.findings import ClearFinding, RaiseFinding, Severity, UpdateFinding
 from streams.json import NOTHING
+from streams.timers import DUE_MAX
 from streams.tokens import encode_token
 
 SUMMARY_CHARS_MAX: Final = 4_000
 """Longest summary of a finding or an episode; the rest is cut."""
+
+TTL_S_MAX: Final = 3_650 * 86_400.0
+"""Longest time to live of a finding, in seconds: ten years."""
 
 
 def raise_finding(
@@ -46,6 +36,8 @@ def raise_finding(
     subject: tuple[str, str] | None = None,
     evidence: object = None,
     caused_by: str | None = None,
+    ttl_s: float | None = None,
+    expires_at: datetime | None = None,
 ) -> RaiseFinding:
     """Return the intent to make a finding active, or to refresh the active one.
 
@@ -59,6 +51,11 @@ def raise_finding(
         subject: kind and id of the thing observed, such as `("host", "web-1")`.
         evidence: any JSON value.
         caused_by: key of the finding that explains this one.
+        ttl_s: seconds after which it expires unless it is raised or updated again, over 0 and up
+            to ten years; None leaves an active finding's end, or the expectation's
+            `finding_ttl_s`.
+        expires_at: when it expires, with a time zone and at most in 2200, whatever is raised or
+            updated until then; None as for `ttl_s`. Only one of the two may be said.
 
     Raises:
         InvalidFinding: a value is impossible; the message says which are not.
@@ -68,12 +65,14 @@ def raise_finding(
         finding_key=checked_key(key),
         class_=class_,
         severity=None if severity is None else _severity(severity),
-        confidence=_confidence(confidence),
-        summary=_cut(summary),
+        confidence=checked_confidence(confidence),
+        summary=cut_summary(summary),
         subject_kind=kind,
         subject_id=id_,
-        evidence=_evidence(evidence),
+        evidence=checked_evidence(evidence),
         caused_by_key=None if caused_by is None else checked_key(caused_by),
+        ttl_s=_ttl(ttl_s),
+        expires_at=_expires_at(expires_at, ttl_s=ttl_s),
     )
 
 
@@ -87,15 +86,17 @@ def update_finding(
 ) -> UpdateFinding:
     """Return the intent to change an active finding; `None` leaves a value as it is.
 
+    A time to live begins anew.
+
     Raises:
         InvalidFinding: a value is impossible; the message says which are not.
     """
     return UpdateFinding(
         finding_key=checked_key(key),
         severity=None if severity is None else _severity(severity),
-        confidence=_confidence(confidence),
-        summary=_cut(summary),
-        evidence=_evidence(evidence),
+        confidence=checked_confidence(confidence),
+        summary=cut_summary(summary),
+        evidence=checked_evidence(evidence),
     )
 
 
@@ -106,87 +107,6 @@ def clear_finding(key: str, *, reason: str = "") -> ClearFinding:
         InvalidFinding: the key is impossible.
     """
     return ClearFinding(finding_key=checked_key(key), reason=reason)
-
-
-def decide(
-    finding: Finding | None,
-    intent: FindingIntent,
-    *,
-    cause: Cause,
-    actor_id: str,
-    expectation_id: str,
-    at: datetime,
-) -> FindingEvent | None:
-    """Return what `intent` makes of `finding`, or None if it changes nothing."""
-    active = finding if finding and finding.status is FindingStatus.ACTIVE else None
-    match intent:
-        case RaiseFinding() if active is None:
-            raised = Finding(
-                finding_key=intent.finding_key,
-                raise_no=finding.raise_no + 1 if finding else 1,
-                status=FindingStatus.ACTIVE,
-                actor_id=actor_id,
-                expectation_id=expectation_id,
-                raised_by_episode_id=cause.episode_id,
-                raised_at=at,
-                updated_at=at,
-                **_said(intent),
-            )
-            return FindingRaised(finding=raised, cause=cause)
-        case RaiseFinding() | UpdateFinding() if active is not None:
-            updated = replace(active, updated_at=at, **_said(intent))
-            return FindingUpdated(finding=updated, cause=cause)
-        case ClearFinding(reason=reason) if active is not None:
-            cleared = replace(
-                active,
-                status=FindingStatus.CLEARED,
-                updated_at=at,
-                cleared_at=at,
-                cleared_by_episode_id=cause.episode_id,
-                cleared_reason=reason,
-            )
-            return FindingCleared(finding=cleared, cause=cause)
-        case _:
-            return None
-
-
-def outcome_of(intent: FindingIntent, event: FindingEvent | None) -> FindingOutcome:
-    """Return what the episode records about an intent that led to `event`."""
-    match event:
-        case None:
-            return FindingOutcome(finding_key=intent.finding_key, outcome="unchanged")
-        case FindingRaised(finding=finding):
-            outcome = "raised"
-        case FindingUpdated(finding=finding):
-            outcome = "updated"
-        case FindingCleared(finding=finding):
-            outcome = "cleared"
-    return FindingOutcome(
-        finding_key=finding.finding_key, outcome=outcome, raise_no=finding.raise_no
-    )
-
-
-def carried_out(events: Iterable[FindingEvent], cause: Cause) -> FindingEvent | None:
-    """Return the event that `cause` has led to among `events`, or None if it has not yet."""
-    return next((event for event in events if event.cause == cause), None)
-
-
-_CHANGEABLE: Final = (
-    "class_",
-    "severity",
-    "confidence",
-    "summary",
-    "subject_kind",
-    "subject_id",
-    "evidence",
-    "caused_by_key",
-)
-
-
-def _said(intent: RaiseFinding | UpdateFinding) -> dict[str, Any]:
-    """Return the fields on which `intent` has something to say."""
-    said = {name: getattr(intent, name, None) for name in _CHANGEABLE}
-    return {name: value for name, value in said.items() if value is not None and value != NOTHING}
 
 
 def checked_key(key: object) -> str:
@@ -212,7 +132,12 @@ def _severity(severity: object) -> Severity:
         raise InvalidFinding(f"severity {severity!r}: must be one of {known}") from None
 
 
-def _confidence(confidence: object) -> float | None:
+def checked_confidence(confidence: object) -> float | None:
+    """Return `confidence` if it is one, or None.
+
+    Raises:
+        InvalidFinding: it is none.
+    """
     if confidence is None:
         return None
     if isinstance(confidence, int | float) and 0 <= confidence <= 1:
@@ -230,9 +155,39 @@ def _subject(subject: object) -> tuple[str | None, str | None]:
             raise InvalidFinding(f"subject {subject!r}: must be a pair of kind and id, both text")
 
 
-def _evidence(evidence: object) -> msgspec.Raw:
+def _ttl(ttl_s: object) -> float | None:
+    if ttl_s is None:
+        return None
+    is_number = not isinstance(ttl_s, bool)
+    if is_number and isinstance(ttl_s, int | float) and 0 < ttl_s <= TTL_S_MAX:
+        return float(ttl_s)
+    limit = f"up to {TTL_S_MAX:,.0f}"
+    raise InvalidFinding(f"ttl_s {ttl_s!r}: must be a number of seconds over 0, {limit}")
+
+
+def _expires_at(expires_at: object, *, ttl_s: object) -> datetime | None:
+    if expires_at is None:
+        return None
+    if ttl_s is not None:
+        raise InvalidFinding("ttl_s and expires_at: say one of the two")
+    if not isinstance(expires_at, datetime):
+        raise InvalidFinding(f"expires_at {expires_at!r}: must be a datetime with a time zone")
+    try:
+        return due_time(expires_at)
+    except (ValueError, OverflowError) as error:
+        limit = f"must have a time zone and be before {DUE_MAX:%Y}"
+        raise InvalidFinding(f"expires_at {expires_at.isoformat()}: {limit}") from error
+
+
+def checked_evidence(evidence: object) -> msgspec.Raw:
+    """Return `evidence` as JSON; None is nothing.
+
+    Raises:
+        Unencodable: JSON cannot say it.
+    """
     return NOTHING if evidence is None else state.encode(evidence, what="evidence")
 
 
-def _cut(summary: str | None) -> str | None:
+def cut_summary(summary: str | None) -> str | None:
+    """Return `summary`, no longer than may be."""
     return None if summary is None else summary[:SUMMARY_CHARS_MAX]

@@ -19,27 +19,21 @@ from engine.budget import COUNT_MAX, is_whole
 from engine.dedupe import KEY_CHARS_MAX
 from engine.errors import BadRequest
 from engine.expectation import PRIORITY_MAX
+from engine.fields import BY_CHARS_MAX, REASON_CHARS_MAX, check_name, check_text
 from engine.overrides import problem_of_overrides
 from engine.trigger import entity_id
 from streams.errors import BadName
-from streams.json import JsonObject, raw
+from streams.json import JsonObject, exact, raw
 from streams.timers import Timer
 from streams.tokens import encode_token
-from streams.tokens import name as checked_name
 from streams.triggers import ManualTrigger, Mode, Overrides
 from streams.world import EVENT_BYTES_MAX
 
 PURPOSE: Final = "fire"
 """Of the timers that carry fires by hand."""
 
-BY_CHARS_MAX: Final = 200
-"""Longest name of who asks, in characters; every episode keeps it."""
 
-REASON_CHARS_MAX: Final = 4_000
-"""Longest reason, in characters."""
-
-
-class Fire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request for an episode."""
 
     expectation: str
@@ -59,8 +53,8 @@ class Fire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many engine-made events lie between the outside world and whoever asks."""
 
 
-def fire_timer(fire: Fire, *, actor: str) -> Timer:
-    """Return the timer that tells `actor` of `fire`.
+def fire_timer(asked: FireRequest, *, actor: str) -> Timer:
+    """Return the timer that tells `actor` what is `asked` for.
 
     It is named after the cause, so that a request with the key of one that is pending takes its
     place, and one to another expectation does not.
@@ -68,35 +62,35 @@ def fire_timer(fire: Fire, *, actor: str) -> Timer:
     Raises:
         BadRequest: a value is impossible; the error names the field.
     """
-    _check_name("actor", actor)
-    _check(fire)
+    check_name("actor", actor)
+    _check(asked)
     return Timer(
-        actor=actor, purpose=PURPOSE, key=_timer_key(fire), payload=msgspec.json.decode(raw(fire))
+        actor=actor, purpose=PURPOSE, key=_timer_key(asked), payload=msgspec.json.decode(raw(asked))
     )
 
 
-def parse_fire(said: JsonObject) -> Fire:
-    """Return the fire that the payload of a timer says.
+def parse_fire(said: JsonObject) -> FireRequest:
+    """Return what the payload of a timer asks for.
 
     Raises:
-        BadRequest: it says none that can work. Timers may come from anyone.
+        BadRequest: it is nothing that can work. Timers may come from anyone.
     """
     try:
-        fire = msgspec.json.decode(raw(said), type=Fire)
+        asked = msgspec.json.decode(raw(said), type=FireRequest)
     except (TypeError, ValueError) as error:
         raise BadRequest(field="fire", problem=str(error)) from error
-    _check(fire)
-    return fire
+    _check(asked)
+    return asked
 
 
-def manual_trigger(fire: Fire, *, subject_key: str) -> ManualTrigger:
-    """Return what an episode gets to know of the `fire` that opened it."""
+def manual_trigger(asked: FireRequest, *, subject_key: str) -> ManualTrigger:
+    """Return what an episode gets to know of the fire by hand that opened it."""
     return ManualTrigger(
-        requested_by=fire.requested_by,
-        reason=fire.reason,
-        payload=fire.payload,
-        entity_id=entity_id(fire.payload, subject_key),
-        hops=fire.hops,
+        requested_by=asked.requested_by,
+        reason=asked.reason,
+        payload=asked.payload,
+        entity_id=entity_id(asked.payload, subject_key),
+        hops=asked.hops,
     )
 
 
@@ -114,50 +108,30 @@ def fired_episode_id(
     )
 
 
-def _timer_key(fire: Fire) -> str:
-    return f"{fire.expectation}.{fire_dedupe_key(fire.key, fire.mode)}"
+def _timer_key(asked: FireRequest) -> str:
+    return f"{asked.expectation}.{fire_dedupe_key(asked.key, asked.mode)}"
 
 
-def _check(fire: Fire) -> None:
-    _check_name("expectation", fire.expectation)
-    _check_text("by", fire.requested_by, least=1, most=BY_CHARS_MAX)
-    _check_text("reason", fire.reason, least=0, most=REASON_CHARS_MAX)
-    _check_key(fire)
-    _check_number("priority", fire.priority, least=-PRIORITY_MAX, most=PRIORITY_MAX)
-    _check_number("hops", fire.hops, least=0, most=COUNT_MAX)
-    _check_payload(fire.payload)
-    if fire.overrides is None:
+def _check(asked: FireRequest) -> None:
+    check_name("expectation", asked.expectation)
+    check_text("by", asked.requested_by, least=1, most=BY_CHARS_MAX)
+    check_text("reason", asked.reason, least=0, most=REASON_CHARS_MAX)
+    _check_key(asked)
+    _check_number("priority", asked.priority, least=-PRIORITY_MAX, most=PRIORITY_MAX)
+    _check_number("hops", asked.hops, least=0, most=COUNT_MAX)
+    _check_payload(asked.payload)
+    if asked.overrides is None:
         return
-    if fire.mode is Mode.LIVE:
+    if asked.mode is Mode.LIVE:
         raise BadRequest(field="overrides", problem="only a dry run has any; ask for one")
-    if problem := problem_of_overrides(fire.overrides):
+    if problem := problem_of_overrides(asked.overrides):
         raise BadRequest(field="overrides", problem=problem)
 
 
-def _check_name(field: str, value: str) -> None:
+def _check_key(asked: FireRequest) -> None:
+    check_text("key", asked.key, least=1, most=KEY_CHARS_MAX)
     try:
-        checked_name(value, of=field)
-    except (BadName, TypeError) as error:
-        problem = f"{value!r} is not a name; use 1 to 64 of A-Z a-z 0-9 _ -"
-        raise BadRequest(field=field, problem=problem) from error
-
-
-def _check_text(field: str, value: object, *, least: int, most: int) -> None:
-    if not isinstance(value, str):
-        raise BadRequest(field=field, problem=f"{value!r} is not text")
-    if not least <= len(value) <= most:
-        problem = f"{len(value):,} characters, not {least} to {most:,}"
-        raise BadRequest(field=field, problem=problem)
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise BadRequest(field=field, problem=f"{value!r} is not valid Unicode text") from error
-
-
-def _check_key(fire: Fire) -> None:
-    _check_text("key", fire.key, least=1, most=KEY_CHARS_MAX)
-    try:
-        encode_token(_timer_key(fire))
+        encode_token(_timer_key(asked))
     except BadName as error:
         problem = "too long; of other characters than A-Z a-z 0-9 _ - it may hold fewer"
         raise BadRequest(field="key", problem=problem) from error
@@ -173,7 +147,7 @@ def _check_payload(payload: object) -> None:
     if not isinstance(payload, dict):
         raise BadRequest(field="payload", problem=f"a {type(payload).__name__}, not a JSON object")
     try:
-        size_bytes = len(bytes(raw(payload)))
+        size_bytes = len(bytes(exact(payload)))
     except (TypeError, ValueError) as error:
         raise BadRequest(field="payload", problem=str(error)) from error
     if size_bytes > EVENT_BYTES_MAX:

@@ -21,7 +21,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 
 from engine import breaker
-from engine.breaker import CLOSED, Admission, BreakerState
+from engine.breaker import CLOSED, BreakerState, Passage
 from engine.expectation import Expectation
 from engine.filters import Misfit, MisfitReason, misfit
 from engine.trigger import EventSource, trigger_of
@@ -55,6 +55,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     breaker: BreakerState = CLOSED
     is_calm: bool = False
     """Whether the subject has been calm for as long as was asked for."""
+    is_superseded: bool = False
+    """Whether a newer event about the subject has fired by then."""
     coalesced: int = 0
     """How many earlier events this one stands for by then."""
 
@@ -104,7 +106,7 @@ def rule(
     becomes, coalesced = None, 0
     if standing is not None:
         passed = _past(expectation, standing)
-        if not isinstance(passed, Admission):
+        if not isinstance(passed, Passage):
             return passed
         becomes, coalesced = passed.becomes, standing.coalesced
     if share_of(happened.id, stack, actor, expectation.name) >= expectation.sample:
@@ -125,13 +127,13 @@ def rule_tick(
 
     A schedule says itself how often; so neither cooldown nor calm has a say.
     """
-    admission = _admission(expectation, standing)
-    if not admission.allowed:
+    passage = _passage(expectation, standing)
+    if not passage.allowed:
         return Refuse("breaker_open")
     cause = ticked.scheduled_at.isoformat()
     if share_of(cause, stack, actor, expectation.name) >= expectation.sample:
         return Refuse("sampled_out")
-    return Fire(ticked, admission.becomes)
+    return Fire(ticked, passage.becomes)
 
 
 def _unfit(expectation: Expectation, happened: DomainEvent) -> Refuse | None:
@@ -157,24 +159,26 @@ def _misfit_of_all(watching: Sequence[EventSource], payload: JsonObject) -> Misf
     return first
 
 
-def _past(expectation: Expectation, standing: Standing) -> Admission | Wait | Refuse:
+def _past(expectation: Expectation, standing: Standing) -> Passage | Wait | Refuse:
     """Return what of the past keeps an event from firing now, or how the breaker lets it pass.
 
-    The cause that began a cooldown, or that is the breaker's probe, passes again: it may have come
-    again because its node died before the episode was open.
+    The cause that began a cooldown, or that is the breaker's probe, is let through again: it may
+    have come again because its node died before the episode was open.
     """
     if expectation.cooldown_s and standing.cooled_by not in {"", standing.episode_id}:
         return Refuse("cooldown", f"since episode {standing.cooled_by}")
     if expectation.debounce_s and not standing.is_calm:
         return Wait()
-    admission = _admission(expectation, standing)
-    return admission if admission.allowed else Refuse("breaker_open")
+    if expectation.debounce_s and standing.is_superseded:
+        return Refuse("superseded")
+    passage = _passage(expectation, standing)
+    return passage if passage.allowed else Refuse("breaker_open")
 
 
-def _admission(expectation: Expectation, standing: Standing) -> Admission:
+def _passage(expectation: Expectation, standing: Standing) -> Passage:
     if expectation.breaker is None:
-        return Admission(allowed=True)
-    return breaker.admit(
+        return Passage(allowed=True)
+    return breaker.pass_through(
         standing.breaker,
         expectation.breaker,
         episode_id=standing.episode_id,

@@ -11,13 +11,14 @@ lane is, and every commit names the newest one before it that does; see `beginni
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from hashlib import blake2b
 from typing import Final, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from engine.admission import Limits, admissible, drop_reason, losers, ranked
+from engine.admission import Limits, admissible, drop_reasons, losers, ranked
 from streams.events import LaneEvent, LaneKept, LaneMoved
 from streams.json import raw
 from streams.lanes import Ticket
@@ -26,9 +27,9 @@ from streams.log import START, Recorded
 KEEP_EVERY: Final = 200
 """Commits from one that holds the whole lane to the next: the most that a new dispatcher reads."""
 
-TICKETS_KEPT_MAX: Final = 3_000
+TICKETS_KEPT_MAX: Final = 2_500
 """Most tickets that one commit holds; a longer lane is kept once it is shorter again. With the
-longest names and keys so many are 730 KiB, of the 1 MiB that servers take."""
+longest names and keys so many are 706 KiB, of the 1 MiB that servers take."""
 
 KEY_BYTES_MAX: Final = 48
 """Longest key, as JSON, that a ticket spells out; of a longer one it holds the hash."""
@@ -42,8 +43,8 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     admitted: tuple[Ticket, ...] = ()
     """In the order of their admission."""
     cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which all such events were
-    ruled on. Each version of the actor moves those that it watches."""
+    """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which all such events
+    were ruled on. Each version of the actor moves those that it watches."""
     newest_number: int = 0
     kept_at: int = 0
     """Version of the newest commit that holds the whole lane; 0: there is none."""
@@ -61,12 +62,16 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Counted among those of the expectation; empty: none."""
     key_limit: int = 0
     """How many with the same key may run at a time; 0: any number."""
+    start_by: datetime | None = None
+    """Until when it is worth beginning; None: for ever."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What a dispatcher has seen since the last decision. The lane may know any of it already."""
 
     cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
+    anew: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """Cursors that begin, or begin again before where they are: their stream is another one."""
     wanted: Sequence[Wanted] = ()
     """In the order of their causes."""
     left: Collection[str] = ()
@@ -74,11 +79,6 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EMPTY: Final = Lane()
-
-
-def is_full(lane: Lane, limits: Limits) -> bool:
-    """Return whether no more events are to be read for now."""
-    return limits.overflow == "queue" and len(lane.waiting) >= limits.queue_max
 
 
 def decide(lane: Lane, seen: Seen, limits: Limits) -> tuple[LaneEvent, ...]:
@@ -95,16 +95,32 @@ def decide(lane: Lane, seen: Seen, limits: Limits) -> tuple[LaneEvent, ...]:
     running = _without(lane.admitted, left)
     admitted = admissible(line, running, capacity=limits.capacity)
     lost = losers(_without(line, _ids(admitted)), limits, newcomers=new)
-    reason = drop_reason(limits, running=len(running) + len(admitted))
+    turned_away = [each for each in lost if each.episode_id in new]
     moved = LaneMoved(
-        cursors=_advanced(lane.cursors, seen.cursors),
+        cursors={**seen.anew, **_advanced({**lane.cursors, **seen.anew}, seen.cursors)},
         placed=_without(newcomers, _ids(lost)),
         admitted=_ids(admitted),
         shed=tuple(each for each in _ids(lost) if each not in new),
-        dropped={each: reason for each in _ids(lost) if each in new},
+        dropped={**drop_reasons(turned_away, limits, running=(*running, *admitted))},
         left=left,
     )
     return () if moved == LaneMoved() else _commit(lane, replace(moved, kept_at=lane.kept_at))
+
+
+def overdue(lane: Lane, *, at: datetime) -> list[str]:
+    """Return the episodes that wait in `lane` and are not worth beginning any more."""
+    return [each.episode_id for each in lane.waiting if each.start_by and each.start_by < at]
+
+
+def closing(lane: Lane) -> tuple[LaneEvent, ...]:
+    """Return the events of the commit after which `lane` holds nothing: all that wait may run.
+
+    It forgets how far it has come, too. Should it be used again, it begins where the gates of the
+    actor are by then.
+    """
+    waiting, admitted = _ids(lane.waiting), _ids(lane.admitted)
+    moved = LaneMoved(admitted=waiting, left=(*admitted, *waiting), kept_at=lane.kept_at)
+    return moved, LaneKept(newest_number=lane.newest_number)
 
 
 def evolve(lane: Lane, event: LaneEvent, *, version: int) -> Lane:
@@ -169,6 +185,7 @@ def _ticket(wanted: Wanted, *, number: int) -> Ticket:
         priority=wanted.priority,
         key=_short(wanted.key),
         key_limit=wanted.key_limit,
+        start_by=wanted.start_by,
     )
 
 

@@ -13,6 +13,7 @@ from engine.episode import ENDED, Episode
 from streams.log import Recorded
 
 NO_SUCH_EPISODE: Final = "no_such_episode"
+NO_SUCH_EXPECTATION: Final = "no_such_expectation"
 
 
 class Obstacle(msgspec.Struct, frozen=True):
@@ -39,7 +40,7 @@ def obstacle(actor: Actor, episode: Episode, records: Sequence[Recorded]) -> Obs
     expectation = actor.expectations.get(episode.opened.expectation_id)
     if expectation is None:
         detail = f"the actor here has no expectation {episode.opened.expectation_id!r}"
-        return Obstacle("no_such_expectation", detail)
+        return Obstacle(NO_SUCH_EXPECTATION, detail)
     kept, version = recovery.tail(records).checkpoint, expectation.state_schema.version
     if kept is not None and kept.schema_version > version:
         detail = f"its state is of version {kept.schema_version}, this node knows {version}"

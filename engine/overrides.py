@@ -71,8 +71,10 @@ def parse_overrides(text: str | bytes) -> Overrides:
         raise ValueError(f"not a JSON object of {', '.join(FIELDS)}")  # noqa: TRY004 - it is data
     if strays := sorted(said.keys() - set(FIELDS)):
         raise ValueError(f"no field {strays[0]!r}; there are {', '.join(FIELDS)}")
-    tools, synthesis = said.get("tools", {}), said.get("synthesis")
-    return _made(tools, synthesis, said.get("persist_findings", False))
+    synthesis = said.get("synthesis")
+    if synthesis is None and "synthesis" in said:
+        raise ValueError("synthesis: null stands for none; leave it out")
+    return _made(said.get("tools", {}), synthesis, said.get("persist_findings", False))
 
 
 def problem_of_overrides(given: object) -> str | None:

@@ -44,6 +44,7 @@ def wanted_of(opened: EpisodeOpened, expectation: Expectation) -> Wanted:
         priority=opened.priority,
         key=key,
         key_limit=expectation.concurrency if key else 0,
+        start_by=opened.start_by,
     )
 
 

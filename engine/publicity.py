@@ -13,20 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final, Literal
+from hashlib import blake2b
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from engine.aging import AgeEvent
+from engine.outcome import IntentEvent
 from streams.events import (
     EndStatus,
     EpisodeConverged,
     EpisodeFinished,
     EpisodeOpened,
     FindingCleared,
-    FindingEvent,
+    FindingClearedByHand,
+    FindingEscalated,
+    FindingExpired,
     FindingRaised,
     FindingUpdated,
 )
+from streams.findings import Finding
 from streams.json import JsonObject, unraw
 from streams.triggers import Mode
 
@@ -40,11 +46,23 @@ _ENDS: Final[Mapping[EndStatus, str]] = {
 OVERFLOW: Final = "overflow"
 """Why an episode was dropped: as many as may were running or waiting."""
 
-_FINDINGS: Final[Mapping[type, str]] = {
-    FindingRaised: "finding.raised",
-    FindingUpdated: "finding.updated",
-    FindingCleared: "finding.cleared",
+LateEvent: TypeAlias = AgeEvent | FindingClearedByHand
+"""What the world is told of that no episode has done."""
+
+Change: TypeAlias = IntentEvent | LateEvent
+"""What the world is told of a finding."""
+
+_CHANGES: Final[Mapping[type[Change], str]] = {
+    FindingRaised: "raised",
+    FindingUpdated: "updated",
+    FindingCleared: "cleared",
+    FindingClearedByHand: "cleared",
+    FindingExpired: "expired",
+    FindingEscalated: "escalated",
 }
+
+_MARK_BYTES: Final = 16
+"""Of the hash of a finding's key in an id: so many that no two are ever met with the same."""
 
 
 class PublicEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +94,8 @@ def queued(opened: EpisodeOpened, *, position: int, seq: int) -> PublicEvent:
 def dropped(opened: EpisodeOpened, *, detail: str, seq: int) -> PublicEvent:
     """Return `episode.dropped`: there was no room for it, and it was not opened.
 
-    The one event that is told at most once: of an episode that was never opened, the journal says
-    too little to tell of it again.
+    The one event that is told before it is written down: of an episode that was never opened, the
+    journal says too little to tell of it later. `seq` is what the lane was at when it was decided.
     """
     payload = {**_ids(opened), "reason": OVERFLOW, "detail": detail, "journal_seq": seq}
     return _event(opened, "episode.dropped", "dropped", payload)
@@ -100,24 +118,44 @@ def ended(
 
 
 def finding_changed(
-    opened: EpisodeOpened, change: FindingEvent, *, index: int, seq: int
+    opened: EpisodeOpened, change: IntentEvent, *, index: int, seq: int
 ) -> PublicEvent:
     """Return `finding.raised`, `finding.updated` or `finding.cleared`, with an id per intent."""
-    finding = change.finding
-    payload = {
-        **_ids(opened),
-        "finding_key": finding.finding_key,
-        "raise_no": finding.raise_no,
-        "status": finding.status.value,
-        "class": finding.class_,
-        "severity": finding.severity.value,
-        "confidence": finding.confidence,
-        "summary": finding.summary,
-        "subject_kind": finding.subject_kind,
-        "subject_id": finding.subject_id,
+    payload = {**_ids(opened), **_finding(change.finding), "journal_seq": seq}
+    return _event(opened, f"finding.{change_of(change)}", f"finding.{index}", payload)
+
+
+def finding_changed_since(change: LateEvent, *, seq: int) -> PublicEvent:
+    """Return `finding.expired`, `finding.escalated` or, by a person, `finding.cleared`.
+
+    No episode did it: `episode_id` is the one that raised the finding, and the hops begin anew,
+    for time has passed or a person has come between. Each of them happens once to a raise, but for
+    an escalation, which happens once for each severity.
+    """
+    finding, what = change.finding, change_of(change)
+    payload: JsonObject = {
+        "episode_id": finding.raised_by_episode_id,
+        "actor_id": finding.actor_id,
+        "expectation_id": finding.expectation_id,
+        **_finding(finding),
         "journal_seq": seq,
     }
-    return _event(opened, _FINDINGS[type(change)], f"finding.{index}", payload)
+    mark = blake2b(finding.finding_key.encode(), digest_size=_MARK_BYTES).hexdigest()
+    id_ = f"finding.{mark}.{finding.raise_no}.{what}"
+    match change:
+        case FindingExpired():
+            pass
+        case FindingEscalated(from_severity=before):
+            payload |= {"from": before.value, "to": finding.severity.value}
+            id_ = f"{id_}.{finding.severity.value}"
+        case FindingClearedByHand(cause=cause):
+            payload |= {"by": cause.by, "reason": cause.reason}
+    return PublicEvent(name=f"finding.{what}", id=id_, payload=payload, hops=1)
+
+
+def change_of(event: Change) -> str:
+    """Return what happened to a finding, in one word."""
+    return _CHANGES[type(event)]
 
 
 def breaker_changed(
@@ -145,6 +183,20 @@ def breaker_changed(
         "at": at.isoformat(),
     }
     return _event(opened, f"circuit_breaker.{change}", f"breaker.{change}", payload)
+
+
+def _finding(finding: Finding) -> JsonObject:
+    return {
+        "finding_key": finding.finding_key,
+        "raise_no": finding.raise_no,
+        "status": finding.status.value,
+        "class": finding.class_,
+        "severity": finding.severity.value,
+        "confidence": finding.confidence,
+        "summary": finding.summary,
+        "subject_kind": finding.subject_kind,
+        "subject_id": finding.subject_id,
+    }
 
 
 def _ids(opened: EpisodeOpened) -> JsonObject:

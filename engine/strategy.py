@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 
 from engine.actions import Action, Step
 from engine.convergence import ConvergeResult
+from engine.reading import OUT_OF_REACH, Findings
 from engine.tools import Failure
 from streams.events import StepKind
 from streams.triggers import Budget, Mode, Trigger
@@ -31,6 +32,8 @@ class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
     stack: str
     mode: Mode = Mode.LIVE
     """Whether it is meant."""
+    findings: Findings = OUT_OF_REACH
+    """Those of the stack, by key, as they are now."""
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +48,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     tokens_used: int
     mode: Mode = Mode.LIVE
     """Whether the episode is meant."""
+    findings: Findings = OUT_OF_REACH
+    """In `converge`: those of the stack, by key, as they are now. In `next_step` it refuses."""
 
 
 class StepTaken(msgspec.Struct, frozen=True, kw_only=True):

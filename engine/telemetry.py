@@ -55,6 +55,11 @@ step_tokens: Final = _meter.create_counter(
 backlog: Final = _meter.create_gauge(
     "vigil.backlog", unit="{message}", description="Messages waiting, by actor and queue"
 )
+lane: Final = _meter.create_gauge(
+    "vigil.lane",
+    unit="{episode}",
+    description="Episodes that take turns, where this node dispatches: waiting, admitted",
+)
 leases: Final = _meter.create_counter(
     "vigil.leases", unit="{lease}", description="Lease operations, by what came of them"
 )
@@ -70,4 +75,14 @@ breaker_changes: Final = _meter.create_counter(
     "vigil.breaker.changes",
     unit="{change}",
     description="Changes of circuit breakers: opened, half_opened (a probe), closed",
+)
+finding_ages: Final = _meter.create_counter(
+    "vigil.finding.ages",
+    unit="{finding}",
+    description="Findings that their age has ended or made worse: expired, escalated",
+)
+enrichments: Final = _meter.create_counter(
+    "vigil.finding.enrichments",
+    unit="{finding}",
+    description="Enrichments of findings, by actor and what came of them: added, nothing, failed",
 )

@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from engine.reading import OUT_OF_REACH, Findings
 from streams.json import JsonObject
 
 
@@ -23,6 +24,8 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """Give it to systems that honour one: the same for every attempt at this step, and for an equal
     action on an equal turn if the episode begins anew; for any other action, another one. It is
     `<episode_id>:<turn>:<first 16 hex digits of the action's fingerprint>`."""
+    findings: Findings = OUT_OF_REACH
+    """Those of the stack, by key, as they are now."""
 
 
 class ToolFailed(Exception):

@@ -13,7 +13,7 @@ import msgspec
 
 from engine.filters import Filter, filter_of
 from engine.paths import ABSENT, value_at
-from engine.schedule import Cron, Every, Schedule, checked_schedule
+from engine.schedule import Cron, Every, Schedule, checked_schedule, cron, every
 from streams.json import JsonObject
 from streams.tokens import event_name
 from streams.triggers import EventTrigger
@@ -84,9 +84,9 @@ def event(
     feed = Feed(stream=stream, subject=subject, start=start) if stream else None
     if problem := problem_of_names(names, feed, is_plain=subject == ">" and start == "new"):
         raise ValueError(f"event(): {problem}")
-    for name in names:
-        event_name(name)
     try:
+        for name in names:
+            event_name(name)
         return EventSource(names, filter_of({} if filter is None else filter), feed)
     except ValueError as error:
         raise ValueError(f"event(): {error}") from error
@@ -97,13 +97,21 @@ def problem_of_names(names: Sequence[object], feed: Feed | None, *, is_plain: bo
     if feed is not None:
         if names:
             return "name events, or a stream with a subject, not both"
-        return problem_of_feed(feed)
+        return _problem_of_texts(feed) or problem_of_feed(feed)
     if not is_plain:
         return "subject= and start= need stream=, the name of a JetStream stream"
     if not names:
         return "name at least one domain event"
     strange = next((name for name in names if not isinstance(name, str)), None)
     return None if strange is None else f"{strange!r} is not the name of a domain event"
+
+
+def _problem_of_texts(feed: Feed) -> str | None:
+    given: tuple[tuple[str, object], ...] = (("stream", feed.stream), ("subject", feed.subject))
+    for field, value in given:
+        if not isinstance(value, str):
+            return f"{field}: {value!r} is not text"
+    return None
 
 
 def manual() -> ManualSource:
@@ -114,6 +122,16 @@ def manual() -> ManualSource:
 def workflow() -> WorkflowSource:
     """Return the trigger of what runs as a step of workflows."""
     return WorkflowSource()
+
+
+_CALLS: Final[Sequence[tuple[object, str]]] = (
+    (event, "event('some.name')"),
+    (every, "every('15m')"),
+    (cron, "cron('@hourly')"),
+    (manual, "manual()"),
+    (workflow, "workflow()"),
+)
+"""What makes triggers, and how it is called."""
 
 
 def sources_of(on: On) -> Sources:
@@ -146,8 +164,8 @@ def _checked(source: object) -> Source:
             return checked_schedule(source)
         case ManualSource() | WorkflowSource():
             return source
-        case _ if source in (manual, workflow):
-            raise ValueError(f"{getattr(source, '__name__', '')} must be called, as in manual()")
+        case _ if example := next((text for made, text in _CALLS if made is source), ""):
+            raise ValueError(f"a trigger must be called, as in {example}")
         case _:
             raise ValueError(f"{source!r} is not a trigger; use event('some.name')")
 

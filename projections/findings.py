@@ -1,6 +1,7 @@
 """The findings read model: a row per raise of a finding, and a row per event. Pure.
 
-Every event carries the whole finding, so the last one of a raise is its row.
+Every event carries the whole finding, so the last one of a raise is its row, until the next raise
+takes its place: then it is superseded, and has only history to tell.
 """
 
 from __future__ import annotations
@@ -10,11 +11,23 @@ from datetime import datetime
 from typing import Final, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from projections.belonging import events_of
 from projections.statement import Change, Row, Statement
 from projections.values import key, uuid_or_none
-from streams.events import FindingCleared, FindingEvent, FindingRaised, FindingUpdated
+from streams.events import (
+    FindingAcknowledged,
+    FindingCleared,
+    FindingClearedByHand,
+    FindingEscalated,
+    FindingEvent,
+    FindingExpired,
+    FindingNoted,
+    FindingRaised,
+    FindingUpdated,
+)
+from streams.findings import Cause, Person
 from streams.log import Recorded
 
 
@@ -41,6 +54,22 @@ class Saved(Row, omit_defaults=True, kw_only=True):
     cleared_by_episode_id: str | None
     cleared_at: datetime | None
     cleared_reason: str | None
+    cleared_by: str | None
+    ttl_s: float | None
+    expires_at: datetime | None
+    escalated_to: str | None
+    acknowledged_by: str | None
+    acknowledged_at: datetime | None
+    superseded_at: datetime | None = None
+
+
+class Superseded(Row, omit_defaults=True, kw_only=True):
+    """One row of `sql/supersede_findings.sql`."""
+
+    finding_key: str
+    raise_no: int
+    journal_seq: int
+    superseded_at: datetime
 
 
 class Happened(Row, omit_defaults=True, kw_only=True):
@@ -58,9 +87,19 @@ class Happened(Row, omit_defaults=True, kw_only=True):
     summary: str
     evidence_refs: msgspec.Raw
     at: datetime
+    from_severity: str | None
+    person: str | None
+    reason: str | None
+    expires_at: datetime | None
 
+
+SUPERSEDED: Final = "superseded"
+"""Status of a raise that another one of the same key has followed."""
 
 SAVE: Final = Statement(name="save_findings", table="findings", keys=("finding_key", "raise_no"))
+SUPERSEDE: Final = Statement(
+    name="supersede_findings", table="findings", keys=("finding_key", "raise_no")
+)
 RECORD: Final = Statement(
     name="record_finding_events",
     table="finding_events",
@@ -73,6 +112,11 @@ _KINDS: Final[dict[type[FindingEvent], str]] = {
     FindingRaised: "finding_raised",
     FindingUpdated: "finding_updated",
     FindingCleared: "finding_cleared",
+    FindingClearedByHand: "finding_cleared",
+    FindingExpired: "finding_expired",
+    FindingEscalated: "finding_escalated",
+    FindingAcknowledged: "finding_acknowledged",
+    FindingNoted: "finding_noted",
 }
 
 
@@ -82,6 +126,7 @@ class FindingLife:
     def __init__(self, finding_key: str) -> None:
         self._finding_key = key(finding_key)
         self._saved: dict[int, Saved] = {}
+        self._superseded: dict[int, Superseded] = {}
         self._happened: list[Happened] = []
 
     def add(self, record: Recorded) -> None:
@@ -92,11 +137,31 @@ class FindingLife:
         """
         for event_no, event in enumerate(events_of(record, _EVENTS, whose="a finding")):
             saved = _saved(event, finding_key=self._finding_key, seq=record.seq)
+            if isinstance(event, FindingRaised) and saved.raise_no > 1:
+                self._supersede(saved)
             self._saved[saved.raise_no] = saved
+            self._superseded.pop(saved.raise_no, None)
             self._happened.append(_happened(record, event, saved, event_no=event_no))
+
+    def _supersede(self, by: Saved) -> None:
+        """Take note that the raise before `by` has only history to tell."""
+        earlier = Superseded(
+            finding_key=by.finding_key,
+            raise_no=by.raise_no - 1,
+            journal_seq=by.journal_seq,
+            superseded_at=by.raised_at,
+        )
+        saved = self._saved.get(earlier.raise_no)
+        if saved is None:
+            self._superseded[earlier.raise_no] = earlier
+        else:
+            said = {"journal_seq": by.journal_seq, "superseded_at": by.raised_at}
+            self._saved[earlier.raise_no] = replace(saved, status=SUPERSEDED, **said)
 
     def changes(self) -> Iterator[Change]:
         """Yield what they ask for, each row once."""
+        for superseded in self._superseded.values():
+            yield Change(SUPERSEDE, superseded)
         for saved in self._saved.values():
             yield Change(SAVE, saved)
         for happened in self._happened:
@@ -126,21 +191,39 @@ def _saved(event: FindingEvent, *, finding_key: str, seq: int) -> Saved:
         cleared_by_episode_id=uuid_or_none(finding.cleared_by_episode_id),
         cleared_at=finding.cleared_at,
         cleared_reason=finding.cleared_reason or None,
+        cleared_by=finding.cleared_by or None,
+        ttl_s=finding.ttl_s or None,
+        expires_at=finding.expires_at,
+        escalated_to=finding.escalated_to.value if finding.escalated_to else None,
+        acknowledged_by=finding.acknowledged_by or None,
+        acknowledged_at=finding.acknowledged_at,
     )
 
 
 def _happened(record: Recorded, event: FindingEvent, saved: Saved, *, event_no: int) -> Happened:
+    cause = event.cause
     return Happened(
         finding_key=saved.finding_key,
         journal_seq=record.seq,
         event_no=event_no,
         kind=_KINDS[type(event)],
         raise_no=saved.raise_no,
-        episode_id=uuid_or_none(event.cause.episode_id),
+        episode_id=uuid_or_none(cause.episode_id) if isinstance(cause, Cause) else None,
         status=saved.status,
         severity=saved.severity,
         confidence=saved.confidence,
         summary=saved.summary,
         evidence_refs=saved.evidence_refs,
         at=record.commit.at,
+        from_severity=event.from_severity.value if isinstance(event, FindingEscalated) else None,
+        person=cause.by if isinstance(cause, Person) else None,
+        reason=_reason(event),
+        expires_at=event.finding.expires_at,
     )
+
+
+def _reason(event: FindingEvent) -> str | None:
+    """Return why it happened, or what a person had to say, if somebody said so."""
+    if isinstance(event.cause, Person):
+        return event.cause.reason or None
+    return event.finding.cleared_reason or None if isinstance(event, FindingCleared) else None

@@ -79,10 +79,15 @@ class Bucket(Protocol):
             Unavailable: no answer from the server.
         """
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str, *, after: int | None = None) -> None:
         """Remove `key`. Removing one that does not exist does nothing.
 
+        Args:
+            key: Which one.
+            after: The revision at which the key must still be, if it exists; None is any.
+
         Raises:
+            RevisionConflict: the key is at another revision. It stands.
             Unavailable: no answer from the server. Removing it again is safe.
         """
 

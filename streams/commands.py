@@ -35,4 +35,22 @@ class Recover(
     """`lapsed`, `handover` or `swept`."""
 
 
-Command: TypeAlias = Start | Recover
+class Cancel(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="cancel@1",
+):
+    """End an episode that is not wanted any more, whether or not a node has begun it."""
+
+    actor_id: str
+    episode_id: str
+    by: str
+    """Who wants that, for people."""
+    reason: str = ""
+    """Why, for people."""
+
+
+Command: TypeAlias = Start | Recover | Cancel

@@ -5,7 +5,8 @@ StreamError
 ├── LeaseLost          our lease ended                 stop at once, write nothing
 ├── UnreadableEvent    bytes we cannot decode          stop the follower; never skip
 ├── Unavailable        no server, or no answer         hand the work back and try later
-│   └── UnknownOutcome the request may have happened   repeat the identical request
+│   ├── UnknownOutcome the request may have happened   repeat the identical request
+│   └── NoSuchStream   nobody has made that stream     say so, look again later
 ├── Unwritable         an event no one could read      a bug, or a value nobody checked; never retry
 ├── TooLarge           over the server's limit         make it smaller; never retry
 ├── RevisionConflict   someone put the key first       read it again, decide again
@@ -66,6 +67,14 @@ class Unavailable(StreamError):
 
 class UnknownOutcome(Unavailable):
     """The request was sent and never answered. It may have happened."""
+
+
+class NoSuchStream(Unavailable):
+    """The server has no stream of that name. It may be made at any time."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream, detail="there is no such stream")
+        self.stream = stream
 
 
 class TooLarge(StreamError):

@@ -18,7 +18,15 @@ from typing import TypeAlias
 
 import msgspec
 
-from streams.findings import Cause, Finding, FindingIntent, FindingOutcome
+from streams.findings import (
+    Cause,
+    DueTimer,
+    Finding,
+    FindingIntent,
+    FindingOutcome,
+    Person,
+    Severity,
+)
 from streams.json import NOTHING
 from streams.lanes import Ticket
 from streams.parts import Event
@@ -177,7 +185,8 @@ EpisodeEvent: TypeAlias = (
     | EpisodeFinished
 )
 
-# The life of a finding. Every event carries the whole finding: the last one is the state.
+# The life of a finding. Every event carries the whole finding: the last one is the state. Each
+# names its cause: the intent of an episode, a timer that came due, or a person.
 
 
 class FindingRaised(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.raised@1"):
@@ -192,6 +201,8 @@ class FindingUpdated(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     finding: Finding
     cause: Cause
+    is_enrichment: bool = False
+    """Whether it only adds what was looked up after the intent was carried out."""
 
 
 class FindingCleared(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.cleared@1"):
@@ -201,7 +212,58 @@ class FindingCleared(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     cause: Cause
 
 
-FindingEvent: TypeAlias = FindingRaised | FindingUpdated | FindingCleared
+class FindingExpired(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.expired@1"):
+    """Nobody has raised or updated it for its whole time to live."""
+
+    finding: Finding
+    cause: DueTimer
+
+
+class FindingEscalated(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.escalated@1"
+):
+    """It has been active for so long that it is worse by now."""
+
+    finding: Finding
+    cause: DueTimer
+    from_severity: Severity
+
+
+class FindingClearedByHand(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.cleared_by_hand@1"
+):
+    """A person decided that it no longer holds."""
+
+    finding: Finding
+    cause: Person
+
+
+class FindingAcknowledged(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.acknowledged@1"
+):
+    """A person said that they know of it."""
+
+    finding: Finding
+    cause: Person
+
+
+class FindingNoted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="finding.noted@1"):
+    """A person had something to say about it: the reason of the cause. It is as it was."""
+
+    finding: Finding
+    cause: Person
+
+
+FindingEvent: TypeAlias = (
+    FindingRaised
+    | FindingUpdated
+    | FindingCleared
+    | FindingExpired
+    | FindingEscalated
+    | FindingClearedByHand
+    | FindingAcknowledged
+    | FindingNoted
+)
 
 # The life of a lane: who waits for a turn, and whose turn it is.
 
@@ -210,8 +272,8 @@ class LaneMoved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="lane.
     """What the dispatcher of an actor decided at one moment, and how far it has read."""
 
     cursors: dict[str, int] = msgspec.field(default_factory=dict)
-    """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which all such events were
-    ruled on; only those that changed."""
+    """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which all such events
+    were ruled on; only those that changed."""
     placed: tuple[Ticket, ...] = ()
     admitted: tuple[str, ...] = ()
     """Episodes whose turn it is: they may run from now on."""

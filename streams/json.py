@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -32,6 +33,35 @@ def raw(value: object) -> msgspec.Raw:
         raise ValueError(str(error)) from error
 
 
+def exact(value: object) -> msgspec.Raw:
+    """Return `value` as `raw` does, and refuse numbers that would be said as `null`.
+
+    Raises:
+        TypeError: `value` holds something JSON cannot say.
+        ValueError: `value` refers to itself, or holds an integer over 64 bits or a float that is
+            not finite.
+    """
+    encoded = raw(value)
+    # Only where there is a null may something have become one.
+    if b"null" in bytes(encoded) and not _is_finite(value):
+        raise ValueError("a number that is not finite; JSON has none")
+    return encoded
+
+
 def unraw(value: msgspec.Raw) -> Any:  # noqa: ANN401 - the shape is the user's
     """Return the Python value that `value` encodes."""
     return msgspec.json.decode(value)
+
+
+def _is_finite(value: object) -> bool:
+    """Return whether every float in dicts and lists, however deep, is a finite number."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, float) and not isfinite(one):
+            return False
+        if isinstance(one, dict):
+            left.extend(one.values())
+        elif isinstance(one, list | tuple | set | frozenset):
+            left.extend(one)
+    return True

@@ -5,13 +5,15 @@ registry   mode.<node>                                 whether a node takes trig
            actor.<id>, workflow.<id>                   definitions
 
 gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject, and rests
-           debounced.<actor>.<expectation>.<subject>   what waits for that subject to calm down
+           calmed.<actor>.<expectation>.<subject>      what fired for that subject once it was calm
            breaker.<actor>.<expectation>               the circuit breaker's state
+           cancel.<episode>                            somebody wants it canceled
            node.<node>                                 the node is there
 
-Nodes, actors and expectations are names. A subject is data, of any length: a short one is encoded,
-so that people can read it; of a longer one there is a hash. In an encoded text `=` is always
-followed by two of `0-9A-F`, so what stands for a hash, and for no subject, is nobody's encoding.
+Nodes, actors, expectations and ids of episodes are names. A subject is data, of any length: a short
+one is encoded, so that people can read it; of a longer one there is a hash. In an encoded text `=`
+is always followed by two of `0-9A-F`, so what stands for a hash, and for no subject, is nobody's
+encoding.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from streams.tokens import encode_token, name
 MODES: Final = "mode"
 PAUSES: Final = "pause"
 COOLDOWNS: Final = "cooldown"
-DEBOUNCED: Final = "debounced"
+CALMED: Final = "calmed"
 BREAKERS: Final = "breaker"
+CANCELS: Final = "cancel"
 NODES: Final = "node"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
 
@@ -59,18 +62,23 @@ def cooldown_key(actor: str, expectation: str, subject: str) -> str:
     return _about(COOLDOWNS, actor, expectation, subject)
 
 
-def debounced_key(actor: str, expectation: str, subject: str) -> str:
-    """Return the key of what an expectation has put off for `subject`, which may be empty.
+def calmed_key(actor: str, expectation: str, subject: str) -> str:
+    """Return the key of what fired for `subject`, which may be empty, once it was calm.
 
     Raises:
         BadName: actor or expectation is no name, or the subject is not valid Unicode text.
     """
-    return _about(DEBOUNCED, actor, expectation, subject)
+    return _about(CALMED, actor, expectation, subject)
 
 
 def breaker_key(actor: str, expectation: str) -> str:
     """Return the key of the circuit breaker of an expectation."""
     return f"{BREAKERS}.{name(actor, of='actor')}.{name(expectation, of='expectation')}"
+
+
+def cancel_key(episode_id: str) -> str:
+    """Return the key that says that somebody wants an episode canceled."""
+    return f"{CANCELS}.{name(episode_id, of='episode')}"
 
 
 def node_key(node: str) -> str:
@@ -79,7 +87,7 @@ def node_key(node: str) -> str:
 
 
 def name_in(key: str) -> str:
-    """Return the node or the actor that a `mode_key`, `node_key` or `pause_key` is about."""
+    """Return what a `mode_key`, `node_key`, `pause_key` or `cancel_key` is about."""
     return key.rpartition(".")[2]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from streams.parts import Part
 
 
@@ -18,3 +20,5 @@ class Ticket(Part, frozen=True, kw_only=True, omit_defaults=True):
     A long one is a hash."""
     key_limit: int = 0
     """How many; 0: any number."""
+    start_by: datetime | None = None
+    """Until when it is worth beginning; None: for ever."""

@@ -17,7 +17,7 @@ from streams import codec
 from streams.commands import Command
 from streams.delivery import Unreadable
 from streams.errors import TooLarge
-from streams.json import UNDECODABLE, JsonObject, raw
+from streams.json import UNDECODABLE, JsonObject, exact
 from streams.subjects import Stack
 from streams.triggers import CloudEvent
 from streams.world import EVENT_BYTES_MAX, DomainEvent
@@ -70,9 +70,10 @@ def event_body(name: str, payload: JsonObject) -> bytes:
     Raises:
         TooLarge: over `EVENT_BYTES_MAX` bytes.
         TypeError: `payload` holds something JSON cannot say.
-        ValueError: `payload` refers to itself, or holds an integer over 64 bits.
+        ValueError: `payload` refers to itself, or holds an integer over 64 bits or a float that
+            is not finite.
     """
-    body = bytes(raw(payload))
+    body = bytes(exact(payload))
     if len(body) > EVENT_BYTES_MAX:
         raise TooLarge(name, size_bytes=len(body), limit_bytes=EVENT_BYTES_MAX)
     return body

@@ -250,6 +250,11 @@ class Stack(msgspec.Struct, frozen=True):
         within = self._work_within(self.timer_partition(actor, purpose, key))
         return f"{self.name}.timer.{within}{names}.{token}"
 
+    def timers_of(self, actor: str, purpose: str, partition: int = 0) -> str:
+        """Return the filter for every pending timer of one purpose in one partition."""
+        names = f"{name(actor, of='actor')}.{name(purpose, of='purpose')}"
+        return f"{self.name}.timer.{self._work_within(partition)}{names}.*"
+
     def due(self, actor: str, partition: int = 0) -> str:
         """Return the subject that timers of `actor` in one partition fire into."""
         return f"{self.name}.due.{self._work_within(partition)}{name(actor, of='actor')}"

@@ -12,6 +12,7 @@ server looks (measured with 2.15: median 0.13 s; 50,000 that were due at one ins
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -28,6 +29,9 @@ DUE_MAX: Final = datetime(2200, 1, 1, tzinfo=UTC)
 """Until when timers can be due. The server counts nanoseconds since 1970 in 64 bits: what is due
 after April 2262 would fire at once (measured with 2.15)."""
 
+KEYS_MAX: Final = 100_000
+"""Most keys that one question about pending timers answers for each partition of the work: as many
+subjects as the server lists at a time (2.15)."""
 
 TIMER_ID_CHARS_MAX: Final = 512
 """Longest id that a sender may give, in characters. It travels in two headers."""
@@ -126,6 +130,16 @@ class Timers(Protocol):
             Unavailable: no answer from the server.
         """
 
+    async def keys(self, actor: str, purpose: str) -> Sequence[str]:
+        """Return the keys of the timers of one purpose that have not fired, in no order.
+
+        At most `KEYS_MAX` for each partition of the work; whichever the server finds first.
+
+        Raises:
+            BadName: actor or purpose is no name.
+            Unavailable: no answer from the server.
+        """
+
     async def cancel(self, actor: str, purpose: str, key: str) -> None:
         """Have the timer of this name not fire, if one is pending. It may have fired already.
 
@@ -133,6 +147,14 @@ class Timers(Protocol):
             BadName: actor or purpose is no name, or the key is too long.
             Unavailable: no answer. Canceling again is safe: one that others armed after the
                 call began may be canceled, one that they armed after it ended is not.
+        """
+
+    async def backlog(self, actor: str) -> int:
+        """Return how many due timers of `actor` are not answered for yet, opened or not.
+
+        Raises:
+            BadName: actor is no name.
+            Unavailable: no answer from the server.
         """
 
     async def open(self, actor: str) -> Source[Due | Unreadable]:

@@ -133,6 +133,7 @@ class World(Protocol):
         Raises:
             BadName: `name` is not a dotted event name.
             TooLarge: over `EVENT_BYTES_MAX` bytes.
+            TypeError, ValueError: `payload` holds something JSON cannot say, such as `nan`.
             UnknownOutcome: no answer. Publishing again with the same `id` is safe.
             Unavailable: the server refused. It is not published.
         """
@@ -179,7 +180,8 @@ class World(Protocol):
         its beginning: it holds only what nobody has done yet, and drops what we answer for.
 
         Raises:
-            Unavailable: no answer from the server, or there is no such stream.
+            NoSuchStream: there is none of that name.
+            Unavailable: no answer from the server.
             Incompatible: the server refuses us this stream or this subject.
         """
 
@@ -202,6 +204,21 @@ class World(Protocol):
             Unavailable: no answer from the server.
         """
 
+    async def count(self, names: Collection[str], *, after: int) -> int:
+        """Return how many events called one of `names` there are past sequence `after`.
+
+        Raises:
+            BadName: one of `names` is not a dotted event name.
+            Unavailable: no answer from the server.
+        """
+
+    async def count_feed(self, feed: Feed, *, after: int) -> int:
+        """Return how many events of `feed` there are past sequence `after`; of no stream, none.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
     async def position(self, actor: str) -> int:
         """Return the sequence past which a follower has to begin to miss nothing.
 
@@ -216,7 +233,18 @@ class World(Protocol):
         """Return the same for `feed`; if it was never opened, where its `start` says.
 
         Raises:
-            Unavailable: no answer from the server, or there is no such stream.
+            NoSuchStream: there is none of that name.
+            Unavailable: no answer from the server.
+        """
+
+    async def newest(self, feed: Feed | None = None) -> int:
+        """Return the sequence of the newest of our events, or of what the stream of `feed` holds.
+
+        0 if it never held any. What was removed since counts.
+
+        Raises:
+            NoSuchStream: there is no such stream.
+            Unavailable: no answer from the server.
         """
 
     def follow(
@@ -234,7 +262,8 @@ class World(Protocol):
         """Return a follower of the events of `feed`, from just past sequence `after`.
 
         Raises, when it is entered:
-            Unavailable: no answer from the server, or there is no such stream.
+            NoSuchStream: there is none of that name.
+            Unavailable: no answer from the server.
             Incompatible: the stream drops what somebody has read, so that nothing can follow it.
         """
 

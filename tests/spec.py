@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from engine import episode, finding
+from engine import episode, outcome
 from engine.errors import Rejected
 from streams.events import EpisodeEvent, FindingEvent
 from streams.findings import Cause, Finding, FindingIntent
@@ -59,9 +59,11 @@ class _When:
 class given_finding:
     """What became of one key after these intents: of episodes e1, e2, …, one second apart."""
 
-    def __init__(self, *past: FindingIntent):
-        self.finding: Finding | None = None
-        self._episodes = 0
+    def __init__(self, *past: FindingIntent, ttl_s: float = 0.0, finding: Finding | None = None):
+        """Begin with `finding`, of an expectation whose findings live for `ttl_s` seconds."""
+        self.finding = finding
+        self.event: FindingEvent | None = None
+        self._episodes, self._ttl_s = 0, ttl_s
         for intent in past:
             self._put(intent)
 
@@ -70,15 +72,17 @@ class given_finding:
 
     def _put(self, intent: FindingIntent) -> FindingEvent | None:
         self._episodes += 1
-        event = finding.decide(
+        event = outcome.decide(
             self.finding,
             intent,
             cause=Cause(episode_id=f"e{self._episodes}", index=0),
             actor_id="monitor",
             expectation_id="limits",
             at=EPOCH + timedelta(seconds=self._episodes),
+            ttl_s=self._ttl_s,
         )
         self.finding = event.finding if event else self.finding
+        self.event = event
         return event
 
 

@@ -1,14 +1,13 @@
-"""`vigil actors`: who runs them, what waits for them, and pausing them."""
+"""`vigil actors`: who runs them, what waits for them, pausing them, and closing breakers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Final, TypeAlias
 
 import typer
 
 from console.cli import context
-from console.cli.output import IsJson, show_record, show_rows
+from console.cli.output import IsJson, Timeout, show_record, show_rows
 
 DRAIN_S: Final = 600.0
 """How long `--wait` waits unless it is told otherwise, in seconds."""
@@ -16,12 +15,8 @@ DRAIN_S: Final = 600.0
 app = typer.Typer(no_args_is_help=True, help="Actors: who runs them, and what waits for them.")
 
 COLUMNS: Final = (
-    "actor_id", "domain", "nodes", "paused", "expectations", "queued", "running", "events",
-    "commands",
-)  # fmt: skip
-EXPECTATION_COLUMNS: Final = (
-    "expectation", "triggers", "next_ticks", "breaker", "cooling_down", "waiting_for_calm",
-    "options",
+    "actor_id", "domain", "nodes", "waking", "paused", "expectations", "queued", "running",
+    "events", "due", "commands",
 )  # fmt: skip
 
 ActorId: TypeAlias = Annotated[str, typer.Argument(metavar="ACTOR", help="Its id.")]
@@ -29,15 +24,15 @@ ActorId: TypeAlias = Annotated[str, typer.Argument(metavar="ACTOR", help="Its id
 
 @app.command("list")
 def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
-    """List the actors that nodes have, that are paused, or that have work left.
+    """List the actors that nodes have, that are paused, or whose episodes are open.
 
-    Events and commands are those that wait, or are being worked on. Without Postgres, queued and
-    running stay empty.
+    Events, what is due (fires by hand, ticks, what has calmed down) and commands to episodes are
+    those that wait, or are being worked on. Without Postgres, queued and running stay empty.
     """
-    from console import actors
+    from console import actors, tables
 
     rows = actors.list_actors(context.reading(ctx))
-    show_rows(rows if is_json else [_in_words(row) for row in rows], COLUMNS, is_json=is_json)
+    show_rows(rows if is_json else list(map(tables.in_words, rows)), COLUMNS, is_json=is_json)
 
 
 @app.command()
@@ -49,8 +44,9 @@ def show(ctx: typer.Context, *, actor: ActorId, is_json: IsJson = False) -> None
     if is_json:
         show_record({**row, "expectations": expectations}, is_json=True)
         return
-    show_record(_in_words(row), is_json=False)
-    show_rows(list(map(_in_words, expectations)), EXPECTATION_COLUMNS, is_json=False)
+    for each in (row, *expectations):
+        show_record(actors.in_words(each), is_json=False)
+        print()
 
 
 @app.command()
@@ -65,9 +61,7 @@ def pause(
     is_waiting: Annotated[
         bool, typer.Option("--wait", help="Until nothing of it is queued or runs.")
     ] = False,
-    timeout_s: Annotated[
-        float, typer.Option("--timeout", min=0.0, help="Longest such wait, in seconds.")
-    ] = DRAIN_S,
+    timeout_s: Timeout = DRAIN_S,
 ) -> None:
     """Have no node wake an actor. What is queued or runs goes on; what comes waits."""
     from console import actors
@@ -89,13 +83,14 @@ def resume(ctx: typer.Context, *, actor: ActorId) -> None:
     print(actors.resume(context.reading(ctx), actor))
 
 
-def _in_words(row: Mapping[str, object]) -> Mapping[str, object]:
-    """Return `row` with its lists as people write them, and nothing for what is empty."""
-    return {
-        column: (", ".join(map(str, value)) if isinstance(value, list) else value) or _zero(value)
-        for column, value in row.items()
-    }
+@app.command()
+def reset(
+    ctx: typer.Context,
+    *,
+    actor: ActorId,
+    expectation: Annotated[str, typer.Argument(metavar="EXPECTATION", help="Its name.")],
+) -> None:
+    """Close the circuit breaker of an expectation, whatever the probe would say."""
+    from console import breakers
 
-
-def _zero(value: object) -> object:
-    return value if value == 0 else None
+    print(breakers.reset(context.reading(ctx), actor, expectation))

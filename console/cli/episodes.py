@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from console.cli import context
-from console.cli.output import IsJson, Limit, show_record, show_rows
+from console.cli.output import WAIT_S, IsJson, Limit, Timeout, show_record, show_rows
 from streams.events import EndStatus
+
+if TYPE_CHECKING:
+    from console.canceling import Episode
+    from console.settings import Reading
 
 app = typer.Typer(no_args_is_help=True, help="What actors do and did.")
 
@@ -38,6 +45,13 @@ class EpisodeStatus(StrEnum):
     FAILED = EndStatus.FAILED
     PARTIALLY_FAILED = EndStatus.PARTIALLY_FAILED
     CANCELED = EndStatus.CANCELED
+
+
+class Unended(StrEnum):
+    """Statuses of episodes that can be canceled."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
 
 
 @app.command("list")
@@ -128,3 +142,76 @@ def replay(
             print(tables.as_json_line(replaying.line(frame)))
     else:
         show_rows([replaying.line(frame) for frame in frames], REPLAY_COLUMNS, is_json=False)
+
+
+@app.command()
+def cancel(
+    ctx: typer.Context,
+    *,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID...]", help="Episodes, by their ids.")
+    ] = None,
+    actor: Annotated[
+        str | None, typer.Option(help="Instead of ids: all of this actor that have not ended.")
+    ] = None,
+    expectation: Annotated[
+        str | None, typer.Option(help="With --actor: only of this expectation.")
+    ] = None,
+    status: Annotated[Unended | None, typer.Option(help="With --actor: only these.")] = None,
+    is_sure: Annotated[bool, typer.Option("--yes", help="With --actor: do not ask first.")] = False,
+    reason: Annotated[str, typer.Option(help="Why, for people.")] = "",
+    by: Annotated[
+        str | None, typer.Option(help="Who wants it; by default whoever runs this.")
+    ] = None,
+    is_waiting: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for their ends; exit code 1 unless all are canceled."),
+    ] = False,
+    timeout_s: Timeout = WAIT_S,
+    is_json: IsJson = False,
+) -> None:
+    """End episodes that are not wanted any more, whether they are queued or run."""
+    from console import canceling
+    from console.errors import EXIT_TROUBLE, Mistake
+    from console.reading import parse_id
+    from console.who import who
+
+    if bool(ids) is (actor is not None):
+        raise Mistake("name the episodes, or say --actor")
+    if actor is None and (expectation or status or is_sure):
+        raise Mistake("--expectation, --status and --yes go with --actor")
+    reading = context.reading(ctx)
+    if actor is None:
+        found = canceling.named(reading, [parse_id(each) for each in ids or ()])
+    else:
+        found = canceling.unended(reading, actor=actor, expectation=expectation, status=status)
+    if actor is not None and found and not is_sure:
+        typer.confirm(f"cancel {len(found):,} episodes of {actor}?", abort=True, err=True)
+    canceling.ask_for_end(reading, found, by=who(reading, by), reason=reason)
+    after = canceling.wait_ends(reading, found, timeout_s=timeout_s) if is_waiting else found
+    if is_json:
+        show_rows([each.as_row() for each in after], (), is_json=True)
+    elif actor is None:
+        _say_each(after, reading)
+    else:
+        _say_all(after)
+    if not all(each.is_known and (each.is_canceled or not is_waiting) for each in after):
+        raise typer.Exit(EXIT_TROUBLE)
+
+
+def _say_each(episodes: Sequence[Episode], reading: Reading) -> None:
+    """Print what becomes of each, and on stderr which of them nobody knows."""
+    for each in episodes:
+        if each.is_known:
+            print(f"{each.episode_id}: {each.outlook}")
+        else:
+            hint = "`vigil episodes list` shows those that there are"
+            line = f"no episode {each.episode_id} in stack {reading.stack.name}; {hint}"
+            print(f"vigil: {line}", file=sys.stderr)
+
+
+def _say_all(episodes: Sequence[Episode]) -> None:
+    """Print how many there are of each outlook."""
+    counts = Counter(each.outlook for each in episodes)
+    said = (f"{count:,} {outlook}" for outlook, count in counts.items())
+    print(", ".join(said) or "nothing to cancel")

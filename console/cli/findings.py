@@ -15,9 +15,16 @@ app = typer.Typer(no_args_is_help=True, help="What actors found.")
 
 COLUMNS: Final = (
     "finding_key", "severity", "status", "class", "summary", "actor_id", "raised_at",
-    "updated_at", "caused_by_key",
+    "updated_at", "expires_at", "caused_by_key",
 )  # fmt: skip
-HISTORY_COLUMNS: Final = ("at", "kind", "raise_no", "severity", "summary", "episode_id")
+HISTORY_COLUMNS: Final = (
+    "at", "kind", "raise_no", "severity", "summary", "episode_id", "person", "reason",
+)  # fmt: skip
+CHAIN_COLUMNS: Final = ("depth", "finding_key", "status", "severity", "class", "summary")
+
+Key = Annotated[str, typer.Argument(help="The finding's key.")]
+Reason = Annotated[str, typer.Option(help="Why, for people.")]
+By = Annotated[str | None, typer.Option(help="Who decides; by default whoever runs this.")]
 
 
 class WantedStatus(StrEnum):
@@ -25,6 +32,7 @@ class WantedStatus(StrEnum):
 
     ACTIVE = FindingStatus.ACTIVE
     CLEARED = FindingStatus.CLEARED
+    EXPIRED = FindingStatus.EXPIRED
     ALL = "all"
 
 
@@ -61,7 +69,7 @@ def list_(
 def show(
     ctx: typer.Context,
     *,
-    key: Annotated[str, typer.Argument(help="The finding's key.")],
+    key: Key,
     is_json: IsJson = False,
 ) -> None:
     """Show one finding, and what happened to it."""
@@ -80,3 +88,53 @@ def show(
     show_record(found, is_json=False)
     assert isinstance(history, list)
     show_rows(history, HISTORY_COLUMNS, is_json=False)
+
+
+@app.command()
+def clear(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -> None:
+    """End a finding that no longer holds, or never did. One that has ended stays as it is."""
+    from console import custody
+
+    print(custody.clear(context.reading(ctx), key, by=by, reason=reason))
+
+
+@app.command()
+def ack(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -> None:
+    """Note that you know of a finding. It goes on as before."""
+    from console import custody
+
+    print(custody.acknowledge(context.reading(ctx), key, by=by, reason=reason))
+
+
+@app.command()
+def note(
+    ctx: typer.Context,
+    *,
+    key: Key,
+    text: Annotated[str, typer.Argument(help="What there is to say.")],
+    by: By = None,
+) -> None:
+    """Note what you have to say of a finding. It goes on as before."""
+    from console import custody
+
+    print(custody.note(context.reading(ctx), key, by=by, text=text))
+
+
+@app.command()
+def chain(
+    ctx: typer.Context,
+    *,
+    key: Key,
+    depth: Annotated[int, typer.Option(help="Most steps.", min=1, max=100)] = 10,
+    is_json: IsJson = False,
+) -> None:
+    """Show a finding and what explains it, step by step."""
+    from console.errors import Trouble
+    from console.reading import ask
+    from projections.postgres.reader import list_causal_chain
+
+    reading = context.reading(ctx)
+    rows = ask(reading, lambda pool: list_causal_chain(pool, reading.stack, key, depth=depth))
+    if not rows:
+        raise Trouble(f"no finding {key!r} in stack {reading.stack.name}")
+    show_rows(rows, CHAIN_COLUMNS, is_json=is_json)

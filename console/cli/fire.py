@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from console.cli import context
-from console.cli.output import IsJson
+from console.cli.output import WAIT_S, IsJson, Timeout
 
 if TYPE_CHECKING:
     from console.firing import Request
@@ -48,6 +49,7 @@ def fire(
     is_waiting: Annotated[
         bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it is done.")
     ] = False,
+    timeout_s: Timeout = WAIT_S,
     is_json: IsJson = False,
 ) -> None:
     """Ask an actor for an episode, now or later, and print the episode's id."""
@@ -67,12 +69,16 @@ def fire(
         dry_run=is_dry,
         overrides=None if overrides is None else firing.overrides_of(overrides),
     )
-    episode_id = firing.send(reading, request)
+    asked = firing.send(reading, request)
     if not is_json:
-        print(episode_id, flush=True)
-    row = firing.wait_end(reading, episode_id, at=request.at) if is_waiting else None
+        print(asked.episode_id, flush=True)
+    if asked.obstacle:
+        print(f"vigil: {actor}: {asked.obstacle}; it waits", file=sys.stderr, flush=True)
+    row = None
+    if is_waiting:
+        row = firing.wait_end(reading, asked.episode_id, at=request.at, timeout_s=timeout_s)
     if is_json:
-        _print_json(request, episode_id, row)
+        _print_json(request, asked.episode_id, row)
     elif row is not None:
         print(
             ": ".join(str(row[each]) for each in ("status", "error_class", "summary") if row[each])

@@ -10,7 +10,7 @@ from console.cli import context
 from console.cli.output import IsJson, show_rows
 
 if TYPE_CHECKING:
-    from console.modes import Look
+    from console.looking import Look
 
 COLUMNS: Final = ("node", "state", "mode", "said", "actors", "by", "at", "host", "version", "since")
 PAUSE_COLUMNS: Final = ("actor_id", "paused_by", "paused_at", "reason")
@@ -19,7 +19,9 @@ PAUSE_COLUMNS: Final = ("actor_id", "paused_by", "paused_at", "reason")
 def mode(
     ctx: typer.Context,
     *,
-    node: Annotated[str | None, typer.Argument(help="A node's name. Without: all of them.")] = None,
+    node: Annotated[
+        str | None, typer.Argument(metavar="[NODE]", help="A node's name. Without: all of them.")
+    ] = None,
     wanted: Annotated[
         str | None,
         typer.Argument(metavar="[MODE]", help="full, trigger_only or disabled. Without: show it."),
@@ -48,8 +50,10 @@ def mode(
         return _show(modes.look(reading), node, is_json=is_json)
     if node is None or (wanted is not None and is_reset):
         raise Mistake("mode: say a node, and either a mode or --reset")
-    chosen = None if wanted is None else modes.parse_mode(wanted)
-    print(modes.set_mode(reading, node, chosen, actor=actor, by=by))
+    if wanted is None:
+        print(modes.reset_mode(reading, node, actor=actor, by=by))
+    else:
+        print(modes.set_mode(reading, node, modes.parse_mode(wanted), actor=actor, by=by))
     return None
 
 
@@ -61,7 +65,7 @@ def _show(seen: Look, node: str | None, *, is_json: bool) -> None:
     if is_json:
         print(tables.as_json({"nodes": rows, "paused": paused, "ignored": problems}))
         return
-    show_rows(rows, COLUMNS, is_json=False)
+    show_rows([tables.in_words(row) for row in rows], COLUMNS, is_json=False)
     if paused:
         tables.terminal().print(tables.table(paused, PAUSE_COLUMNS, title="\nPaused"))
     for key, why in problems.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -21,6 +21,13 @@ IsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs.")
 Limit: TypeAlias = Annotated[
     int, typer.Option(min=1, callback=_no_more_than_are_read, help="Most rows.")
 ]
+
+
+Timeout: TypeAlias = Annotated[
+    float, typer.Option("--timeout", min=0.0, help="Longest such wait, in seconds.")
+]
+WAIT_S: Final = 3_600.0
+"""How long `--wait` waits for ends of episodes unless it is told otherwise, in seconds."""
 
 
 def show_rows(

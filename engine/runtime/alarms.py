@@ -1,4 +1,4 @@
-"""Answers for what has come due for one actor: ticks, calm, and fires by hand.
+"""Answers for what has come due for one actor: ticks, calm, findings, and fires by hand.
 
 Whatever follows is either safe to repeat, such as arming the next tick, or part of what must be in
 good hands before the message is answered for.
@@ -11,16 +11,18 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from engine import calm, firing
+from engine import aging, calm, firing, placing
 from engine.calm import calming_in
 from engine.dryrun import merged
 from engine.errors import BadRequest
-from engine.firing import Fire, fire_dedupe_key, manual_trigger, parse_fire
+from engine.firing import FireRequest, fire_dedupe_key, manual_trigger, parse_fire
 from engine.runtime import ticker
 from engine.runtime.arbiter import Arbiter
 from engine.runtime.debouncer import fired_of
 from engine.runtime.parts import Part
 from engine.runtime.ticker import Ticker
+from engine.runtime.warden import PURPOSES, Warden
+from streams.commands import Start
 from streams.delivery import Delivery, Unreadable
 from streams.events import EpisodeOpened
 from streams.json import raw
@@ -34,9 +36,10 @@ class Alarms:
 
     arbiter: Arbiter
     ticker: Ticker = field(init=False)
+    warden: Warden = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ticker = Ticker(self.arbiter.crew)
+        self.ticker, self.warden = Ticker(self.arbiter.crew), Warden(self.arbiter.crew)
 
     async def parts(self, due: Due, delivery: Delivery[object]) -> Sequence[Part] | None:
         """Return what is to be done for `due`; None: only another version of the actor may know.
@@ -51,24 +54,36 @@ class Alarms:
         is_repeat = delivery.deliveries > 1
         match due.purpose:
             case ticker.PURPOSE:
-                return await self.ticker.due(due.payload, is_repeat=is_repeat)
+                return await self.ticker.due(due, is_repeat=is_repeat)
             case calm.PURPOSE:
                 return self._calmed(due, is_repeat=is_repeat)
             case firing.PURPOSE:
                 return await self._fired(due, delivery)
+            case placing.PLACE:
+                return await self._start(due)
+            case aging.EXPIRE | aging.ESCALATE:
+                aged = self.warden.due(due, is_repeat=is_repeat)
+                return None if aged is None else [aged]
             case _:
                 return None
 
     def forgotten(self, due: Due, delivery: Delivery[object]) -> Unreadable | None:
         """Return what to bury of a due timer that nobody has known for long; None: nothing.
 
-        A schedule that nobody declares any more just ends. What a person or the world wanted
-        is kept.
+        A schedule that nobody declares any more just ends, and so do a lane that nobody has and the
+        escalation of a finding. What a person or the world wanted is kept.
         """
-        if due.purpose == ticker.PURPOSE:
+        if due.purpose in {ticker.PURPOSE, placing.LEFT, *PURPOSES}:
             return None
         detail = f"no node knows what the timer {due.purpose} {due.key!r} is for"
         return self._unreadable(due, delivery, reason="not_watched", detail=detail)
+
+    async def _start(self, due: Due) -> Sequence[Part]:
+        """Call a node to an episode that asked for its turn: there are no turns any more."""
+        crew = self.arbiter.crew
+        start = Start(actor_id=crew.actor.id, episode_id=due.key)
+        await crew.ports.inbox.send(start, id=f"start.{due.id}")
+        return []
 
     def _calmed(self, due: Due, *, is_repeat: bool) -> Sequence[Part] | None:
         calming = calming_in(due.payload)
@@ -81,24 +96,24 @@ class Alarms:
 
     async def _fired(self, due: Due, delivery: Delivery[object]) -> Sequence[Part] | None:
         try:
-            fire = parse_fire(due.payload)
+            asked = parse_fire(due.payload)
         except BadRequest as error:
             return [self._unreadable(due, delivery, reason="unreadable", detail=str(error))]
-        if fire.expectation not in self.arbiter.crew.actor.expectations:
+        if asked.expectation not in self.arbiter.crew.actor.expectations:
             return None
-        return [await self.arbiter.fire(self._opening(fire))]
+        return [await self.arbiter.fire(self._opening(asked))]
 
-    def _opening(self, fire: Fire) -> EpisodeOpened:
-        """Return the opening that a person asked for: what the fire says goes before the rest."""
-        expectation = self.arbiter.crew.actor.expectations[fire.expectation]
-        trigger = manual_trigger(fire, subject_key=expectation.subject_key)
-        opened = self.arbiter.opening(expectation, trigger, fire_dedupe_key(fire.key, fire.mode))
-        is_dry = fire.mode is Mode.DRY_RUN
+    def _opening(self, asked: FireRequest) -> EpisodeOpened:
+        """Return the opening that a person asked for: what was asked for goes before the rest."""
+        expectation = self.arbiter.crew.actor.expectations[asked.expectation]
+        trigger = manual_trigger(asked, subject_key=expectation.subject_key)
+        opened = self.arbiter.opening(expectation, trigger, fire_dedupe_key(asked.key, asked.mode))
+        is_dry = asked.mode is Mode.DRY_RUN
         return replace(
             opened,
-            mode=fire.mode,
-            overrides=merged(fire.overrides, expectation.dry_run) if is_dry else None,
-            priority=fire.priority or opened.priority,
+            mode=asked.mode,
+            overrides=merged(asked.overrides, expectation.dry_run) if is_dry else None,
+            priority=asked.priority or opened.priority,
         )
 
     def _unreadable(

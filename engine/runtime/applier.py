@@ -4,8 +4,8 @@ Read the finding, decide, append at that version, and on a conflict decide again
 are aggregates of their own, so this may happen after a crash for the second time: every
 event names its cause, and a cause that is already on a finding's log is not carried out again.
 
-Many episodes may raise one finding at once. Those of one node take turns, so they never race
-each other; those of several nodes do, and whoever loses waits a little longer each time.
+What follows from a change is seen to before the episode records it: the timers that the finding
+needs are armed, and what was raised is enriched. After a crash both are done again, harmlessly.
 
 A finding and its episode are two aggregates, whose sequences can be compared only in one stream and
 only if neither was copied there. Then some reads are saved; otherwise nothing is compared: a
@@ -16,61 +16,55 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
-from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec.structs import replace
 
-from engine import dryrun, finding
-from engine.runtime.backoff import backoff_s, jittered_s
+from engine import dryrun, outcome
+from engine.actor import Actor
+from engine.expectation import Expectation
+from engine.outcome import IntentEvent
+from engine.runtime.custodian import Custodian, events_of, newest_event
+from engine.runtime.enricher import Enricher
+from engine.runtime.finder import Finder
+from engine.runtime.thinker import view_of
+from engine.runtime.timekeeper import Timekeeper
+from engine.runtime.turns import Turns
 from streams.clock import Clock
 from streams.errors import VersionConflict
-from streams.events import EpisodeOpened, FindingEvent
-from streams.findings import Cause, Finding, FindingIntent, FindingOutcome
-from streams.log import START, Commit, EventLog, Recorded
-from streams.subjects import Stack
+from streams.events import EpisodeOpened, FindingEvent, FindingUpdated
+from streams.findings import Cause, Finding, FindingIntent, FindingOutcome, RaiseFinding
+from streams.log import START, Commit, Recorded
+from streams.ports import Ports
 from streams.tracing import traceparent
 
 FINDINGS_IN_FLIGHT_MAX: Final = 32
 """Findings of one episode that are written at a time."""
-
-CONFLICTS_MAX: Final = 100
-"""Races for one finding that an episode may lose to other nodes, in up to 50 s, before it is
-handed over. Every loss is another's gain."""
-
-CONFLICT_S: Final = 0.002
-"""Longest pause after the first lost race: about what one append takes. It doubles each time."""
-
-CONFLICT_MAX_S: Final = 0.5
-"""Longest pause between two races."""
-
-
-class Contended(Exception):
-    """A finding is fought over without end. What is left to do is for later; nothing is away."""
-
-
-class Turns:
-    """Who may write a finding next, on one node. Holds no more locks than there are writers."""
-
-    def __init__(self) -> None:
-        """Begin with nobody waiting."""
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    def of(self, subject: str) -> asyncio.Lock:
-        """Return the lock for writing at `subject`. It is forgotten with the last who holds it."""
-        return self._locks.setdefault(subject, asyncio.Lock())
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one intent."""
 
     index: int
-    event: FindingEvent | None
-    """None: there was nothing to change."""
+    event: IntentEvent | None
+    """With the finding as it was once it was enriched; None: there was nothing to change."""
     seq: int
     outcome: FindingOutcome
+
+
+class _Carried(msgspec.Struct, frozen=True, kw_only=True):
+    """An intent that is on the log, and how its finding is since."""
+
+    applied: Applied
+    newest: FindingEvent | None = None
+    version: int = START
+    before: Finding | None = None
+    """The finding as it was, if we have just changed it."""
+    is_enriched: bool = False
 
 
 def oldest_of(records: Sequence[Recorded]) -> int:
@@ -108,8 +102,9 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
 class Applier:
     """Writes findings for episodes."""
 
-    log: EventLog
-    stack: Stack
+    ports: Ports
+    actors: Mapping[str, Actor]
+    """Those that this node knows."""
     clock: Clock
     turns: Turns
     """The node's: shared by all who write findings there."""
@@ -176,54 +171,88 @@ class Applier:
         found = []
         for index, intent in enumerate(intents):
             cause = Cause(episode_id=opened.episode_id, index=index)
-            subject = self.stack.finding(intent.finding_key)
+            subject = self.ports.stack.finding(intent.finding_key)
             after = since if self._is_beside(subject, opened.episode_id) else START
-            records = await self.log.read(subject, after=after)
+            records = await self.ports.log.read(subject, after=after)
             event, seq = _find(records, cause)
             found.append(_applied(index, intent, event, seq))
         return found
 
     async def _apply(self, job: _Job) -> Applied:
-        subject = self.stack.finding(job.intent.finding_key)
-        # Who loses keeps the turn while it waits: the others here would only lose as well.
-        async with self.turns.of(subject):
-            for tries in range(1, CONFLICTS_MAX + 1):
-                applied = await self._try(job, subject)
-                if applied is not None:
-                    return applied
-                pause_s = backoff_s(tries, first_s=CONFLICT_S, most_s=CONFLICT_MAX_S)
-                await self.clock.sleep(jittered_s(pause_s, seed=f"{job.id}.{tries}"))
-        raise Contended(f"{subject}: lost {CONFLICTS_MAX} races for it")
+        subject = self.ports.stack.finding(job.intent.finding_key)
+        attempt = partial(self._try, job, subject)
+        carried = await self.turns.write(subject, attempt, clock=self.clock, seed=job.id)
+        if carried.newest is None:
+            return carried.applied
+        timekeeper = Timekeeper(self.ports, self.actors, self.clock)
+        await timekeeper.arm(carried.newest, version=carried.version, before=carried.before)
+        return await self._enriched(job, carried)
 
-    async def _try(self, job: _Job, subject: str) -> Applied | None:
+    async def _enriched(self, job: _Job, carried: _Carried) -> Applied:
+        """Return what became of an intent once the finding that it has raised is enriched."""
+        applied, callback = carried.applied, self._expectation(job).enrich
+        is_raised = isinstance(job.intent, RaiseFinding) and applied.event is not None
+        if callback is None or not is_raised or carried.is_enriched:
+            return applied
+        assert applied.event is not None
+        findings = Finder(self.ports.log, self.ports.stack, self.clock)
+        view = view_of(job.opened, self.ports.stack.name, findings)
+        custodian = Custodian(self.ports.log, self.ports.stack, self.clock, self.turns)
+        enricher = Enricher(custodian, self.clock, callback, view)
+        change = await enricher.enrich(applied.event, id=f"{job.id}.enriched")
+        if change is None or change.newest is None:
+            return applied
+        event = replace(applied.event, finding=change.newest.finding)
+        return replace(applied, event=event, seq=change.version)
+
+    def _expectation(self, job: _Job) -> Expectation:
+        return self.actors[job.opened.actor_id].expectations[job.opened.expectation_id]
+
+    async def _try(self, job: _Job, subject: str) -> _Carried | None:
         """Carry out an intent, and return what became of it; None if a rival was faster."""
         is_beside = self._is_beside(subject, job.opened.episode_id)
         since = job.since if is_beside else START
         records = await self._read(subject, since=since, may_be_done=job.attempt > 1)
         if records is None:
             return None
+        newest, version = _newest(records), _version(records)
         done, seq = _find(records, job.cause)
         if done is not None:
-            return _applied(job.index, job.intent, done, seq)
-        if job.version is not None and _version(records) > (job.version if is_beside else START):
+            return _Carried(
+                applied=_applied(job.index, job.intent, done, seq),
+                newest=newest,
+                version=version,
+                is_enriched=_is_enriched(records, job.cause),
+            )
+        if job.version is not None and version > (job.version if is_beside else START):
             await self._check_ours(job.opened, version=job.version)
+        before = newest.finding if newest else None
+        commit = self._decide(job, before)
+        if commit is None:
+            return _Carried(applied=_applied(job.index, job.intent, None, START))
+        event = commit.events[0]
+        assert isinstance(event, IntentEvent), "what an intent leads to"
+        try:
+            seq = await self.ports.log.append(subject, commit, after=version)
+        except VersionConflict:
+            return None
+        applied = _applied(job.index, job.intent, event, seq)
+        return _Carried(applied=applied, newest=event, version=seq, before=before)
+
+    def _decide(self, job: _Job, before: Finding | None) -> Commit | None:
         now = self.clock.now()
-        event = finding.decide(
-            _newest(records),
+        event = outcome.decide(
+            before,
             job.intent,
             cause=job.cause,
             actor_id=dryrun.found_by(job.opened),
             expectation_id=job.opened.expectation_id,
             at=now,
+            ttl_s=self._expectation(job).finding_ttl_s,
         )
         if event is None:
-            return _applied(job.index, job.intent, None, START)
-        commit = Commit(id=job.id, at=now, events=(event,), trace=traceparent())
-        try:
-            seq = await self.log.append(subject, commit, after=_version(records))
-        except VersionConflict:
             return None
-        return _applied(job.index, job.intent, event, seq)
+        return Commit(id=job.id, at=now, events=(event,), trace=traceparent())
 
     async def _check_ours(self, opened: EpisodeOpened, *, version: int) -> None:
         """Check that nobody had taken the episode over when the finding was read.
@@ -233,8 +262,8 @@ class Applier:
         One in another stream has no order with `version`, and needs none only if it never changed.
         `version` itself is no copy: this tenure wrote it, and no stack is moved under a node.
         """
-        subject = self.stack.episode(opened.episode_id)
-        last = await self.log.last(subject)
+        subject = self.ports.stack.episode(opened.episode_id)
+        last = await self.ports.log.last(subject)
         if last is None or last.seq != version:
             raise VersionConflict(subject, expected=version)
 
@@ -243,8 +272,8 @@ class Applier:
 
         In two streams, sequences say nothing about what came first.
         """
-        own = self.stack.stream_of(self.stack.episode(episode_id))
-        return own == self.stack.stream_of(subject)
+        own = self.ports.stack.stream_of(self.ports.stack.episode(episode_id))
+        return own == self.ports.stack.stream_of(subject)
 
     async def _read(
         self, subject: str, *, since: int, may_be_done: bool
@@ -254,12 +283,12 @@ class Applier:
         None: the commits past `since` could not be read up to the newest, which a replica may
         hold later than the leader. To decide without them could carry out an intent twice.
         """
-        last = await self.log.last(subject)
+        last = await self.ports.log.last(subject)
         if last is None:
             return []
         if not may_be_done or last.seq <= since:
             return [last]
-        records = await self.log.read(subject, after=since)
+        records = await self.ports.log.read(subject, after=since)
         return records if _version(records) >= last.seq else None
 
 
@@ -270,27 +299,33 @@ def _left_out(intents: Sequence[FindingIntent]) -> list[Applied]:
     ]
 
 
-def _events(record: Recorded) -> list[FindingEvent]:
-    return [event for event in record.commit.events if isinstance(event, FindingEvent)]
-
-
-def _find(records: Sequence[Recorded], cause: Cause) -> tuple[FindingEvent | None, int]:
+def _find(records: Sequence[Recorded], cause: Cause) -> tuple[IntentEvent | None, int]:
+    """Return what `cause` has led to, with what was added to it, and where that is."""
+    found: IntentEvent | None = None
+    seq = START
     for record in records:
-        event = finding.carried_out(_events(record), cause)
-        if event is not None:
-            return event, record.seq
-    return None, START
+        for event in events_of(record):
+            if outcome.is_of(event, cause):
+                found = event if found is None else replace(found, finding=event.finding)
+                seq = record.seq
+    return found, seq
 
 
-def _newest(records: Sequence[Recorded]) -> Finding | None:
-    events = _events(records[-1]) if records else []
-    return events[-1].finding if events else None
+def _is_enriched(records: Sequence[Recorded], cause: Cause) -> bool:
+    events = (event for record in records for event in events_of(record))
+    return any(
+        isinstance(event, FindingUpdated) and event.is_enrichment and event.cause == cause
+        for event in events
+    )
+
+
+def _newest(records: Sequence[Recorded]) -> FindingEvent | None:
+    return newest_event(records[-1]) if records else None
 
 
 def _version(records: Sequence[Recorded]) -> int:
     return records[-1].seq if records else START
 
 
-def _applied(index: int, intent: FindingIntent, event: FindingEvent | None, seq: int) -> Applied:
-    outcome = finding.outcome_of(intent, event)
-    return Applied(index=index, event=event, seq=seq, outcome=outcome)
+def _applied(index: int, intent: FindingIntent, event: IntentEvent | None, seq: int) -> Applied:
+    return Applied(index=index, event=event, seq=seq, outcome=outcome.outcome_of(intent, event))

@@ -14,23 +14,24 @@ from typing import Final
 
 import structlog
 
-from engine import dedupe, gating, telemetry
+from engine import dedupe, gating, placing, telemetry
 from engine.errors import EpisodeFailed
 from engine.expectation import Expectation
-from engine.gating import Fire, Refuse, Ruling, Standing, Wait
+from engine.gating import Fire, Look, Refuse, Ruling, Standing, Wait
 from engine.runtime.crew import Crew
 from engine.runtime.debouncer import Debouncer
-from engine.runtime.parts import Gated, Part, Ticked
+from engine.runtime.parts import Aged, Gated, Part, Ticked
 from engine.runtime.turnstile import Sight, Turnstile
 from engine.runtime.usercode import call
+from engine.runtime.warden import Warden
 from engine.schedule import tick_key
 from engine.trigger import trigger_of
 from streams.delivery import Unreadable
-from streams.errors import TooLarge, Unavailable, UnreadableEvent
+from streams.errors import TooLarge, Unavailable, UnreadableEvent, Unwritable
 from streams.events import EpisodeOpened
 from streams.json import raw
 from streams.subjects import Stack, Stream
-from streams.triggers import Trigger
+from streams.triggers import Mode, Trigger
 from streams.world import DomainEvent
 
 TRIES_MAX: Final = 16
@@ -56,9 +57,11 @@ class Arbiter:
     _warned: set[tuple[str, ...]] = field(default_factory=set)
     _turnstile: Turnstile = field(init=False)
     _debouncer: Debouncer = field(init=False)
+    _warden: Warden = field(init=False)
 
     def __post_init__(self) -> None:
         self._turnstile, self._debouncer = Turnstile(self.crew), Debouncer(self.crew)
+        self._warden = Warden(self.crew)
 
     async def rule(self, event: DomainEvent, *, is_repeat: bool) -> list[Part]:
         """Return what `event` comes to, for each expectation that it may fire.
@@ -87,11 +90,15 @@ class Arbiter:
         match part:
             case Gated() | Ticked():
                 return await self._settle(part)
-            case EpisodeOpened():
-                self._count("fire", self.crew.actor.expectations[part.expectation_id])
+            case EpisodeOpened() | Unreadable():
                 return part
-            case Unreadable():
-                return part
+            case Aged():
+                await self._warden.look(part)
+                return None
+
+    def note_fire(self, opened: EpisodeOpened) -> None:
+        """Count an episode that was opened."""
+        self._count("fire", self.crew.actor.expectations[opened.expectation_id])
 
     def note_duplicate(self, opened: EpisodeOpened) -> None:
         """Count an episode that was not opened because it had been."""
@@ -100,15 +107,28 @@ class Arbiter:
     async def fire(self, opened: EpisodeOpened) -> EpisodeOpened:
         """Return the episode that a person fires: nothing holds it back, and a cooldown begins.
 
+        A dry run begins none, nor does what was asked for before.
+
         Raises:
             Unavailable: the gates are away. Fire again: it stays the same episode.
         """
-        await self._turnstile.cool_anew(self.crew.actor.expectations[opened.expectation_id], opened)
+        expectation = self.crew.actor.expectations[opened.expectation_id]
+        cools = expectation.cooldown_s and opened.mode is Mode.LIVE
+        if cools and not await self.is_open(opened):
+            await self._turnstile.cool_anew(expectation, opened)
         return opened
+
+    async def take_back(self, opened: EpisodeOpened) -> None:
+        """Undo what the ruling that opens `opened` has changed: there is no room for it.
+
+        Raises:
+            Unavailable: the gates are away. Taking it back again is safe.
+        """
+        await self._turnstile.take_back(self.crew.actor.expectations[opened.expectation_id], opened)
 
     def opening(self, expectation: Expectation, trigger: Trigger, dedupe_key: str) -> EpisodeOpened:
         """Return the opening of the episode that `trigger` has for `expectation`."""
-        crew, now = self.crew, self.crew.clock.now()
+        crew = self.crew
         episode_id = dedupe.episode_id(
             stack=crew.ports.stack.name,
             actor=crew.actor.id,
@@ -127,8 +147,8 @@ class Arbiter:
             subject_kind=expectation.subject_key,
             priority=expectation.priority,
             opened_by=crew.node,
-            is_request=not crew.permits.runs.is_given,
-            start_by=now + timedelta(seconds=within_s) if within_s else None,
+            is_request=crew.permits.wakes.is_given and not crew.permits.runs.is_given,
+            start_by=crew.clock.now() + timedelta(seconds=within_s) if within_s else None,
         )
 
     async def _settle(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable | None:
@@ -138,6 +158,8 @@ class Arbiter:
         if part.is_repeat and await self.is_open(opened):
             # What it passed then may be shut by now, but what was begun is to be completed.
             return opened
+        if isinstance(part, Ticked) and part.is_missed:
+            return None
         for _ in range(TRIES_MAX):
             sight = await self._look(opened, part)
             ruling = self._ruling(part, sight.standing)
@@ -147,10 +169,28 @@ class Arbiter:
                     return None
                 case Wait() if isinstance(part, Gated):
                     return await self._hold(part)
-                case Fire() if await self._passes(part, opened, ruling, sight):
-                    self._count("fire", part.expectation)
-                    return opened
+                case Fire():
+                    is_begun = await self._is_begun_before(part.expectation, opened)
+                    if is_begun:
+                        self.note_duplicate(opened)
+                        return None
+                    if is_begun is False or await self._passes(part, opened, ruling, sight):
+                        return opened
+                case Look() | Wait():
+                    raise AssertionError("all is looked up, and a tick waits for nothing")
         raise Unavailable(opened.episode_id, detail="what its gate remembers is fought over")
+
+    async def _is_begun_before(
+        self, expectation: Expectation, opened: EpisodeOpened
+    ) -> bool | None:
+        """Return as `is_begun`, or None where passing changes nothing.
+
+        An episode that is open begins no cooldown and is nobody's probe: its time was when it was
+        opened. Any cause may come to it, also an event whose id was used long ago.
+        """
+        if not expectation.cooldown_s and expectation.breaker is None:
+            return None
+        return await self.is_begun(opened)
 
     async def is_open(self, opened: EpisodeOpened) -> bool:
         """Return whether the episode has been opened.
@@ -158,11 +198,20 @@ class Arbiter:
         Raises:
             Unavailable: the log is away.
         """
+        return await self.is_begun(opened) is not None
+
+    async def is_begun(self, opened: EpisodeOpened) -> bool | None:
+        """Return whether a node has begun the episode, or ended it; None if it is not open.
+
+        Raises:
+            Unavailable: the log is away.
+        """
         subject = self.crew.ports.stack.episode(opened.episode_id)
         try:
-            return await self.crew.ports.log.last(subject) is not None
+            newest = await self.crew.ports.log.last(subject)
         except UnreadableEvent:  # Of a newer version, but there.
             return True
+        return None if newest is None else placing.untouched(newest) is None
 
     async def _wanted(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable:
         """Return the episode that `part` would open, or the message to bury that has no key."""
@@ -199,10 +248,14 @@ class Arbiter:
         return True
 
     async def _look(self, opened: EpisodeOpened, part: Gated | Ticked) -> Sight:
-        is_calm = isinstance(part, Gated) and part.is_calm
-        coalesced = part.coalesced if isinstance(part, Gated) else 0
+        if isinstance(part, Ticked) or not part.is_calm:
+            return await self._turnstile.look(part.expectation, opened)
         return await self._turnstile.look(
-            part.expectation, opened, is_calm=is_calm, coalesced=coalesced
+            part.expectation,
+            opened,
+            is_calm=True,
+            is_superseded=await self._debouncer.is_superseded(part),
+            coalesced=part.coalesced,
         )
 
     async def _hold(self, part: Gated) -> Unreadable | None:
@@ -212,7 +265,7 @@ class Arbiter:
         except TooLarge as error:
             stack = self.crew.ports.stack
             return rejected(part.event, stack, reason="too_large", detail=str(error))
-        self._count("debounced" if is_held else "superseded", part.expectation)
+        self._count("waits_for_calm" if is_held else "superseded", part.expectation)
         return None
 
     async def _keyed(
@@ -257,4 +310,31 @@ def rejected(event: DomainEvent, stack: Stack, *, reason: str, detail: str) -> U
         subject=event.name if event.stream else stack.event(event.name),
         headers={},
         data=bytes(raw(event.payload)),
+    )
+
+
+def unopened(
+    opened: EpisodeOpened, cause: object, error: TooLarge | Unwritable, *, stack: Stack, seq: int
+) -> Unreadable:
+    """Return what woke an actor, as a message to be buried, if its episode cannot be opened.
+
+    Args:
+        opened: what the journal cannot keep.
+        cause: the event, or whatever else came due.
+        error: why.
+        stack: the actor's.
+        seq: of the cause, in its stream.
+    """
+    reason = "too_large" if isinstance(error, TooLarge) else "unwritable"
+    if isinstance(cause, DomainEvent):
+        return rejected(cause, stack, reason=reason, detail=str(error))
+    subject = stack.due(opened.actor_id)
+    return Unreadable(
+        reason=reason,
+        detail=str(error),
+        stream=stack.stream_of(subject),
+        seq=seq,
+        subject=subject,
+        headers={},
+        data=bytes(raw(opened.trigger)),
     )

@@ -18,6 +18,7 @@ import structlog
 from engine import breaker, publicity, telemetry
 from engine.actor import Actor
 from engine.breaker import CLOSED, Breaker, BreakerState, Change, Outcome
+from engine.episode import Cancel
 from engine.expectation import Expectation
 from engine.runtime.backoff import backoff_s, jittered_s
 from engine.runtime.herald import Herald
@@ -149,6 +150,25 @@ class Breakers:
         seen = await self.look(expectation)
         _cancel(run, expectation, seen.state)
 
+    def turns_away(self, opened: EpisodeOpened) -> bool:
+        """Return whether an episode that nobody has begun is for others: this node has trouble.
+
+        Only a breaker of the node says so; whoever opened the episode did not know of it. While it
+        is not closed, one that comes when its time is over is let through as its probe.
+        """
+        expectation = self._actor.expectations.get(opened.expectation_id)
+        rules = expectation.breaker if expectation else None
+        if expectation is None or rules is None or rules.scope != "node":
+            return False
+        if breaker.stands_outside(opened):
+            return False
+        seen, now = self._own.get(expectation.name, UNSEEN), self._clock.now()
+        passage = breaker.pass_through(seen.state, rules, episode_id=opened.episode_id, now=now)
+        if passage.becomes is not None:
+            self._put_own(expectation.name, passage.becomes, after=seen.revision)
+            self._report("half_opened", expectation, passage.becomes)
+        return not passage.allowed
+
     async def look_again(self, expectation_id: str) -> None:
         """Cancel what runs of an expectation if its breaker, which has changed, wants that.
 
@@ -262,4 +282,4 @@ def _cancel(run: Run, expectation: Expectation, state: BreakerState) -> None:
     rules = expectation.breaker
     if rules is not None and breaker.cancels(state, rules, run.opened):
         detail = f"the circuit breaker of {expectation.name} is {state.status}"
-        run.cancel(error_class=breaker.TRIPPED, detail=detail)
+        run.cancel(Cancel(error_class=breaker.TRIPPED, error_detail=detail))

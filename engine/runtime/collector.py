@@ -4,34 +4,43 @@ Events are ruled on in the order of their stream. What the cluster remembers is 
 at a time, but one after the other for the same expectation and subject, so that of two events the
 first has the cooldown.
 
-After a takeover, events come that may have been ruled on before: up to the end of the stream they
+After a takeover, events come that may have been ruled on before: all that the stream holds by then
 count as repeats.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import islice
+from typing import Final, TypeAlias
 
 import structlog
 
 from engine import placing, telemetry
+from engine.obstacle import NO_SUCH_EPISODE, NO_SUCH_EXPECTATION
 from engine.runtime.alarms import Alarms
 from engine.runtime.arbiter import Arbiter
+from engine.runtime.doorstep import Doorstep
+from engine.runtime.feeds import wait_position
 from engine.runtime.gate import STRANGE_DELIVERIES_MAX, leave
 from engine.runtime.intake import taking
 from engine.runtime.mailbox import Asked, Cause, Item, Mailbox
 from engine.runtime.parts import Gated, Part
-from engine.runtime.tracks import Track
+from engine.runtime.tracks import Track, feed_cursor, feed_track
 from engine.runtime.undertaker import Undertaker
+from engine.runtime.usher import Usher
+from engine.runtime.waits import wait_first
 from engine.trigger import entity_id
+from streams.commands import Start
 from streams.delivery import Delivery, Unreadable
+from streams.errors import Incompatible
 from streams.events import EpisodeOpened
 from streams.timers import Due
 from streams.tracing import context_of, traceparent
-from streams.world import Followed
+from streams.world import Feed, Followed
 
 READ_MAX: Final = 256
 """Events read in one go."""
@@ -43,9 +52,15 @@ SETTLING_MAX: Final = 64
 """Subjects whose events are settled at a time."""
 
 RESTING_S: Final = 5.0
-"""How long a due message waits that is for others, or for a time when the actor may be woken."""
+"""How long a due message waits for a time when the actor may be woken."""
+
+STRANGE_MAX: Final = 10_000
+"""Due messages that nobody knows and whose returns are counted at a time: as many as the server
+gives out unanswered. If there are more, counting begins anew."""
 
 log = structlog.get_logger("vigil.dispatcher")
+
+Outcome: TypeAlias = EpisodeOpened | Unreadable | None
 
 
 @dataclass
@@ -54,6 +69,7 @@ class Collector:
 
     arbiter: Arbiter
     undertaker: Undertaker
+    usher: Usher
     mailbox: Mailbox
     over: asyncio.Event
     """Set at the end of the stint."""
@@ -63,24 +79,51 @@ class Collector:
     def __post_init__(self) -> None:
         self._crew = self.arbiter.crew
         self._alarms = Alarms(self.arbiter)
+        self._expectations = self._crew.actor.expectations
+        self._doorstep = Doorstep(self.mailbox, self._crew.clock)
+        self._strange: Counter[str] = Counter()
 
     async def follow(self, track: Track) -> None:
         """Bring the events of `track`, for ever.
 
         Raises:
-            Unavailable: the log is away. Follow it anew from what is committed.
+            Unavailable: the log is away, or the stream is another one by now. Follow it anew from
+                what is committed.
             Incompatible: the stream cannot be followed.
         """
-        is_repeat = True
         labels = {"actor": self._crew.actor.id, "queue": track.queue}
+        repeats_until = await track.newest()
         async with track.follow(track.after) as follower:
             while True:
-                room = min(await self.mailbox.wait_room(), READ_MAX)
-                batch = await follower.receive(most=room, wait_s=WAIT_S)
+                most = self._share(await self.mailbox.wait_room(), track)
+                batch = await follower.receive(most=most, wait_s=WAIT_S)
                 new = [each for each in batch if not track.is_past(each)]
-                self.mailbox.put(await self._rule_on(new, track, is_repeat=is_repeat))
+                self.mailbox.put(await self._rule_on(new, track, repeats_until=repeats_until))
                 telemetry.backlog.set(follower.pending, labels)
-                is_repeat = is_repeat and follower.pending > 0
+
+    async def follow_feed(self, feed: Feed, *, after: int | None) -> None:
+        """Bring the events of `feed`, for ever, once its stream is there, if it can be followed.
+
+        Args:
+            feed: of the actor.
+            after: how far the lane has come with it; None: it has not begun.
+
+        Raises:
+            Unavailable: as `follow`.
+        """
+        crew, position = self._crew, await wait_position(self._crew, feed)
+        labels = {"actor": crew.actor.id, "stream": feed.stream}
+        is_another = after is not None and await crew.ports.world.newest(feed) < after
+        if is_another:
+            log.warning("the stream is another one by now", **labels, begins_after=position)
+        if after is None or is_another:
+            self.mailbox.put([Item(anew={feed_cursor(feed): position})])
+            after = position
+        try:
+            await self.follow(feed_track(crew, feed, after=after))
+        except Incompatible as error:
+            # The rest of what wakes the actor goes on.
+            log.warning("the stream cannot be followed", **labels, why=str(error))
 
     async def take_due(self) -> None:
         """Bring what comes due, until the stint is over.
@@ -94,30 +137,41 @@ class Collector:
             if self.takes_causes:
                 await self._alarms.ticker.ensure()
             while not self.over.is_set():
-                free = await room.wait_free()
-                deliveries = await source.receive(room=free, wait_s=WAIT_S)
+                await wait_first(room.wait_free(), self.over.wait())
+                deliveries = await source.receive(room=max(room.free, 1), wait_s=WAIT_S)
+                if self.takes_causes:
+                    deliveries = await self._doorstep.let_in(deliveries)
                 items = await asyncio.gather(*(self._look_at(each) for each in deliveries))
                 kept = [item for item in items if item is not None]
                 for _ in kept:
                     room.try_take()
                 self.mailbox.put(kept)
+                self._doorstep.shut()
                 telemetry.backlog.set(source.pending, labels)
 
+    def _share(self, room: int, track: Track) -> int:
+        """Return how many events of `track` may be read while there is room for so many episodes.
+
+        Each may ask for several, and others read at the same time. At least one may, or nobody
+        could ever use the last places: so a line may be longer than it may be by what is asked for
+        by one event each.
+        """
+        actor = self._crew.actor
+        readers = bool(actor.event_names()) + len(actor.feeds())
+        return max(1, min(room // (track.fan_out * readers), READ_MAX))
+
     async def _rule_on(
-        self, batch: Sequence[Followed], track: Track, *, is_repeat: bool
+        self, batch: Sequence[Followed], track: Track, *, repeats_until: int
     ) -> list[Item]:
-        parts = [await self._parts(each, is_repeat=is_repeat) for each in batch]
-        settled = await self._settle_all(parts)
+        parts = [await self._parts(each, is_repeat=each.seq <= repeats_until) for each in batch]
+        outcomes = iter(await self._settle_all([part for each in parts for part in each]))
         items: list[Item] = []
-        for followed, outcomes in zip(batch, settled, strict=True):
-            asked = await self._asked(
-                outcomes,
-                cause=followed.content,
-                seq=followed.seq,
-                is_repeat=is_repeat,
-                trace=followed.trace,
-            )
-            items.append(Item(cursors=track.cursors_at(followed.seq), asked=asked))
+        for followed, each in zip(batch, parts, strict=True):
+            own = list(islice(outcomes, len(each)))
+            cause, seq = followed.content, followed.seq
+            asked = await self._asked(own, cause=cause, seq=seq, trace=followed.trace)
+            is_binding = _is_binding(each, own)
+            items.append(Item(cursors=track.cursors_at(seq), asked=asked, is_binding=is_binding))
         return items
 
     async def _parts(self, followed: Followed, *, is_repeat: bool) -> Sequence[Part]:
@@ -125,44 +179,28 @@ class Collector:
             return [followed.content]
         return await self.arbiter.rule(followed.content, is_repeat=is_repeat)
 
-    async def _settle_all(
-        self, parts: Sequence[Sequence[Part]]
-    ) -> list[list[EpisodeOpened | Unreadable | None]]:
-        """Return what each part comes to. Parts about the same subject are settled in order."""
-        outcomes: list[list[EpisodeOpened | Unreadable | None]] = [
-            [None] * len(each) for each in parts
-        ]
-        chains: dict[tuple[str, str], list[Callable[[], Awaitable[None]]]] = {}
-        for row, each in enumerate(parts):
-            for column, part in enumerate(each):
-
-                async def settle(row: int = row, column: int = column, part: Part = part) -> None:
-                    outcomes[row][column] = await self.arbiter.settle(part)
-
-                if isinstance(part, Gated):
-                    chains.setdefault(_subject_of(part), []).append(settle)
-                else:
-                    await settle()
-        await self._work_off(list(chains.values()))
-        return outcomes
-
-    async def _work_off(self, chains: Sequence[Sequence[Callable[[], Awaitable[None]]]]) -> None:
+    async def _settle_all(self, parts: Sequence[Part]) -> list[Outcome]:
+        """Return what each part comes to. Those about the same subject are settled in order."""
+        outcomes: list[Outcome] = [None] * len(parts)
+        lines: defaultdict[tuple[str, str] | None, list[int]] = defaultdict(list)
+        for index, part in enumerate(parts):
+            lines[_subject_of(part)].append(index)
         room = asyncio.Semaphore(SETTLING_MAX)
 
-        async def one(chain: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        async def settle(line: Sequence[int]) -> None:
             async with room:
-                for link in chain:
-                    await link()
+                for index in line:
+                    outcomes[index] = await self.arbiter.settle(parts[index])
 
-        await asyncio.gather(*(one(chain) for chain in chains))
+        await asyncio.gather(*(settle(line) for line in lines.values()))
+        return outcomes
 
     async def _asked(
         self,
-        outcomes: Sequence[EpisodeOpened | Unreadable | None],
+        outcomes: Sequence[Outcome],
         *,
         cause: Cause | Unreadable,
         seq: int,
-        is_repeat: bool,
         trace: str,
     ) -> list[Asked]:
         """Return the episodes among `outcomes`; what is unreadable is buried."""
@@ -171,20 +209,21 @@ class Collector:
             if isinstance(outcome, Unreadable):
                 await self.undertaker.bury(outcome, actor_id=self._crew.actor.id)
             elif outcome is not None and not isinstance(cause, Unreadable):
-                expectation = self._crew.actor.expectations[outcome.expectation_id]
-                with telemetry.span("gate", context_of(trace)):
-                    ours = traceparent()
-                asked.append(
-                    Asked(
-                        opened=outcome,
-                        wanted=placing.wanted_of(outcome, expectation),
-                        cause=cause,
-                        seq=seq,
-                        trace=ours,
-                        is_repeat=is_repeat,
-                    )
-                )
+                asked.append(self._asking(outcome, cause, seq=seq, trace=trace))
         return asked
+
+    def _asking(
+        self, opened: EpisodeOpened, cause: Cause, *, seq: int, trace: str, is_open: bool = False
+    ) -> Asked:
+        with telemetry.span("gate", context_of(trace)):
+            return Asked(
+                opened=opened,
+                wanted=placing.wanted_of(opened, self._expectations[opened.expectation_id]),
+                cause=cause,
+                seq=seq,
+                trace=traceparent(),
+                is_open=is_open,
+            )
 
     async def _look_at(self, delivery: Delivery[Due | Unreadable]) -> Item | None:
         """Return what a due message comes to; None if it was handed back."""
@@ -193,21 +232,36 @@ class Collector:
             case Due(purpose=placing.LEFT):
                 return Item(left=due.key, delivery=delivery)
             case Due(purpose=placing.PLACE):
-                return Item(placed=due.key, delivery=delivery)
+                return await self._place(due, delivery)
             case Due() if not self.takes_causes:
-                return await delivery.nak(delay_s=RESTING_S)
+                await delivery.nak(delay_s=RESTING_S)
+                return None
         parts = await self._due_parts(due, delivery)
         if parts is None:
-            return await leave(delivery)
-        (outcomes,) = await self._settle_all([parts])
-        asked = await self._asked(
-            outcomes,
-            cause=due,
-            seq=delivery.seq,
-            is_repeat=delivery.deliveries > 1,
-            trace=delivery.trace,
-        )
+            await leave(delivery)
+            return None
+        outcomes = await self._settle_all(parts)
+        asked = await self._asked(outcomes, cause=due, seq=delivery.seq, trace=delivery.trace)
         return Item(asked=asked, delivery=delivery)
+
+    async def _place(self, due: Due, delivery: Delivery[Due | Unreadable]) -> Item | None:
+        """Return what a wish for a place comes to: something only if nobody has begun yet."""
+        newest = await self.usher.newest(due.key)
+        opened = placing.untouched(newest)
+        is_known = opened is None or opened.expectation_id in self._expectations
+        if newest is not None and is_known:
+            if opened is None:
+                return Item(delivery=delivery)
+            asked = self._asking(opened, due, seq=delivery.seq, trace=delivery.trace, is_open=True)
+            return Item(asked=[asked], delivery=delivery)
+        if self._is_for_others(due):
+            await leave(delivery)
+            return None
+        reason = NO_SUCH_EPISODE if newest is None else NO_SUCH_EXPECTATION
+        start = Start(actor_id=self._crew.actor.id, episode_id=due.key)
+        detail = "it waits for its turn, and no node knows it"
+        await self.undertaker.bury_command(start, seq=delivery.seq, reason=reason, detail=detail)
+        return Item(delivery=delivery)
 
     async def _due_parts(
         self, due: Due | Unreadable, delivery: Delivery[Due | Unreadable]
@@ -216,12 +270,31 @@ class Collector:
         if isinstance(due, Unreadable):
             return [due]
         parts = await self._alarms.parts(due, delivery)
-        if parts is not None or delivery.deliveries < STRANGE_DELIVERIES_MAX:
+        if parts is not None or self._is_for_others(due):
             return parts
         letter = self._alarms.forgotten(due, delivery)
         return [] if letter is None else [letter]
 
+    def _is_for_others(self, due: Due) -> bool:
+        """Return whether a due message that nobody knows here is left to another version's node.
 
-def _subject_of(part: Gated) -> tuple[str, str]:
+        Its deliveries say nothing: it may have rested, or have waited outside, any number of times.
+        """
+        if len(self._strange) > STRANGE_MAX:
+            self._strange.clear()
+        self._strange[due.id] += 1
+        return self._strange[due.id] < STRANGE_DELIVERIES_MAX
+
+
+def _is_binding(parts: Sequence[Part], outcomes: Sequence[Outcome]) -> bool:
+    """Return whether what the cluster remembers has kept one of `parts` from opening an episode."""
+    settled = zip(parts, outcomes, strict=True)
+    return any(isinstance(part, Gated) and outcome is None for part, outcome in settled)
+
+
+def _subject_of(part: Part) -> tuple[str, str] | None:
+    """Return what a part is about, if its settling is a matter of what the cluster remembers."""
+    if not isinstance(part, Gated):
+        return None
     expectation = part.expectation
     return expectation.name, entity_id(part.event.payload, expectation.subject_key)

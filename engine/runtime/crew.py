@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from engine.actor import Actor
 from engine.app import App
-from engine.runtime.applier import Turns
 from engine.runtime.breakers import Breakers
 from engine.runtime.permit import Permits
 from engine.runtime.running import Running
 from engine.runtime.slots import Slots
+from engine.runtime.turns import Turns
 from streams.clock import Clock
 from streams.ports import Ports
 

@@ -76,7 +76,7 @@ class Driver:
     def _end_of(self, failed: EpisodeFailed) -> Cancel | Fail:
         """Return how the episode ends: one that was to be canceled does, whatever it died of."""
         if self.run.canceled is not None:
-            return _admitting(self.run.canceled, self.scribe.episode.announced)
+            return admitting(self.run.canceled, self.scribe.episode.announced)
         return Fail(error_class=in_text(failed.error_class), error_detail=in_text(failed.detail))
 
     async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
@@ -202,10 +202,11 @@ class Driver:
             episode_id=opened.episode_id,
             step_no=episode.steps_recorded + 1,
             idempotency_key=key,
+            findings=self.thinker.findings,
         )
 
 
-def _admitting(canceled: Cancel, announced: StepAnnounced | None) -> Cancel:
+def admitting(canceled: Cancel, announced: StepAnnounced | None) -> Cancel:
     """Return `canceled`, admitting that a side effect may have been cut off in the middle."""
     if announced is None:
         return canceled

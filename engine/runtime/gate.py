@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 import structlog
 
 from engine import telemetry
-from engine.runtime.admission import Admission
 from engine.runtime.backoff import backoff_s
+from engine.runtime.entrance import Entrance
 from engine.runtime.intake import taking
 from streams.delivery import Delivery, Source, Unreadable
 from streams.world import DomainEvent
@@ -45,7 +45,7 @@ Opening: TypeAlias = Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]
 class Gate:
     """The gate of one actor, for one stream, on one node."""
 
-    admission: Admission
+    entrance: Entrance
     opening: Opening
     """Opens the queue."""
     queue: str
@@ -61,13 +61,13 @@ class Gate:
         Raises:
             Unavailable: the actor's queue could not be opened.
         """
-        crew = self.admission.crew
+        crew = self.entrance.crew
         labels = {"actor": crew.actor.id, "queue": self.queue}
         withdrawn = crew.permits.wakes.withdrawn
         async with taking(self.opening(), stopping=withdrawn) as source:
             self.is_open.set()
             while not withdrawn.is_set():
-                room = await self.admission.room.wait_free()
+                room = await self.entrance.room.wait_free()
                 for delivery in await source.receive(room=room, wait_s=WAIT_S):
                     await (delivery.nak() if withdrawn.is_set() else self._admit(delivery))
                 telemetry.backlog.set(source.pending, labels)
@@ -75,16 +75,16 @@ class Gate:
     async def _admit(self, delivery: Incoming) -> None:
         content = delivery.content
         if isinstance(content, Unreadable):
-            return await self.admission.admit(delivery, [content])
+            return await self.entrance.let_in(delivery, [content])
         if self._is_left_to_others(delivery, content):
             return await leave(delivery)
         is_repeat = delivery.deliveries > 1
-        parts = await self.admission.arbiter.rule(content, is_repeat=is_repeat)
-        return await self.admission.admit(delivery, parts)
+        parts = await self.entrance.arbiter.rule(content, is_repeat=is_repeat)
+        return await self.entrance.let_in(delivery, parts)
 
     def _is_left_to_others(self, delivery: Incoming, event: DomainEvent) -> bool:
         """Return whether an event is for a node with another version of the actor, and say so."""
-        actor = self.admission.crew.actor
+        actor = self.entrance.crew.actor
         if event.stream or event.name in actor.event_names():
             return False
         if event.name not in self._strange:

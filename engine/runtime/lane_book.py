@@ -42,7 +42,8 @@ class LaneBook:
         """
         subject = self.ports.stack.lane(self.actor)
         last = await self.ports.log.last(subject)
-        records = await self.ports.log.read(subject, after=lanes.beginning(last))
+        after = lanes.beginning(last)
+        records = await self.ports.log.read(subject, after=after) if last else ()
         self.newest = records[-1] if records else None
         if (self.newest and self.newest.seq) != (last and last.seq):
             raise Unavailable(subject, detail="what a replica holds is not the newest")

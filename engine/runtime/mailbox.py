@@ -42,8 +42,8 @@ class Asked:
     seq: int
     """Of the cause, in its stream."""
     trace: str = ""
-    is_repeat: bool = False
-    """Whether someone may have ruled on the cause before, and have opened the episode."""
+    is_open: bool = False
+    """Whether it is known that the episode is open, and that nobody has begun it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +52,13 @@ class Item:
 
     cursors: Mapping[str, int] = field(default_factory=dict)
     """How far the reader has come with it."""
+    anew: Mapping[str, int] = field(default_factory=dict)
+    """Cursors that begin, or begin again before where they are."""
+    is_binding: bool = False
+    """Whether it must not be ruled on again: what the cluster remembered then had a say."""
     asked: Sequence[Asked] = ()
     left: str = ""
     """The episode that has ended; empty: none."""
-    placed: str = ""
-    """The episode that asks for a place; empty: none."""
     delivery: Delivery[Any] | None = None
     """To be answered for."""
 
@@ -75,17 +77,25 @@ class Haul:
     @property
     def cursors(self) -> dict[str, int]:
         """How far its items reach."""
-        return {name: seq for item in self.items for name, seq in item.cursors.items()}
+        reached: dict[str, int] = {}
+        for item in self.items:
+            reached |= {**item.anew, **item.cursors}
+        return reached
+
+    @property
+    def anew(self) -> dict[str, int]:
+        """The cursors that begin, or begin again."""
+        return {name: seq for item in self.items for name, seq in item.anew.items()}
+
+    @property
+    def is_binding(self) -> bool:
+        """Whether how far its items reach is to be written down before anything else is done."""
+        return any(item.is_binding or item.anew for item in self.items)
 
     @property
     def left(self) -> list[str]:
         """The episodes that have ended."""
         return [item.left for item in self.items if item.left]
-
-    @property
-    def placed(self) -> list[Item]:
-        """Those that ask for a place for an episode that is open."""
-        return [item for item in self.items if item.placed]
 
     @property
     def deliveries(self) -> list[Delivery[Any]]:
@@ -101,6 +111,7 @@ class Mailbox:
         self.due_room = Slots(DUE_MAX)
         self._items: deque[Item] = deque()
         self._most = 0
+        self._expected = 0
         self._unsettled = 0
         """Episodes that were asked for by events, and that no decision is through with."""
         self._news = asyncio.Event()
@@ -141,9 +152,14 @@ class Mailbox:
         self._most = most
         self._moved.set()
 
+    def expect(self, count: int) -> None:
+        """Keep room for `count` episodes that others than events will ask for again."""
+        self._expected = count
+        self._moved.set()
+
     async def wait_room(self) -> int:
-        """Wait until an event may be brought, and return how many may."""
-        while (room := self._room()) <= 0:
+        """Wait until events may ask for an episode, and return for how many they may."""
+        while (room := self.room - self._expected) <= 0:
             self._moved.clear()
             await self._moved.wait()
         return room
@@ -152,5 +168,7 @@ class Mailbox:
         """Return the deliveries that no decision has seen."""
         return Haul(items=list(self._items)).deliveries
 
-    def _room(self) -> int:
+    @property
+    def room(self) -> int:
+        """How many more episodes may be asked for; below 1, none."""
         return min(self._most - self._unsettled, ITEMS_MAX - len(self._items))

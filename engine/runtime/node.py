@@ -16,19 +16,21 @@ import structlog
 from engine import telemetry
 from engine.app import App
 from engine.modes import NodeMode
-from engine.runtime.applier import Turns
 from engine.runtime.breakers import Breakers
+from engine.runtime.canceler import Canceler
 from engine.runtime.crew import Crew
 from engine.runtime.hands import Hands
 from engine.runtime.keeper import Keeper
 from engine.runtime.posts import Post, posts_of
-from engine.runtime.presence import Presence
+from engine.runtime.presence import Presence, Roster
 from engine.runtime.rescuer import Rescuer
 from engine.runtime.running import Running
 from engine.runtime.slots import Slots
 from engine.runtime.switchboard import Switchboard
 from engine.runtime.tripper import Tripper
+from engine.runtime.turns import Turns
 from engine.runtime.undertaker import Undertaker
+from engine.runtime.vacancies import Vacancies
 from streams.clock import Clock, SystemClock
 from streams.errors import Unavailable
 from streams.ports import Ports
@@ -90,6 +92,8 @@ class Node:
             setting=mode,
             never_wakes=never_wakes,
         )
+        self._roster = Roster(ports.gates, self._clock)
+        self._vacancies = Vacancies()
         self._running = Running()
         self._breakers = {
             id_: Breakers(actor, ports, self._clock, node=self.name, running=self._running)
@@ -158,7 +162,14 @@ class Node:
                 slots=Slots(actor.max_concurrent_episodes),
                 pens=pens,
             )
-            posts += posts_of(crew, keeper, undertaker, hands)
+            posts += posts_of(
+                crew,
+                keeper,
+                undertaker,
+                hands,
+                roster=self._roster,
+                vacancies=self._vacancies,
+            )
         return posts
 
     def _presence(self) -> Presence:
@@ -180,9 +191,14 @@ class Node:
 
     def _helpers(self, keeper: Keeper) -> list[Callable[[], Awaitable[None]]]:
         """Return the doers that must outlive the ones that take work."""
-        rescuer = Rescuer(self._ports, self._app.actors, self._clock, self._stopping)
-        tripper = Tripper(self._ports.gates, self._breakers, self._stopping)
-        return [self._switchboard.serve, keeper.beat, rescuer.serve, tripper.serve]
+        actors, vacancies = self._app.actors, self._vacancies
+        rescuer = Rescuer(self._ports, actors, self._clock, self._stopping, vacancies)
+        tripper = Tripper(self._ports.gates, self._breakers)
+        canceler = Canceler(self._ports.gates, actors, self._running)
+        is_laned = any(actor.is_laned for actor in actors.values())
+        watching = [self._roster.serve] if is_laned else []
+        watching += [rescuer.serve, tripper.serve, canceler.serve]
+        return [self._switchboard.serve, keeper.beat, *watching]
 
     async def _keep_going(self, doer: Callable[[], Awaitable[None]]) -> None:
         """Run `doer`, and start it again when it fails, until it returns because the node stops."""

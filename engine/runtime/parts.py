@@ -13,6 +13,7 @@ from engine.expectation import Expectation
 from engine.schedule import Schedule
 from streams.delivery import Unreadable
 from streams.events import EpisodeOpened
+from streams.timers import Due
 from streams.triggers import ScheduleTrigger
 from streams.world import DomainEvent
 
@@ -39,6 +40,18 @@ class Ticked:
     schedule: Schedule
     trigger: ScheduleTrigger
     is_repeat: bool = False
+    is_missed: bool = False
+    """Whether it opens nothing any more. What it has opened before is completed all the same."""
 
 
-Part: TypeAlias = EpisodeOpened | Unreadable | Gated | Ticked
+@dataclass(frozen=True, kw_only=True)
+class Aged:
+    """A finding that is to be looked at, for its time has come. It opens nothing."""
+
+    due: Due
+    subject: str
+    """Where the finding's life is."""
+    is_repeat: bool = False
+
+
+Part: TypeAlias = EpisodeOpened | Unreadable | Gated | Ticked | Aged

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from engine.runtime.admission import Admission
 from engine.runtime.alarms import Alarms
 from engine.runtime.arbiter import Arbiter
 from engine.runtime.crew import Crew
+from engine.runtime.dispatcher import Dispatcher
+from engine.runtime.drainer import Drainer, open_events
+from engine.runtime.entrance import Entrance
+from engine.runtime.feed_gate import FeedGate
 from engine.runtime.gate import Gate
 from engine.runtime.hands import Hands
 from engine.runtime.keeper import Keeper
 from engine.runtime.permit import Permit
+from engine.runtime.presence import Roster
 from engine.runtime.runner import Runner
 from engine.runtime.undertaker import Undertaker
+from engine.runtime.vacancies import Vacancies
 from engine.runtime.waker import Waker
-from streams.delivery import Source, Unreadable
-from streams.world import DomainEvent, Feed
 
 
 class Server(Protocol):
@@ -48,23 +50,30 @@ class Post:
             await self.doer.serve()
 
 
-def posts_of(crew: Crew, keeper: Keeper, undertaker: Undertaker, hands: Hands) -> list[Post]:
+def posts_of(
+    crew: Crew,
+    keeper: Keeper,
+    undertaker: Undertaker,
+    hands: Hands,
+    *,
+    roster: Roster,
+    vacancies: Vacancies,
+) -> list[Post]:
     """Return the posts of one actor: what wakes it, and what runs it."""
-    admission = Admission(crew, keeper, undertaker, hands, Arbiter(crew))
-    wakes = crew.permits.wakes
+    wakes, runs = crew.permits.wakes, crew.permits.runs
+    runner = Post(Runner(crew, keeper, undertaker, hands), runs)
+    if crew.actor.is_laned:
+        dispatcher = partial(Dispatcher, crew, keeper, undertaker, roster, vacancies)
+        return [
+            Post(dispatcher(takes_causes=True), wakes),
+            Post(dispatcher(takes_causes=False), runs),
+            runner,
+        ]
+    entrance = Entrance(crew, keeper, undertaker, hands, Arbiter(crew))
     return [
-        Post(Gate(admission, _own_events(crew), "events"), wakes),
-        *(Post(_gate_to(admission, feed), wakes) for feed in crew.actor.feeds()),
-        Post(Waker(admission, Alarms(admission.arbiter)), wakes),
-        Post(Runner(crew, keeper, undertaker, hands), crew.permits.runs),
+        Post(Gate(entrance, partial(open_events, crew), "events"), wakes),
+        *(Post(FeedGate(entrance, feed), wakes) for feed in crew.actor.feeds()),
+        Post(Waker(entrance, Alarms(entrance.arbiter)), wakes),
+        Post(Drainer(crew, keeper, vacancies), wakes),
+        runner,
     ]
-
-
-def _own_events(crew: Crew) -> Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]:
-    return partial(crew.ports.world.open, crew.actor.id, crew.actor.event_names())
-
-
-def _gate_to(admission: Admission, feed: Feed) -> Gate:
-    crew = admission.crew
-    opening = partial(crew.ports.world.open_feed, crew.actor.id, feed)
-    return Gate(admission, opening, feed.stream)

@@ -2,6 +2,10 @@
 
 The server ends what a node says of itself when the node has not said it again for the life of a
 lease. So a node that crashed is missed as soon as its episodes are.
+
+There is room for one node of a name. Of two, the one that was started last is seen, for the other
+may be about to stop, and goes on unseen until that one is gone. Both say so: work that is shared
+out by name would go wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from engine.nodes import NodeInfo
 from engine.runtime.switchboard import Switchboard
 from streams.bucket import Bucket, Entry
 from streams.clock import Clock
-from streams.errors import Unavailable
+from streams.errors import RevisionConflict, Unavailable
 from streams.keys import NODES, node_key
 
 TTL_S_MIN: Final = 2
@@ -32,8 +36,15 @@ TTL_S_MIN: Final = 2
 RENEWALS_PER_TTL: Final = 3
 """As for leases: two may fail in a row before the node is missed."""
 
+SAY_TRIES_MAX: Final = 5
+"""Most tries to say it while another node of the name does; after that, at the next renewal."""
+
 LEAVE_S_MAX: Final = 1.0
 """Longest that a stopping node waits to be forgotten, in seconds; it is soon, anyway."""
+
+TWO_OF_A_NAME: Final = (
+    "stop one of them, or give it a name of its own: VIGIL_NODE; nothing if one is stopping anyway"
+)
 
 CHANGES_MAX: Final = 500
 """Changes of the gates looked at in one go."""
@@ -48,7 +59,7 @@ told who has gone meanwhile."""
 log = structlog.get_logger("vigil.presence")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Presence:
     """Keeps one node in the gates."""
 
@@ -60,6 +71,10 @@ class Presence:
     lease_s: float
     version: str
     since: datetime
+    _has_arrived: bool = False
+    """Whether it has been seen. Whoever has its place then was started later."""
+    _rival: str = ""
+    """The process that it was last warned of, and that may have its place; empty: none has."""
 
     @property
     def ttl_s(self) -> int:
@@ -92,17 +107,55 @@ class Presence:
         await self.switchboard.has_looked.wait()
         while True:
             self.switchboard.changed.clear()
-            data = nodes.encoded(self.info())
-            await self.gates.put(node_key(self.node), data, ttl_s=self.ttl_s)
+            await self._say()
             await self._wait_change()
 
     async def leave(self) -> None:
-        """Have the node forgotten at once, if that can be done soon."""
+        """Have the node forgotten at once, if that can be done soon; but no other of its name."""
         try:
             async with self.clock.timeout(LEAVE_S_MAX):
-                await self.gates.delete(node_key(self.node))
-        except (TimeoutError, Unavailable) as error:
+                stands = await self.gates.get(node_key(self.node))
+                if stands is not None and not self._is_others(stands):
+                    await self.gates.delete(stands.key, after=stands.revision)
+        except (TimeoutError, RevisionConflict, Unavailable) as error:
             log.debug("the node is missed only when its time is over", why=repr(error))
+
+    async def _say(self) -> None:
+        """Say it, unless a node of the same name that was started later does."""
+        for _ in range(SAY_TRIES_MAX):
+            stands = await self.gates.get(node_key(self.node))
+            if stands is not None and self._is_others(stands):
+                self._warn_of(_process_in(stands))
+                if self._has_arrived:
+                    return
+            if await self._try_say(after=stands.revision if stands else 0):
+                self._note_said()
+                return
+
+    async def _try_say(self, *, after: int) -> bool:
+        data, key = nodes.encoded(self.info()), node_key(self.node)
+        try:
+            await self.gates.put(key, data, after=after, ttl_s=self.ttl_s)
+        except RevisionConflict:
+            return False
+        return True
+
+    def _is_others(self, stands: Entry) -> bool:
+        return _process_in(stands) != _process(self.info())
+
+    def _warn_of(self, rival: str) -> None:
+        if rival == self._rival:
+            return
+        self._rival = rival
+        gives_way = "another node of this name was started, so this one is not seen any more"
+        arrives = "a node of this name is there, or has just crashed; this one takes its place"
+        message = gives_way if self._has_arrived else arrives
+        log.warning(message, node=self.node, other=rival, do=TWO_OF_A_NAME)
+
+    def _note_said(self) -> None:
+        if self._rival and self._has_arrived:
+            log.info("this node is seen again: the other one of its name is gone", node=self.node)
+        self._has_arrived, self._rival = True, ""
 
     async def _wait_change(self) -> None:
         """Wait until there is something new to say, or it is time to say the same again."""
@@ -174,6 +227,16 @@ async def live_nodes(gates: Bucket) -> Sequence[NodeInfo]:
     """
     found = _said((await gates.entries(under=NODES)).values())
     return [info for _, info in sorted(found.items()) if info is not None]
+
+
+def _process_in(stands: Entry) -> str:
+    said = nodes.decoded(stands.value or b"")
+    return "a process of another version" if said is None else _process(said)
+
+
+def _process(said: NodeInfo) -> str:
+    """Return which process a node is, in words that fit no other one."""
+    return f"process {said.pid} on {said.host}, since {said.since.isoformat()}"
 
 
 def _said(entries: Iterable[Entry]) -> dict[str, NodeInfo | None]:

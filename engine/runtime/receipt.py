@@ -6,7 +6,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from engine.runtime.slots import Slots
-from streams.delivery import Delivery
+from streams.clock import Clock
+from streams.delivery import ACK_WAIT_S, Delivery
 
 
 class Receipt:
@@ -16,11 +17,17 @@ class Receipt:
     place is free, and the event comes again.
     """
 
-    def __init__(self, delivery: Delivery[Any], *, parts: int, room: Slots) -> None:
+    def __init__(self, delivery: Delivery[Any], *, parts: int, room: Slots, clock: Clock) -> None:
         """Wait for `parts` episodes; the place in `room` has been taken."""
         self.delivery = delivery
+        self._clock, self._since_s = clock, clock.monotonic_s()
         self._parts_left = self._parts_at_work = parts
         self._room, self._is_answered = room, False
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the event may have been given to others by now, as nobody has answered for it."""
+        return self._clock.monotonic_s() - self._since_s >= ACK_WAIT_S
 
     def __enter__(self) -> Self:
         return self

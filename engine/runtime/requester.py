@@ -1,14 +1,18 @@
-"""Asks an actor for an episode, for a person or a program: the fire by hand."""
+"""Asks for an episode, or for its end, for a person or a program: fires by hand, and cancels."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from uuid import uuid4
 
+from engine.canceling import KEY_TTL_S, cancel_command
 from engine.errors import BadRequest
-from engine.firing import Fire, fire_timer, fired_episode_id
+from engine.fields import check_switch
+from engine.firing import FireRequest, fire_timer, fired_episode_id
+from streams import codec
 from streams.armed import due_time
 from streams.json import JsonObject
+from streams.keys import cancel_key
 from streams.ports import Ports
 from streams.tracing import traceparent
 from streams.triggers import Mode, Overrides
@@ -53,9 +57,10 @@ async def fire(
     Raises:
         BadRequest: a value is impossible; the error names the field.
         UnknownOutcome: no answer. It may be asked for; asking again with the same `key` is safe.
-        Unavailable: the server refused. It is not asked for.
+        Unavailable: the server refused. It is not asked for. `UnknownOutcome` is one of these.
     """
-    asked = Fire(
+    check_switch("dry_run", value=dry_run)
+    asked = FireRequest(
         expectation=expectation,
         requested_by=by,
         key=uuid4().hex if key is None else key,
@@ -80,8 +85,38 @@ async def fire(
     return episode_id
 
 
+async def cancel(ports: Ports, actor: str, episode_id: str, *, by: str, reason: str = "") -> None:
+    """Ask for an episode of `actor` to be canceled, whether it is queued or runs.
+
+    The request is durable when this returns. A node that runs the episode hears of it at once,
+    interrupts what waits (a tool, a synthesizer, a callback) and ends it; one that is queued is
+    ended by any node of the actor that has room for a moment. One that has decided what is true
+    finishes as it would have, and one that has ended stays as it is. An episode that the journal
+    does not hold for about two minutes makes the request a dead letter.
+
+    Args:
+        ports: of the stack.
+        actor: the actor's id.
+        episode_id: the episode's.
+        by: who asks, for people: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        Unavailable: no answer, or the server refused. It may be asked for; asking again is safe.
+    """
+    command = cancel_command(actor, episode_id, by=by, reason=reason)
+    key, said = cancel_key(episode_id), codec.encode_command(command)
+    # The command last: whoever answers for it deletes the key.
+    await ports.gates.put(key, said, ttl_s=KEY_TTL_S)
+    await ports.inbox.send(command, id=f"cancel.{episode_id}.{uuid4().hex}", trace=traceparent())
+
+
 def _time(at: datetime) -> datetime:
+    given: object = at
+    if not isinstance(given, datetime):
+        raise BadRequest(field="at", problem=f"{at!r} is not a datetime with a time zone")
     try:
         return due_time(at)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise BadRequest(field="at", problem=str(error)) from error

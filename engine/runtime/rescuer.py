@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
 from engine import telemetry
+from engine.runtime.vacancies import Vacancies
 from streams.clock import Clock
 from streams.commands import Recover
 from streams.errors import Unavailable
@@ -41,6 +42,8 @@ class Rescuer:
     actors: Collection[str]
     clock: Clock
     stopping: asyncio.Event
+    vacancies: Vacancies = field(default_factory=Vacancies)
+    """Told of every change that it sees."""
 
     async def serve(self) -> None:
         """Watch until the node stops."""
@@ -50,6 +53,7 @@ class Rescuer:
                     await self._look_at(change)
 
     async def _look_at(self, change: ClaimChange) -> None:
+        self.vacancies.note(change)
         episode = self.ports.stack.episode_of_claim(change.key)
         if change.state != "expired" or episode is None or episode[0] not in self.actors:
             return None

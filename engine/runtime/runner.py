@@ -10,25 +10,28 @@ node can have the episode at all.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from engine import telemetry
+from engine import placing, telemetry
 from engine.episode import Episode, Status, fold
 from engine.obstacle import NO_SUCH_EPISODE, Obstacle, obstacle
 from engine.runtime.backoff import backoff_s
+from engine.runtime.cancellation import Cancellation
 from engine.runtime.crew import Crew
 from engine.runtime.hands import Hands
 from engine.runtime.intake import taking
 from engine.runtime.keeper import Keeper
 from engine.runtime.shift import Shift
 from engine.runtime.undertaker import Undertaker
-from streams.commands import Command, Start
+from streams.commands import Cancel, Command, Start
 from streams.delivery import Delivery, Source, Unreadable
 from streams.errors import Unavailable, UnreadableEvent
+from streams.log import Recorded
 from streams.tracing import context_of
 
 WAIT_S: Final = 5.0
@@ -140,14 +143,52 @@ class Runner:
             unreadable = Obstacle("unreadable_journal", f"this version cannot read it: {error}")
             return await self._refuse(delivery, command, unreadable)
         episode = fold(records)
+        if isinstance(command, Cancel) and episode.opened is not None:
+            return await self._cancel(delivery, command, episode, records)
         hindrance = obstacle(self.crew.actor, episode, records)
         if hindrance is not None:
             return await self._refuse(delivery, command, hindrance)
+        if self._has_no_turn(command, episode):
+            return await self._ask_for_place(delivery, command)
+        if self._is_turned_away(episode):
+            return await _hand_back(delivery)
         careful = not _is_first_try(delivery, command, episode)
         shift = Shift(self.crew, self.keeper, delivery.ack)
         if not await shift.take_over(episode, records, careful=careful):
             await _hand_back(delivery)
         return None
+
+    async def _cancel(
+        self,
+        delivery: Delivery[Command | Unreadable],
+        command: Cancel,
+        episode: Episode,
+        records: Sequence[Recorded],
+    ) -> None:
+        """End an episode. A node can do so that could not run it, and need not give it a turn."""
+        cancellation = Cancellation(self.crew, self.keeper, command, delivery)
+        if not await cancellation.carry_out(episode, records):
+            await _hand_back(delivery)
+
+    def _is_turned_away(self, episode: Episode) -> bool:
+        """Return whether nobody has begun the episode, and a breaker of this node wants it gone."""
+        opened = episode.opened
+        return (
+            opened is not None and _is_untouched(episode) and self.crew.breakers.turns_away(opened)
+        )
+
+    def _has_no_turn(self, command: Command, episode: Episode) -> bool:
+        """Return whether nobody has begun the episode, and its turn has not come."""
+        is_wish = isinstance(command, Start) and not command.admitted
+        return self.crew.actor.is_laned and _is_untouched(episode) and is_wish
+
+    async def _ask_for_place(
+        self, delivery: Delivery[Command | Unreadable], command: Command
+    ) -> None:
+        place = placing.place(command.actor_id, command.episode_id)
+        id_ = f"place.{command.episode_id}.{delivery.seq}"
+        await self.crew.ports.timers.send(place, id=id_)
+        await delivery.ack()
 
     async def _refuse(
         self, delivery: Delivery[Command | Unreadable], command: Command, hindrance: Obstacle
@@ -157,10 +198,19 @@ class Runner:
             await self.undertaker.bury_command(
                 command, seq=delivery.seq, reason=hindrance.reason, detail=hindrance.detail
             )
+            await self._give_place_back(command, seq=delivery.seq)
             await delivery.term(hindrance.reason)
         else:
             self._note(command.episode_id, hindrance)
             await _hand_back(delivery, most_s=OBSTACLE_MAX_S)
+
+    async def _give_place_back(self, command: Command, *, seq: int) -> None:
+        """Let others have the turn of an episode that waits for a person now."""
+        if self.crew.actor.is_laned and not isinstance(command, Cancel):
+            left = placing.left(command.actor_id, command.episode_id)
+            # Another id than its end has: it may be tried again, and end, soon after.
+            id_ = f"left.{command.episode_id}.{seq}"
+            await self.crew.ports.timers.send(left, id=id_)
 
     def _is_hopeless(self, delivery: Delivery[Command | Unreadable], hindrance: Obstacle) -> bool:
         """Return whether a command has been looked at in vain for long.
@@ -195,5 +245,9 @@ def _is_first_try(
     delivery: Delivery[Command | Unreadable], command: Command, episode: Episode
 ) -> bool:
     """Return whether no node can have begun with the episode: nothing can have crashed yet."""
-    is_new = episode.status is Status.QUEUED and episode.attempts == 0
-    return is_new and isinstance(command, Start) and delivery.deliveries == 1
+    return _is_untouched(episode) and isinstance(command, Start) and delivery.deliveries == 1
+
+
+def _is_untouched(episode: Episode) -> bool:
+    """Return whether no node has ever begun with the episode."""
+    return episode.status is Status.QUEUED and episode.attempts == 0

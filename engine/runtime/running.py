@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from engine.episode import Cancel
 from streams.events import EpisodeOpened
+
+WISHES_MAX: Final = 100_000
+"""Episodes that are to be canceled, as far as a node remembers; beyond that it forgets the oldest.
+What it forgets the command for it still does, once it comes again."""
 
 
 class Run:
@@ -24,11 +29,11 @@ class Run:
         """Why it is to be canceled, by the first who said so; None: it is not."""
         self._interrupt: Callable[[], None] | None = None
 
-    def cancel(self, *, error_class: str, detail: str) -> None:
-        """Have the episode end as canceled, unless it is too late for that."""
+    def cancel(self, end: Cancel) -> None:
+        """Have the episode end so, unless it is too late for that."""
         if self.canceled is not None:
             return
-        self.canceled = Cancel(error_class=error_class, error_detail=detail)
+        self.canceled = end
         if self._interrupt is not None:
             self._interrupt()
 
@@ -43,17 +48,20 @@ class Run:
 
 
 class Running:
-    """What a node runs now, by episode."""
+    """What a node runs now, by episode, and what it knows is to be canceled."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
         self._runs: dict[str, Run] = {}
+        self._wishes: dict[str, Cancel] = {}
 
     @contextmanager
     def during(self, run: Run) -> Iterator[None]:
-        """Know of `run` while the context lasts."""
+        """Know of `run` while the context lasts; what is to be canceled is so from the start."""
         episode_id = run.opened.episode_id
         self._runs[episode_id] = run
+        if episode_id in self._wishes:
+            run.cancel(self._wishes[episode_id])
         try:
             yield
         finally:
@@ -70,9 +78,16 @@ class Running:
             if (run.opened.actor_id, run.opened.expectation_id) == wanted
         ]
 
-    def cancel(self, episode_id: str, *, error_class: str, detail: str) -> bool:
-        """Have an episode end as canceled, see `Run.cancel`; return whether it runs here."""
+    def wish(self, episode_id: str, end: Cancel) -> bool:
+        """Have an episode end so if it runs here, now or later; return whether it does now."""
+        if episode_id not in self._wishes and len(self._wishes) >= WISHES_MAX:
+            del self._wishes[next(iter(self._wishes))]
+        self._wishes.setdefault(episode_id, end)
         run = self._runs.get(episode_id)
         if run is not None:
-            run.cancel(error_class=error_class, detail=detail)
+            run.cancel(end)
         return run is not None
+
+    def forget(self, episode_id: str) -> None:
+        """Wish nothing of an episode any more: it has ended. What is canceled by now stays so."""
+        self._wishes.pop(episode_id, None)

@@ -18,12 +18,12 @@ from typing import TypeAlias
 import structlog
 
 from engine.episode import ENDED, UNOPENED, Episode
-from engine.runtime.applier import Contended
 from engine.runtime.crew import Crew
 from engine.runtime.driver import Leaving
 from engine.runtime.hold import Busy, Hold
 from engine.runtime.keeper import Keeper
 from engine.runtime.tenure import Tenure
+from engine.runtime.turns import Contended
 from streams.commands import Recover
 from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
 from streams.events import EndStatus, EpisodeFinished, EpisodeOpened

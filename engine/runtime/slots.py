@@ -27,6 +27,13 @@ class Slots:
         self._free -= 1
         return True
 
+    def take_late(self) -> None:
+        """Take a place for work that has come, though others may have taken the last one since.
+
+        Then as many places must be given back before anybody else gets one.
+        """
+        self._free -= 1
+
     async def take(self, *, within_s: float, unless: asyncio.Event) -> bool:
         """Wait for a place, and return whether it was got.
 
@@ -52,7 +59,7 @@ class Slots:
 
     def give_back(self) -> None:
         """Free a place, for whoever has waited longest."""
-        if self._waiting:
+        if self._waiting and self._free >= 0:
             self._waiting.popleft().set_result(None)
         else:
             self._free += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from engine import publicity, recovery, telemetry
+from engine import placing, publicity, recovery, telemetry
 from engine.app import Orphan
 from engine.episode import ENDED, RUNS, Begin, Cancel, Episode, Fail, Finish, Status
 from engine.errors import EpisodeFailed
@@ -19,7 +19,8 @@ from engine.publicity import PublicEvent
 from engine.recovery import Policy, Takeover
 from engine.runtime.applier import Applied, Applier, oldest_of
 from engine.runtime.crew import Crew
-from engine.runtime.driver import Driver
+from engine.runtime.driver import Driver, admitting
+from engine.runtime.finder import Finder
 from engine.runtime.herald import Herald
 from engine.runtime.hold import NO_CLAIM, Hold
 from engine.runtime.performer import Performer
@@ -59,6 +60,7 @@ class Tenure:
         self.opened = opened
         self._crew, self._records, self._hold, self._accept = crew, records, hold, accept
         self._is_accepted = False
+        self._has_begun = False
         self._run = Run(opened)
         self._takeover = Takeover()
         self._telling: asyncio.Task[None] | None = None
@@ -75,7 +77,7 @@ class Tenure:
             before_fence=self._secure,
             after_fence=self._note_fenced,
         )
-        self._applier = Applier(crew.ports.log, crew.ports.stack, crew.clock, crew.turns)
+        self._applier = Applier(crew.ports, crew.app.actors, crew.clock, crew.turns)
         self._herald = Herald(crew.ports.world)
 
     @property
@@ -113,7 +115,7 @@ class Tenure:
         telemetry.episodes_running.add(1, labels)
         try:
             with self._crew.running.during(self._run):
-                # Only now: a breaker that opens after it was looked at finds the run there.
+                # Only now: a breaker that opens after this finds the run there.
                 await self._crew.breakers.check(self._run)
                 await self._fence(careful=careful)
                 applied = await self._drive_and_finish()
@@ -142,7 +144,7 @@ class Tenure:
     async def _fence(self, *, careful: bool) -> None:
         """Put down this node's start, and the opening if there is none yet.
 
-        Instead of the start, what is not to be begun any more gets its end.
+        Instead of the start, what is not to be begun or gone on with any more gets its end.
         """
         opening = (self.opened,) if self.episode.opened is None else ()
         if canceled := self._called_off():
@@ -150,15 +152,21 @@ class Tenure:
             return await self._scribe.barrier()
         if not opening:
             self._takeover = await self._decide_takeover()
+        self._has_begun = True
         self._scribe.record(*opening, Begin(node=self._crew.node, fresh=self._takeover.fresh))
         if careful:
             await self._scribe.barrier()
         return None
 
     def _called_off(self) -> Cancel | None:
-        """Return how the episode ends if no node has begun with it and none shall; else None."""
-        expired = expiry(self.episode, at=self._crew.clock.now())
-        return expired or (None if self.episode.attempts else self._run.canceled)
+        """Return how the episode ends if no node shall run it any more; else None.
+
+        Once it is recorded what is true, it is too late to cancel it.
+        """
+        canceled, episode = self._run.canceled, self.episode
+        if canceled is not None and episode.status is not Status.CONVERGING:
+            return admitting(canceled, episode.announced)
+        return expiry(episode, at=self._crew.clock.now())
 
     async def _secure(self, first: Sequence[EpisodeEvent]) -> int:
         """Return the revision of the claim, which is made now unless the `first` commit is all."""
@@ -181,15 +189,18 @@ class Tenure:
             await self._accept()
 
     async def _note_end(self) -> None:
-        """Have the circuit breaker know of the end, as long as someone comes back to it."""
+        """Have the circuit breaker and the lane know of the end, while someone comes back to it."""
         assert self.episode.finished is not None, "an end that is noted"
         await self._crew.breakers.note(self.opened, self.episode.finished)
+        if self._crew.actor.is_laned:
+            left = placing.left(self.opened.actor_id, self.opened.episode_id)
+            await self._crew.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
 
     async def _tell(self, applied: Sequence[Applied]) -> None:
         news = self._news(applied)
         if self._telling is not None:
             await self._telling
-        elif self.episode.attempts:
+        elif self._has_begun:
             news = [self._started(), *news]
         await self._publish(news)
 
@@ -276,7 +287,12 @@ class Tenure:
         crew, expectation = self._crew, self._expectation()
         return Driver(
             scribe=self._scribe,
-            thinker=Thinker(expectation, self.opened, crew.ports.stack.name),
+            thinker=Thinker(
+                expectation,
+                self.opened,
+                crew.ports.stack.name,
+                Finder(crew.ports.log, crew.ports.stack, crew.clock),
+            ),
             performer=Performer(crew.app, crew.actor, expectation, self.opened, crew.clock),
             clock=crew.clock,
             run=self._run,

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from engine import dryrun, recovery, state
 from engine.actions import Action, Converge, Done, Step, problem_of
 from engine.convergence import conclude
@@ -13,6 +15,7 @@ from engine.episode import Performed, Save
 from engine.errors import EpisodeFailed, InvalidAction, NondeterministicReplay, Unencodable
 from engine.expectation import Expectation
 from engine.fingerprint import fingerprint
+from engine.reading import OUT_OF_REACH, Findings
 from engine.runtime.usercode import call
 from engine.schema import migrate
 from engine.strategy import Abort, Context, EpisodeView, Retry, StepTaken
@@ -35,6 +38,8 @@ class Thinker:
     expectation: Expectation
     opened: EpisodeOpened
     stack: str
+    findings: Findings = OUT_OF_REACH
+    """What of the outside `init` and `converge` may read."""
 
     async def restore(self, records: Sequence[Recorded]) -> Any:
         """Return the state that the journal leads to: a fresh one if it holds no step yet.
@@ -53,7 +58,8 @@ class Thinker:
     async def begin(self, checkpoint: CheckpointSaved | None) -> Any:
         """Return the state that was kept, or a fresh one if none was."""
         if checkpoint is None:
-            return await call(self.expectation.strategy.init, self._view(), self.opened.trigger)
+            view = view_of(self.opened, self.stack, self.findings)
+            return await call(self.expectation.strategy.init, view, self.opened.trigger)
         return await self._kept(checkpoint)
 
     async def redo(self, current: Any, step: StepRecorded, *, turn: int, tokens_used: int) -> Any:
@@ -110,7 +116,8 @@ class Thinker:
 
     async def converge(self, current: Any, *, turn: int, tokens_used: int) -> EpisodeConverged:
         """Return what the strategy decided is true."""
-        ctx = self._context(turn=turn, tokens_used=tokens_used)
+        known = self._context(turn=turn, tokens_used=tokens_used)
+        ctx = replace(known, findings=self.findings)
         result = await call(self.expectation.strategy.converge, current, ctx)
         return await call(dryrun.set_apart, await call(conclude, result), self.opened)
 
@@ -144,16 +151,19 @@ class Thinker:
             tokens_used=tokens_used,
         )
 
-    def _view(self) -> EpisodeView:
-        return EpisodeView(
-            episode_id=self.opened.episode_id,
-            actor_id=self.opened.actor_id,
-            expectation_id=self.opened.expectation_id,
-            spec_rev=self.opened.spec_rev,
-            mode=self.opened.mode,
-            budget=self.opened.budget,
-            stack=self.stack,
-        )
+
+def view_of(opened: EpisodeOpened, stack: str, findings: Findings) -> EpisodeView:
+    """Return an episode as user code may see it."""
+    return EpisodeView(
+        episode_id=opened.episode_id,
+        actor_id=opened.actor_id,
+        expectation_id=opened.expectation_id,
+        spec_rev=opened.spec_rev,
+        mode=opened.mode,
+        budget=opened.budget,
+        stack=stack,
+        findings=findings,
+    )
 
 
 def ended_early(recorded: StepRecorded | StepAnnounced, action: Converge | Done) -> EpisodeFailed:

@@ -3,6 +3,10 @@
 A timer is named after its schedule, so schedules that changed go on under another name, and the
 timer of one that nobody declares any more ends with its next tick. Any node arms any of them: they
 all know the same ticks.
+
+What was missed is a matter of what time it is, and a node's clock may be wrong. So if a tick was
+fired in time, and is late by that clock, the server is asked: the same timer is armed once more, it
+fires at once, and says when.
 """
 
 from __future__ import annotations
@@ -17,10 +21,10 @@ import structlog
 from engine.expectation import Expectation
 from engine.runtime.crew import Crew
 from engine.runtime.parts import Ticked
-from engine.schedule import Schedule, due_ticks, next_tick, spec_of
+from engine.schedule import TICK_LATE_S, Schedule, due_ticks, next_tick, spec_of
 from streams.errors import TimerConflict, UnreadableEvent
 from streams.json import UNDECODABLE, JsonObject
-from streams.timers import Timer
+from streams.timers import Due, Timer
 from streams.triggers import ScheduleTrigger
 
 PURPOSE: Final = "tick"
@@ -35,6 +39,8 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     expectation: str
     schedule: str
     at: datetime
+    asks: bool = False
+    """Whether it came due before, and asks the server what time it is."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Ticker:
             for schedule in expectation.schedules:
                 await self._ensure(expectation, schedule)
 
-    async def due(self, payload: JsonObject, *, is_repeat: bool) -> list[Ticked] | None:
+    async def due(self, due: Due, *, is_repeat: bool) -> list[Ticked] | None:
         """Return the ticks to rule on now that one came due, the next one being armed.
 
         None: no schedule here ticks so; another version of the actor may know it.
@@ -61,7 +67,7 @@ class Ticker:
         Raises:
             Unavailable: the log is away. Ask again: what is due then may be more.
         """
-        tick = _tick_in(payload)
+        tick = _tick_in(due.payload)
         expectation = self.crew.actor.expectations.get(tick.expectation) if tick else None
         if tick is None or expectation is None:
             return None
@@ -69,17 +75,30 @@ class Ticker:
         schedule = known.get(tick.schedule)
         if schedule is None:
             return None
-        caught = due_ticks(schedule, tick.at, self.crew.clock.now())
+        # One that comes again may have been asked about, or have opened something.
+        is_doubtful = not is_repeat and self._is_late(due.fired_at)
+        if is_doubtful and not tick.asks:
+            await self._arm(expectation, schedule, tick.at, expecting=None, asks=True)
+            return []
+        now = due.fired_at if is_doubtful else max(due.fired_at, self.crew.clock.now())
+        caught = due_ticks(schedule, tick.at, now)
         await self._arm(expectation, schedule, caught.arms, expecting=None)
+        # It may have been in time when it came first, and its node have died before the call.
+        missed = (tick.at,) if is_repeat and tick.at not in caught.opens else ()
         return [
             Ticked(
                 expectation=expectation,
                 schedule=schedule,
                 trigger=ScheduleTrigger(scheduled_at=at, schedule=tick.schedule),
                 is_repeat=is_repeat,
+                is_missed=at in missed,
             )
-            for at in caught.opens
+            for at in (*missed, *caught.opens)
         ]
+
+    def _is_late(self, fired_at: datetime) -> bool:
+        """Return whether what was fired then has waited for long, if the clock here is right."""
+        return (self.crew.clock.now() - fired_at).total_seconds() > TICK_LATE_S
 
     async def _ensure(self, expectation: Expectation, schedule: Schedule) -> None:
         timers, key = self.crew.ports.timers, timer_key(expectation.name, schedule)
@@ -96,9 +115,15 @@ class Ticker:
             return  # Another node was faster.
 
     async def _arm(
-        self, expectation: Expectation, schedule: Schedule, at: datetime, *, expecting: int | None
+        self,
+        expectation: Expectation,
+        schedule: Schedule,
+        at: datetime,
+        *,
+        expecting: int | None,
+        asks: bool = False,
     ) -> None:
-        tick = Tick(expectation=expectation.name, schedule=spec_of(schedule), at=at)
+        tick = Tick(expectation=expectation.name, schedule=spec_of(schedule), at=at, asks=asks)
         timer = Timer(
             actor=self.crew.actor.id,
             purpose=PURPOSE,

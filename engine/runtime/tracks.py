@@ -6,12 +6,14 @@ names than the one that dispatches misses nothing when its turn comes to dispatc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 
 from engine.runtime.crew import Crew
+from engine.runtime.feeds import find_position, position_unseen
 from streams.delivery import Unreadable
 from streams.subjects import Stack
 from streams.world import EventFollower, Feed, Followed
@@ -26,8 +28,12 @@ class Track:
     cursors: Mapping[str, int]
     follow: Callable[[int], AbstractAsyncContextManager[EventFollower]]
     """Begins just past a sequence."""
+    newest: Callable[[], Awaitable[int]]
+    """Returns the sequence that the stream goes up to now."""
     name_of: Callable[[Followed], str]
     """Whose cursor counts for an event."""
+    fan_out: int
+    """Most episodes that one event can ask for."""
 
     @property
     def after(self) -> int:
@@ -43,40 +49,46 @@ class Track:
         return dict.fromkeys(self.cursors, seq)
 
 
-def tracks(crew: Crew, cursors: Mapping[str, int]) -> list[Track]:
-    """Return what is to be followed for an actor, from `cursors`, which name all that it watches."""
+def own_track(crew: Crew, cursors: Mapping[str, int]) -> Track | None:
+    """Return what is to be followed of the stack's own events; None: the actor watches none.
+
+    `cursors` name all that it watches.
+    """
     world, names = crew.ports.world, crew.actor.event_names()
-    found: list[Track] = []
-    if names:
-        found.append(
-            Track(
-                queue="events",
-                cursors={name: cursors[name] for name in names},
-                follow=lambda after: world.follow(names, after=after),
-                name_of=partial(_name_of, crew.ports.stack),
-            )
-        )
-    for feed in crew.actor.feeds():
-        name = feed_cursor(feed)
-        found.append(
-            Track(
-                queue=feed.stream,
-                cursors={name: cursors[name]},
-                follow=partial(_follow_feed, crew, feed),
-                name_of=lambda _, name=name: name,
-            )
-        )
-    return found
+    expectations = crew.actor.expectations.values()
+    if not names:
+        return None
+    return Track(
+        queue="events",
+        cursors={name: cursors[name] for name in names},
+        follow=lambda after: world.follow(names, after=after),
+        newest=world.newest,
+        name_of=partial(_name_of, crew.ports.stack),
+        fan_out=max(Counter(name for each in expectations for name in each.event_names).values()),
+    )
+
+
+def feed_track(crew: Crew, feed: Feed, *, after: int) -> Track:
+    """Return what is to be followed of a stream of others, from just past `after`."""
+    name, expectations = feed_cursor(feed), crew.actor.expectations.values()
+    return Track(
+        queue=feed.stream,
+        cursors={name: after},
+        follow=partial(_follow_feed, crew, feed),
+        newest=partial(crew.ports.world.newest, feed),
+        name_of=partial(_the_only, name),
+        fan_out=sum(feed.stream in {one.stream for one in each.feeds} for each in expectations),
+    )
 
 
 async def missing_cursors(crew: Crew, cursors: Mapping[str, int]) -> dict[str, int]:
     """Return where to begin with what the actor watches and `cursors` do not name.
 
     That is where its gates left off if it had any, else at what comes from now on, or where a feed
-    says.
+    says. Of a stream that does not exist that may not be known yet.
 
     Raises:
-        Unavailable: the log is away, or there is no such stream.
+        Unavailable: the log is away.
     """
     missing: dict[str, int] = {}
     names = crew.actor.event_names() - cursors.keys()
@@ -84,8 +96,10 @@ async def missing_cursors(crew: Crew, cursors: Mapping[str, int]) -> dict[str, i
         missing |= dict.fromkeys(sorted(names), await crew.ports.world.position(crew.actor.id))
     for feed in crew.actor.feeds():
         if feed_cursor(feed) not in cursors:
-            position = await crew.ports.world.feed_position(crew.actor.id, feed)
-            missing[feed_cursor(feed)] = position
+            position = await find_position(crew, feed)
+            begins_after = position_unseen(feed) if position is None else position
+            if begins_after is not None:
+                missing[feed_cursor(feed)] = begins_after
     return missing
 
 
@@ -99,6 +113,10 @@ def _name_of(stack: Stack, followed: Followed) -> str:
     if isinstance(content, Unreadable):
         return stack.event_name_of(content.subject)
     return content.name
+
+
+def _the_only(name: str, _: Followed) -> str:
+    return name
 
 
 def _follow_feed(crew: Crew, feed: Feed, after: int) -> AbstractAsyncContextManager[EventFollower]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -25,10 +24,9 @@ class Tripper:
     gates: Bucket
     breakers: Mapping[str, Breakers]
     """By actor."""
-    stopping: asyncio.Event
 
     async def serve(self) -> None:
-        """Watch until the node stops; not at all if no breaker cancels what runs.
+        """Watch for ever, also while the node stops; not at all if no breaker cancels what runs.
 
         Raises:
             Unavailable: the gates are away. Watching anew begins with all breakers.
@@ -36,7 +34,7 @@ class Tripper:
         if not any(each.cancel_in_flight for each in self.breakers.values()):
             return
         async with self.gates.watch(under=BREAKERS) as watch:
-            while not self.stopping.is_set():
+            while True:
                 for entry in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
                     await self._look_at(entry)
 

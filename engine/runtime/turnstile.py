@@ -15,7 +15,7 @@ from engine.gating import Fire, Standing
 from engine.runtime.crew import Crew
 from streams.bucket import Bucket
 from streams.errors import RevisionConflict
-from streams.events import EpisodeOpened
+from streams.events import EndStatus, EpisodeFinished, EpisodeOpened
 from streams.keys import cooldown_key
 
 NO_REVISION = 0
@@ -37,7 +37,13 @@ class Turnstile:
     crew: Crew
 
     async def look(
-        self, expectation: Expectation, opened: EpisodeOpened, *, is_calm: bool, coalesced: int
+        self,
+        expectation: Expectation,
+        opened: EpisodeOpened,
+        *,
+        is_calm: bool = False,
+        is_superseded: bool = False,
+        coalesced: int = 0,
     ) -> Sight:
         """Return how things stand for what would open `opened`.
 
@@ -54,6 +60,7 @@ class Turnstile:
             cooled_by=await self._cooled_by(expectation, opened),
             breaker=state,
             is_calm=is_calm,
+            is_superseded=is_superseded,
             coalesced=coalesced,
         )
         return Sight(standing=standing, breaker_revision=revision)
@@ -91,6 +98,28 @@ class Turnstile:
         """
         if expectation.cooldown_s:
             await self._cool(expectation, opened, after=None)
+
+    async def take_back(self, expectation: Expectation, opened: EpisodeOpened) -> None:
+        """Undo what letting `opened` through has changed: there is no room for it.
+
+        Raises:
+            Unavailable: the gates are away. Taking it back again is safe.
+        """
+        if expectation.cooldown_s:
+            await self._end_cooldown(expectation, opened)
+        canceled = EpisodeFinished(status=EndStatus.CANCELED)
+        await self.crew.breakers.note(opened, canceled)
+
+    async def _end_cooldown(self, expectation: Expectation, opened: EpisodeOpened) -> None:
+        """End the cooldown that `opened` began, if it is no other one by now."""
+        key = self._key(expectation, opened)
+        entry = await self._gates.get(key)
+        if entry is None or entry.value != opened.episode_id.encode():
+            return
+        try:
+            await self._gates.delete(key, after=entry.revision)
+        except RevisionConflict:
+            return  # It has lapsed, or what a person fired has begun it anew.
 
     async def _cooled_by(self, expectation: Expectation, opened: EpisodeOpened) -> str:
         if not expectation.cooldown_s:

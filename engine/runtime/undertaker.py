@@ -120,8 +120,8 @@ class Undertaker:
                 requeued = await self._republish(seq, letter_key=letter_key, by=by)
             case dead.Reopen(episode_id=episode_id):
                 requeued = await self._reopen(episode_id, by=by)
-            case dead.Recall(episode_id=episode_id):
-                requeued = await self._recall(episode_id, letter_key=letter_key, by=by)
+            case dead.Recall() as recall:
+                requeued = await self._recall(recall, letter_key=letter_key, by=by)
         await self._settle(subject, letter, requeued, after=version)
         return requeued
 
@@ -160,10 +160,11 @@ class Undertaker:
         await open_episode(self.ports, opened, at=self.clock.now())
         return DeadRequeued(by=by, episode_id=opened.episode_id)
 
-    async def _recall(self, episode_id: str, *, letter_key: str, by: str) -> DeadRequeued:
-        episode = dead.recalled(await self._episode(episode_id))
-        await self.ports.inbox.send(sweep.call_for(episode), id=f"recall.{letter_key}")
-        return DeadRequeued(by=by, episode_id=episode_id)
+    async def _recall(self, recall: dead.Recall, *, letter_key: str, by: str) -> DeadRequeued:
+        episode = dead.recalled(await self._episode(recall.episode_id))
+        command = recall.cancel or sweep.call_for(episode)
+        await self.ports.inbox.send(command, id=f"recall.{letter_key}")
+        return DeadRequeued(by=by, episode_id=recall.episode_id)
 
     async def _episode(self, episode_id: str) -> Episode:
         try:

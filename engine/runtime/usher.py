@@ -7,19 +7,23 @@ a crash; and all of it has ids that come from the episode, so doing it again cha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from engine import placing, publicity, telemetry
 from engine.episode import Cancel, Status, decide, fold
+from engine.expiry import expiry
 from engine.lanes import Lane
 from engine.publicity import PublicEvent
 from engine.runtime.crew import Crew
 from engine.runtime.herald import Herald
 from streams.commands import Start
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
-from streams.events import EpisodeOpened, LaneMoved
+from streams.events import EpisodeFinished, EpisodeOpened, LaneMoved
 from streams.log import Commit, Recorded
 
 IN_FLIGHT_MAX: Final = 256
@@ -31,6 +35,14 @@ wins once, and then it is not to be canceled any more."""
 
 SHED: Final = "shed_oldest"
 """Error class of an episode that was canceled because others got its place in the lane."""
+
+
+def no_place(why: str) -> Cancel:
+    """Return how an episode ends that gets no place in the lane, or loses it."""
+    return Cancel(error_class=SHED, error_detail=why)
+
+
+NO_PLACE: Final = no_place("others got its place")
 
 _T = TypeVar("_T")
 
@@ -52,15 +64,53 @@ class Usher:
             moved: what has been committed.
             lane: as it is after that.
             version: of the commit.
-            openings: those of the episodes that were placed or dropped, as far as they are known.
+            openings: those of the episodes that were placed, as far as they are known.
 
         Raises:
             Unavailable: some of it may not be done. Do it again.
         """
-        called = (self.call(each) for each in moved.admitted)
-        shed = (self.cancel(each, detail="others got its place") for each in moved.shed)
-        news = [*_queued(moved, lane, openings, version), *_dropped(moved, openings, version)]
-        await _all([*called, *shed, Herald(self.crew.ports.world).tell(news)])
+        called = (partial(self.call, each) for each in moved.admitted)
+        shed = (partial(self.cancel, each, NO_PLACE) for each in moved.shed)
+        news = list(_queued(moved, lane, openings, version))
+        await _all([*called, *shed, partial(Herald(self.crew.ports.world).tell, news)])
+        for each in (*moved.shed, *moved.dropped, *moved.left):
+            self.traces.pop(each, None)
+
+    async def tell_dropped(
+        self, dropped: Mapping[str, str], openings: Mapping[str, EpisodeOpened], *, version: int
+    ) -> None:
+        """Tell the world of those that get no place, before the lane says so.
+
+        Of an episode that was never opened nothing else is left: whoever came too late to tell of
+        it never could.
+
+        Args:
+            dropped: episode → why.
+            openings: those of the episodes.
+            version: that the lane was at when it was decided.
+
+        Raises:
+            Unavailable: tell it again.
+        """
+        news = [
+            publicity.dropped(opened, detail=why, seq=version)
+            for opened, why in ((openings[each], why) for each, why in dropped.items())
+            if publicity.is_public(opened)
+        ]
+        await Herald(self.crew.ports.world).tell(news)
+
+    async def expire(self, episodes: Iterable[str]) -> list[str]:
+        """Cancel those of `episodes` that are not worth beginning any more; return who has ended.
+
+        Raises:
+            Unavailable: as `cancel`.
+        """
+        ids, now = list(episodes), self.crew.clock.now()
+        newest = await _all([partial(self.newest, each) for each in ids])
+        cancels = (expiry(fold((last,)), at=now) if last else None for last in newest)
+        found = zip(ids, cancels, strict=True)
+        await _all([partial(self.cancel, id_, cancel) for id_, cancel in found if cancel])
+        return await self.ended(ids)
 
     async def complete(self, newest: Recorded, lane: Lane) -> None:
         """Do what the newest commit of a lane asks for, whoever made it.
@@ -83,8 +133,8 @@ class Usher:
         trace = self.traces.pop(episode_id, "")
         await self.crew.ports.inbox.send(start, id=id_, trace=trace)
 
-    async def cancel(self, episode_id: str, *, detail: str) -> None:
-        """Cancel an episode that lost its place, unless a node has begun it or it was not opened.
+    async def cancel(self, episode_id: str, cancel: Cancel) -> None:
+        """Cancel an episode that has no place, unless a node has begun it or it was not opened.
 
         Raises:
             Unavailable: the log is away, or others write to it again and again. Do it again.
@@ -92,18 +142,20 @@ class Usher:
         subject = self.crew.ports.stack.episode(episode_id)
         for _ in range(TRIES_MAX):
             newest = await self.newest(episode_id)
-            if newest is None or placing.untouched(newest) is None:
-                return await self._tell_again(episode_id)
-            event = decide(fold((newest,)), Cancel(error_class=SHED, error_detail=detail))
+            opened = placing.untouched(newest)
+            if newest is None or opened is None:
+                return await self._tell_again(newest, cancel)
+            event = decide(fold((newest,)), cancel)
+            assert isinstance(event, EpisodeFinished), "a cancel of what nobody began is its end"
             now = self.crew.clock.now()
-            commit = Commit(id=f"shed.{episode_id}", at=now, events=(event,))
+            commit = Commit(id=f"{cancel.error_class}.{episode_id}", at=now, events=(event,))
             try:
-                await self.crew.ports.log.append(subject, commit, after=newest.seq)
+                seq = await self.crew.ports.log.append(subject, commit, after=newest.seq)
             except VersionConflict:
                 continue
             labels = {"actor": self.crew.actor.id, "status": Status.CANCELED.value}
             telemetry.episodes_ended.add(1, labels)
-            return await self._tell_again(episode_id)
+            return await self._tell(opened, event, seq=seq)
         raise Unavailable(subject, detail="others write to it at the same time")
 
     async def newest(self, episode_id: str) -> Recorded | None:
@@ -124,35 +176,44 @@ class Usher:
             Unavailable: the log is away.
         """
         ids = list(episodes)
-        newest = await _all([self.newest(each) for each in ids])
+        newest = await _all([partial(self.newest, each) for each in ids])
         return [
             id_ for id_, last in zip(ids, newest, strict=True) if last and fold((last,)).finished
         ]
 
     async def _complete(self, moved: LaneMoved, lane: Lane, *, version: int) -> None:
-        waiting = {ticket.episode_id for ticket in lane.waiting}
-        placed = [each.episode_id for each in moved.placed if each.episode_id in waiting]
-        newest = await _all([self.newest(each) for each in placed])
+        # What has been begun since needs no call, and who waits no more is not told of as waiting.
+        placed = (ticket.episode_id for ticket in moved.placed)
+        ids = list(dict.fromkeys((*placed, *moved.admitted)))
+        newest = await _all([partial(self.newest, each) for each in ids])
         found = (placing.untouched(each) for each in newest)
         openings = {each.episode_id: each for each in found if each is not None}
-        await self.carry_out(moved, lane, version=version, openings=openings)
+        admitted = tuple(each for each in moved.admitted if each in openings)
+        todo = replace(moved, admitted=admitted)
+        await self.carry_out(todo, lane, version=version, openings=openings)
         # Of those that were dropped some may have been opened by whoever dispatched before.
-        await _all([self.cancel(each, detail=why) for each, why in moved.dropped.items()])
+        dropped = ((each, no_place(why)) for each, why in moved.dropped.items())
+        await _all([partial(self.cancel, each, cancel) for each, cancel in dropped])
 
-    async def _tell_again(self, episode_id: str) -> None:
-        """Tell whom it concerns that an episode was canceled, if that is how it ended."""
+    async def _tell_again(self, newest: Recorded | None, cancel: Cancel) -> None:
+        """Tell whom it concerns that an episode was canceled, if that is how it ended.
+
+        A replica that lags may lack the end, which is `newest`. The opening it has.
+        """
+        finished = None if newest is None else fold((newest,)).finished
+        if newest is None or finished is None or finished.error_class != cancel.error_class:
+            return
         try:
-            records = await self.crew.ports.log.read(self.crew.ports.stack.episode(episode_id))
+            opened = fold(await self.crew.ports.log.read(newest.subject)).opened
         except UnreadableEvent:
             return
-        episode = fold(records)
-        if episode.opened is None or episode.finished is None:
-            return
-        if episode.finished.error_class != SHED:
-            return
-        await self.crew.breakers.note(episode.opened, episode.finished)
-        if publicity.is_public(episode.opened):
-            end = publicity.ended(episode.opened, None, episode.finished, seq=records[-1].seq)
+        if opened is not None:
+            await self._tell(opened, finished, seq=newest.seq)
+
+    async def _tell(self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int) -> None:
+        await self.crew.breakers.note(opened, finished)
+        if publicity.is_public(opened):
+            end = publicity.ended(opened, None, finished, seq=seq)
             await Herald(self.crew.ports.world).tell([end])
 
 
@@ -166,21 +227,12 @@ def _queued(
             yield publicity.queued(opened, position=position, seq=version)
 
 
-def _dropped(
-    moved: LaneMoved, openings: Mapping[str, EpisodeOpened], version: int
-) -> Iterator[PublicEvent]:
-    for episode_id, why in moved.dropped.items():
-        opened = openings.get(episode_id)
-        if opened is not None and publicity.is_public(opened):
-            yield publicity.dropped(opened, detail=why, seq=version)
-
-
-async def _all(work: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+async def _all(work: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
     """Return what each of `work` returns, done so many at a time as may be."""
     room = asyncio.Semaphore(IN_FLIGHT_MAX)
 
-    async def one(each: Awaitable[_T]) -> _T:
+    async def one(each: Callable[[], Awaitable[_T]]) -> _T:
         async with room:
-            return await each
+            return await each()
 
-    return await asyncio.gather(*(one(each) for each in work))
+    return await asyncio.gather(*map(one, work))

@@ -10,10 +10,12 @@ from streams.clock import Clock
 
 
 async def wait_first(*waits: Coroutine[Any, Any, object]) -> None:
-    """Return once one of `waits` has ended; the others are called off."""
+    """Return once one of `waits` has ended, or raise what it raises; the others are called off."""
     waiting = [asyncio.ensure_future(each) for each in waits]
     try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for each in ended:
+            each.result()
     finally:
         for each in waiting:
             each.cancel()

@@ -9,8 +9,8 @@ from typing import Final
 import structlog
 
 from engine import telemetry
-from engine.runtime.admission import HAND_BACK_S, Admission
 from engine.runtime.alarms import Alarms
+from engine.runtime.entrance import HAND_BACK_S, Entrance
 from engine.runtime.gate import STRANGE_DELIVERIES_MAX, leave
 from engine.runtime.intake import taking
 from streams.delivery import Delivery, Unreadable
@@ -27,7 +27,7 @@ log = structlog.get_logger("vigil.waker")
 class Waker:
     """The waker of one actor on one node."""
 
-    admission: Admission
+    entrance: Entrance
     alarms: Alarms
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open and every schedule ticks."""
@@ -38,7 +38,7 @@ class Waker:
         Raises:
             Unavailable: the actor's queue could not be opened, or its schedules not be armed.
         """
-        crew = self.admission.crew
+        crew = self.entrance.crew
         labels = {"actor": crew.actor.id, "queue": "due"}
         opening = crew.ports.timers.open(crew.actor.id)
         withdrawn = crew.permits.wakes.withdrawn
@@ -46,7 +46,7 @@ class Waker:
             await self.alarms.ticker.ensure()
             self.is_open.set()
             while not withdrawn.is_set():
-                room = await self.admission.room.wait_free()
+                room = await self.entrance.room.wait_free()
                 for delivery in await source.receive(room=room, wait_s=WAIT_S):
                     await (delivery.nak() if withdrawn.is_set() else self._admit(delivery))
                 telemetry.backlog.set(source.pending, labels)
@@ -54,15 +54,15 @@ class Waker:
     async def _admit(self, delivery: Delivery[Due | Unreadable]) -> None:
         due = delivery.content
         if isinstance(due, Unreadable):
-            return await self.admission.admit(delivery, [due])
+            return await self.entrance.let_in(delivery, [due])
         try:
             parts = await self.alarms.parts(due, delivery)
         except Unavailable as error:
             log.warning("handed back: the log is away", error=str(error))
             return await delivery.nak(delay_s=HAND_BACK_S)
         if parts is not None:
-            return await self.admission.admit(delivery, parts)
+            return await self.entrance.let_in(delivery, parts)
         if delivery.deliveries < STRANGE_DELIVERIES_MAX:
             return await leave(delivery)
         letter = self.alarms.forgotten(due, delivery)
-        return await self.admission.admit(delivery, [] if letter is None else [letter])
+        return await self.entrance.let_in(delivery, [] if letter is None else [letter])

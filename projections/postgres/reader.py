@@ -26,6 +26,9 @@ ROWS_MAX: Final = 10_000
 QUERY_S_MAX: Final = 30.0
 """Longest that somebody's own query may run, in seconds."""
 
+ORDERS: Final = ("severity", "updated_at", "raised_at", "expires_at")
+"""What active findings can be ordered by."""
+
 Row: TypeAlias = dict[str, object]
 
 
@@ -93,6 +96,57 @@ async def show_finding(pool: Pool, stack: Stack, key: str) -> Row | None:
     return finding | {"history": history}
 
 
+async def active_for(
+    pool: Pool,
+    stack: Stack,
+    *,
+    actor: str | None = None,
+    class_: str | None = None,
+    key: str | None = None,
+    subject: tuple[str, str | None] | None = None,
+    caused_by: str | None = None,
+    severity_at_least: str | None = None,
+    order_by: str = "severity",
+    limit: int = 50,
+    offset: int = 0,
+) -> list[Row]:
+    """Return the active findings that fit every condition which is said.
+
+    The rows follow the journal some milliseconds behind: whoever must see what was just written
+    waits for `caught_up` first.
+
+    Args:
+        pool: where the rows are.
+        stack: whose.
+        actor: who raised them.
+        class_: their class.
+        key: the one of this key.
+        subject: kind and id of the thing they are about; an id of None is any.
+        caused_by: key of the finding that explains them.
+        severity_at_least: this, or worse.
+        order_by: `severity`, the worst first; `updated_at` or `raised_at`, the latest first; or
+            `expires_at`, the soonest first. Of equal ones the latest changed is first.
+        limit: most of them, up to `ROWS_MAX`.
+        offset: how many to leave out.
+
+    Raises:
+        QueryRefused: a severity or an order that there is not, or a negative number.
+        PostgresUnavailable: Postgres is away.
+    """
+    if order_by not in ORDERS:
+        raise QueryRefused(f"order_by {order_by!r}: use one of {', '.join(ORDERS)}")
+    kind, id_ = (None, None) if subject is None else subject
+    said = (actor, class_, key, kind, id_, caused_by, severity_at_least)
+    return await _rows(
+        pool, "list_active_findings", stack.name, *said, order_by, min(limit, ROWS_MAX), offset
+    )
+
+
+async def list_causal_chain(pool: Pool, stack: Stack, key: str, *, depth: int = 10) -> list[Row]:
+    """Return a finding and what explains it, step by step, up to `depth` steps."""
+    return await _rows(pool, "list_causal_chain", stack.name, key, depth)
+
+
 async def list_dead_letters(
     pool: Pool, stack: Stack, *, status: str | None = None, limit: int = 50
 ) -> list[Row]:
@@ -110,6 +164,26 @@ async def list_silent_episodes(
 ) -> list[Row]:
     """Return episodes that wait or run and have shown nothing since `before`, longest first."""
     return await _rows(pool, "list_silent_episodes", stack.name, before, limit)
+
+
+async def list_unended_episodes(
+    pool: Pool,
+    stack: Stack,
+    *,
+    actor: str,
+    expectation: str | None = None,
+    status: str | None = None,
+    past: Row | None = None,
+    limit: int = ROWS_MAX,
+) -> list[Row]:
+    """Return episodes of an actor that have not ended, oldest first.
+
+    With `past`, a row of an earlier answer, those that come after it.
+    """
+    place = (None, None) if past is None else (past["queued_at"], past["episode_id"])
+    return await _rows(
+        pool, "list_unended_episodes", stack.name, actor, expectation, status, *place, limit
+    )
 
 
 async def list_checkpoints(pool: Pool, stack: Stack) -> list[Row]:

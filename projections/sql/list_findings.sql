@@ -3,7 +3,8 @@
 SELECT
     finding_key, raise_no, status, severity, class, confidence, summary, subject_kind,
     subject_id, actor_id, expectation_id, caused_by_key, raised_by_episode_id, raised_at,
-    updated_at, cleared_at, cleared_reason, journal_seq
+    updated_at, cleared_at, cleared_reason, cleared_by, expires_at, escalated_to,
+    acknowledged_by, journal_seq
 FROM findings
 WHERE stack = $1
     AND ($2::text IS NULL OR status = $2)

@@ -2,7 +2,7 @@
 
     put      write, expecting the revision that the caller read; or any
              expecting none: no key, or the tombstone, if that is all there is
-    delete   write a purge that stays for as long as a marker does
+    delete   write a purge that stays for as long as a marker does, expecting what a put may
     lapse    the server replaces the key by a marker when its time to live is over
 
 Each put has a nonce, by which a repeated one finds itself after its answer was lost.
@@ -63,14 +63,18 @@ class JetStreamBucket:
         found = await self._keys.last(key)
         return None if found is None or is_gone(found) else entry_of(self._keys, found)
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str, *, after: int | None = None) -> None:
         """Remove `key`. See `Bucket.delete`."""
         patience = Patience(self._link, key)
-        while await self.get(key) is not None:
+        while (found := await self.get(key)) is not None:
+            if after is not None and found.revision != after:
+                raise RevisionConflict(key, expected=after)
             try:
-                await self._keys.write(key, b"", more=self._tombstone, expected=None)
+                await self._keys.write(key, b"", more=self._tombstone, expected=after)
             except Unavailable as error:
                 await patience.after(error)
+            except WrongSequence as error:  # What stands there the next time tells.
+                await patience.after(UnknownOutcome(key, detail=str(error)))
             else:
                 return
 

@@ -12,20 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from streams.delivery import ACK_WAIT_S
 from streams.errors import Incompatible, StreamError, Unavailable
 from streams.jetstream import api, stored
 from streams.jetstream.link import Link
 from streams.jetstream.shapes import NS_PER_S
 from streams.json import JsonObject
 from streams.world import FeedStart
-
-ACK_WAIT_S: Final = 10
-"""How long a delivery may stay unanswered before it comes again, in seconds.
-
-What a node had been handed when it froze waits this long for another one. Commands are
-answered in milliseconds, and doing one twice is harmless, so short is right. Measured: with
-30 s a chaos run ended 19 to 26 s after its last fault, waiting for nothing else.
-"""
 
 UNANSWERED_MAX: Final = 10_000
 """Deliveries of one consumer, over all nodes, that may be unanswered at a time."""
@@ -35,6 +28,9 @@ SINCE_MAX: Final = datetime(2200, 1, 1, tzinfo=UTC)
 """The earliest and the latest time that a consumer is asked to start at; no stream is as old as the
 one, nor will be as old as the other. The server counts nanoseconds in 64 bits, and times beyond
 1677 and 2262 come out as others."""
+
+COUNT_S: Final = 5
+"""How long the server keeps a consumer that only counts, should we not tell it that we are done."""
 
 _NOT_FOUND: Final = frozenset({api.CONSUMER_NOT_FOUND, api.STREAM_NOT_FOUND})
 
@@ -151,6 +147,35 @@ class DurableConsumer:
             "max_ack_pending": UNANSWERED_MAX,
             **_policy(start),
         }
+
+
+async def count_past(link: Link, stream: str, filters: tuple[str, ...], *, seq: int) -> int:
+    """Return how many messages past `seq` are on a subject that one of `filters` covers.
+
+    The server counts them for a consumer that nobody pulls from. Without a stream there are none.
+
+    Raises:
+        Unavailable: no answer, or it cannot count now.
+    """
+    name = f"count-{link.unique()}"
+    config = {
+        "name": name,
+        "filter_subjects": list(filters),
+        "ack_policy": "none",
+        "mem_storage": True,
+        "num_replicas": 1,
+        "inactive_threshold": COUNT_S * NS_PER_S,
+        **_policy(seq + 1),
+    }
+    request = {"stream_name": stream, "config": config}
+    try:
+        info = await api.call(link, f"CONSUMER.CREATE.{stream}.{name}", request)
+    except api.Refused as error:
+        if error.err_code == api.STREAM_NOT_FOUND:
+            return 0
+        raise Unavailable(f"counting in {stream}", detail=str(error)) from error
+    link.post(f"$JS.API.CONSUMER.DELETE.{stream}.{name}", b"")
+    return int(info["num_pending"])
 
 
 def in_server_time(since: datetime) -> str:

@@ -22,20 +22,22 @@ from streams.subjects import Stack
 
 @asynccontextmanager
 async def connect(
-    url: str, *, stack: Stack, settings: LinkSettings | None = None
+    url: str, *, stack: Stack, settings: LinkSettings | None = None, creates: bool = True
 ) -> AsyncIterator[Ports]:
     """Connect to `url`, create what `stack` needs and is missing, and yield its ports.
 
-    Their `stack` has the partitions that the servers say, whatever `stack` says. The connection
-    comes back by itself for as long as the context is open.
+    Without `creates`, a stack that is not there at all is refused. The ports' `stack` has the
+    partitions that the servers say, whatever `stack` says. The connection comes back by itself for
+    as long as the context is open.
 
     Raises:
         BadName: `url` is no address, or has one in its list that is none.
         Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
-        Incompatible: the server is too old, has no JetStream, or a stream contradicts us.
+        Incompatible: the server is too old, has no JetStream, or a stream contradicts us; or there
+            is no such stack, and it is not to be created.
     """
     async with Link(url, settings or LinkSettings()) as link:
-        stack = await setup.prepare(link, stack)
+        stack = await setup.prepare(link, stack, creates=creates)
         yield Ports(
             stack=stack,
             log=JetStreamLog(link, stack),

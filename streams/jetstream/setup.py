@@ -49,14 +49,17 @@ class Inspection:
     streams: tuple[StreamReport, ...] = ()
 
 
-async def prepare(link: Link, stack: Stack) -> Stack:
+async def prepare(link: Link, stack: Stack, *, creates: bool = True) -> Stack:
     """Create what `stack` needs and is missing; return it with the partitions that it has.
 
     Raises:
-        Incompatible: the server is too old, has no JetStream, or a stream contradicts us.
+        Incompatible: the server is too old, has no JetStream, or a stream contradicts us; or,
+            without `creates`, there is no such stack.
         Unavailable: no answer from the server.
     """
     await check_server(link)
+    if not creates:
+        await _require_there(link, stack)
     fresh = Stack(stack.name, link.settings.partitions or 1)
     layout = layout_in(await _ensure_stream(link, registry(fresh, link.settings)))
     _require_layout(stack, link.settings.partitions, layout)
@@ -171,6 +174,15 @@ def _cannot_create(ours: JsonObject, error: api.Refused) -> Incompatible | Unava
         f"the server refuses to create {ours['name']}: {error}",
         remedy="Remove what is in its way, choose another stack name, or ask for fewer replicas.",
     )
+
+
+async def _require_there(link: Link, stack: Stack) -> None:
+    """Refuse a stack without a registry, which is the first of it that is made."""
+    if await config_of(link, str(registry(stack, link.settings)["name"])) is None:
+        raise Incompatible(
+            f"no stack {stack.name!r} on this server",
+            remedy="The first node of a stack makes it, or its first publisher; is that its name?",
+        )
 
 
 def _require_layout(stack: Stack, wanted: int | None, layout: Layout) -> None:

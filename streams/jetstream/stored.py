@@ -7,12 +7,12 @@ from any replica, which may lag an acknowledged write for moments (three replica
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
 import msgspec
 
-from streams.errors import Unavailable
+from streams.errors import NoSuchStream, Unavailable
 from streams.jetstream import api, headers
 from streams.jetstream.headers import Headers
 from streams.jetstream.link import Link
@@ -141,17 +141,35 @@ async def extent(link: Link, stream: str) -> Extent:
     """Return which stream goes by this name now, and how far it goes.
 
     Raises:
-        Unavailable: no answer, or no such stream.
+        NoSuchStream: there is none.
+        Unavailable: no answer.
     """
     try:
         info = await api.call(link, f"STREAM.INFO.{stream}")
     except api.Refused as error:
+        if error.err_code == api.STREAM_NOT_FOUND:
+            raise NoSuchStream(stream) from error
         raise Unavailable(stream, detail=str(error)) from error
     return Extent(
         created=info["created"],
         newest_seq=info["state"]["last_seq"],
         retention=info["config"]["retention"],
     )
+
+
+async def counts(link: Link, stream: str, subject: str) -> Mapping[str, int]:
+    """Return how many messages there are on each subject that `subject` covers.
+
+    Of 100,000 subjects at most: the server lists no more at a time.
+
+    Raises:
+        Unavailable: no answer, or no such stream.
+    """
+    try:
+        info = await api.call(link, f"STREAM.INFO.{stream}", {"subjects_filter": subject})
+    except api.Refused as error:
+        raise Unavailable(stream, detail=str(error)) from error
+    return info["state"].get("subjects") or {}
 
 
 async def _from_leader(link: Link, stream: str, which: JsonObject) -> Stored | None:

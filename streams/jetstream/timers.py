@@ -13,6 +13,7 @@ have fired or may never have been stored, and nobody can tell.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -83,6 +84,17 @@ class JetStreamTimers:
             return None
         return parse_pending(found.data, subject=subject, revision=found.seq)
 
+    async def keys(self, actor: str, purpose: str) -> Sequence[str]:
+        """Return the keys of those that have not fired. See `Timers.keys`."""
+        found: list[str] = []
+        for partition in self._stack.partitions_of(Stream.WORK):
+            stream = self._stack.stream(Stream.WORK, partition)
+            filter = self._stack.timers_of(actor, purpose, partition)
+            counts = await stored.counts(self._link, stream, filter)
+            timers = (self._stack.timer_of(subject) for subject in counts)
+            found += [timer[2] for timer in timers if timer is not None]
+        return found
+
     async def cancel(self, actor: str, purpose: str, key: str) -> None:
         """Have the timer not fire. See `Timers.cancel`."""
         subject = self._stack.timer(actor, purpose, key)
@@ -96,6 +108,16 @@ class JetStreamTimers:
             await api.call(self._link, f"STREAM.PURGE.{stream}", what)
         except api.Refused as error:
             raise Unavailable(subject, detail=str(error)) from error
+
+    async def backlog(self, actor: str) -> int:
+        """Return how many are due and not answered for. See `Timers.backlog`."""
+        # A work queue drops what is answered for, so whatever it holds still waits.
+        count = 0
+        for partition in self._stack.partitions_of(Stream.WORK):
+            stream = self._stack.stream(Stream.WORK, partition)
+            subject = self._stack.due(actor, partition)
+            count += sum((await stored.counts(self._link, stream, subject)).values())
+        return count
 
     async def open(self, actor: str) -> Source[Due | Unreadable]:
         """Return the actor's queue. See `Timers.open`."""

@@ -11,7 +11,7 @@ from streams.delivery import Source, Unreadable
 from streams.errors import Incompatible
 from streams.jetstream import stored
 from streams.jetstream.arrival import Arrival
-from streams.jetstream.consumer import DurableConsumer, in_server_time
+from streams.jetstream.consumer import DurableConsumer, count_past, in_server_time
 from streams.jetstream.follow import OrderedReader
 from streams.jetstream.grouping import Groups, store_surely
 from streams.jetstream.link import Link
@@ -105,6 +105,15 @@ class JetStreamWorld:
         consumers = self._consumers(actor, feeds)
         return sum([await each.backlog(self._link) for each in consumers])
 
+    async def count(self, names: Collection[str], *, after: int) -> int:
+        """Return how many events are past `after`. See `World.count`."""
+        filters = self._filters(names)
+        return await count_past(self._link, self._stream, filters, seq=after) if filters else 0
+
+    async def count_feed(self, feed: Feed, *, after: int) -> int:
+        """Return how many events of a feed are past `after`. See `World.count_feed`."""
+        return await count_past(self._link, feed.stream, (feed.subject,), seq=after)
+
     async def position(self, actor: str) -> int:
         """Return where a follower begins. See `World.position`."""
         acknowledged_seq = await self._gate(actor).acknowledged_seq(self._link)
@@ -129,6 +138,10 @@ class JetStreamWorld:
                 return newest_seq if first is None else first.seq - 1
             case int() as seq:
                 return seq - 1
+
+    async def newest(self, feed: Feed | None = None) -> int:
+        """Return the newest sequence. See `World.newest`."""
+        return await stored.newest_seq(self._link, feed.stream if feed else self._stream)
 
     def follow(
         self, names: Collection[str], *, after: int

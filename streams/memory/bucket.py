@@ -45,9 +45,11 @@ class MemoryBucket:
         self._settle()
         return self._entries.get(key)
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str, *, after: int | None = None) -> None:
         """See `Bucket.delete`."""
         self._settle()
+        if after is not None and key in self._entries and after != self._revision_of(key):
+            raise RevisionConflict(key, expected=after)
         self._remove(key)
 
     async def entries(self, *, under: str = "") -> Mapping[str, Entry]:

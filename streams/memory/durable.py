@@ -10,15 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from streams.delivery import ACK_WAIT_S
 from streams.memory.stream import MemoryStream, Message
 from streams.parsing import TRACE_HEADER
 
 T = TypeVar("T")
-
-ACK_WAIT_S: Final = 10.0
-"""How long a delivery may go unanswered before its message comes again, as on the server."""
 
 
 @dataclass(frozen=True, kw_only=True)

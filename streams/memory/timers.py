@@ -10,6 +10,7 @@ import heapq
 import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 
 import msgspec
 
@@ -27,7 +28,8 @@ from streams.memory.durable import Durable, MemorySource
 from streams.memory.stream import MemoryStream, Message
 from streams.parsing import MESSAGE_ID_HEADER
 from streams.subjects import Stack, Stream
-from streams.timers import Due, PendingTimer, Timer
+from streams.timers import KEYS_MAX, Due, PendingTimer, Timer
+from streams.tokens import matches
 
 
 class _Armed(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,11 +95,27 @@ class MemoryTimers:
             return None
         return parse_pending(armed.data, subject=subject, revision=armed.revision)
 
+    async def keys(self, actor: str, purpose: str) -> Sequence[str]:
+        """See `Timers.keys`."""
+        self.fire()
+        found: list[str] = []
+        for partition in self._stack.partitions_of(Stream.WORK):
+            pattern = self._stack.timers_of(actor, purpose, partition)
+            subjects = (each for each in self._armed if matches(pattern, each))
+            timers = map(self._stack.timer_of, islice(subjects, KEYS_MAX))
+            found += [timer[2] for timer in timers if timer is not None]
+        return found
+
     async def cancel(self, actor: str, purpose: str, key: str) -> None:
         """See `Timers.cancel`."""
         subject = self._stack.timer(actor, purpose, key)
         self.fire()
         self._armed.pop(subject, None)
+
+    async def backlog(self, actor: str) -> int:
+        """See `Timers.backlog`."""
+        self.fire()
+        return sum(self._waiting(actor, each) for each in self._stack.partitions_of(Stream.WORK))
 
     async def open(self, actor: str) -> MemorySource[Due | Unreadable]:
         """See `Timers.open`."""
@@ -139,6 +157,13 @@ class MemoryTimers:
     def _revision_of(self, subject: str) -> int:
         armed = self._armed.get(subject)
         return 0 if armed is None else armed.revision
+
+    def _waiting(self, actor: str, partition: int) -> int:
+        """Return how many timers in one partition are due and not answered for."""
+        subject = self._stack.due(actor, partition)
+        due = self._streams[self._stack.stream_of(subject)].of(subject)
+        queue = self._durables.get((self._stack.due_durable(actor), partition))
+        return sum(queue is None or queue.is_waiting(message.seq) for message in due)
 
     def _durable(self, actor: str, partition: int) -> Durable:
         name = self._stack.due_durable(actor), partition

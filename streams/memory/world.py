@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 
 from streams.delivery import Unreadable
-from streams.errors import Unavailable
+from streams.errors import NoSuchStream
 from streams.json import JsonObject
 from streams.memory.durable import Durable, MemorySource
 from streams.memory.following import MemoryEventFollower
 from streams.memory.stream import MemoryStream, Message
 from streams.parsing import copy_headers, event_body, event_headers, parse_event, parse_foreign
 from streams.subjects import Stack
+from streams.tokens import matches
 from streams.world import DomainEvent, EventFollower, Feed
 
 
@@ -99,7 +99,9 @@ class MemoryWorld:
         name, stream = self._feed_name(actor, feed), self._held(feed)
         if name not in self._durables:
             start = _seq_before(feed, stream) if after is None else after
-            self._durables[name] = Durable(stream, after=start, matches=_matcher(feed.subject))
+            self._durables[name] = Durable(
+                stream, after=start, matches=partial(matches, feed.subject)
+            )
         return MemorySource([self._durables[name]], parse=partial(_parse_foreign, feed.stream))
 
     async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
@@ -113,6 +115,17 @@ class MemoryWorld:
         names = self._names(actor, feeds) & self._durables.keys()
         return sum(self._durables[name].backlog for name in names)
 
+    async def count(self, names: Collection[str], *, after: int) -> int:
+        """See `World.count`."""
+        return self._durable(self._subjects(names), after).pending
+
+    async def count_feed(self, feed: Feed, *, after: int) -> int:
+        """See `World.count_feed`."""
+        stream = self._foreign.get(feed.stream)
+        if stream is None:
+            return 0
+        return Durable(stream, after=after, matches=partial(matches, feed.subject)).pending
+
     async def position(self, actor: str) -> int:
         """See `World.position`."""
         durable = self._durables.get(self._stack.gate_durable(actor))
@@ -122,6 +135,10 @@ class MemoryWorld:
         """See `World.feed_position`."""
         durable = self._durables.get(self._feed_name(actor, feed))
         return _seq_before(feed, self._held(feed)) if durable is None else durable.acknowledged_seq
+
+    async def newest(self, feed: Feed | None = None) -> int:
+        """See `World.newest`."""
+        return (self._stream if feed is None else self._held(feed)).last_seq
 
     def follow(
         self, names: Collection[str], *, after: int
@@ -138,7 +155,7 @@ class MemoryWorld:
         yield MemoryEventFollower(
             self._held(feed),
             after=after,
-            matches=_matcher(feed.subject),
+            matches=partial(matches, feed.subject),
             parse=partial(_parse_foreign, feed.stream),
         )
 
@@ -146,7 +163,7 @@ class MemoryWorld:
         try:
             return self._foreign[feed.stream]
         except KeyError as error:
-            raise Unavailable(feed.stream, detail="there is no such stream") from error
+            raise NoSuchStream(feed.stream) from error
 
     def _names(self, actor: str, feeds: Collection[Feed]) -> set[str]:
         return {self._stack.gate_durable(actor), *(self._feed_name(actor, feed) for feed in feeds)}
@@ -183,15 +200,6 @@ def _seq_before(feed: Feed, stream: MemoryStream) -> int:
             return stream.seq_before(since)
         case int() as seq:
             return seq - 1
-
-
-def _matcher(subject: str) -> Callable[[str], bool]:
-    """Return what says whether a subject is covered by the filter `subject`."""
-    words = {"*": r"[^.]+", ">": r".+"}
-    pattern = re.compile(
-        r"\.".join(words.get(word, re.escape(word)) for word in subject.split("."))
-    )
-    return lambda given: pattern.fullmatch(given) is not None
 
 
 def _parse_foreign(stream: str, message: Message) -> DomainEvent | Unreadable:

@@ -103,12 +103,16 @@ def _findings_that_differ(rows: Sequence[Row], lives: Lives) -> Iterator[str]:
                 newest[event.finding.finding_key, event.finding.raise_no] = event.finding
     yield from _keys_that_differ("finding", found.keys(), newest.keys())
     for key in found.keys() & newest.keys():
-        yield from _columns_that_differ(f"finding {key}", found[key], _finding_as_row(newest[key]))
+        key_, raise_no = key
+        is_superseded = (key_, raise_no + 1) in newest
+        wanted = _finding_as_row(newest[key], is_superseded=is_superseded)
+        yield from _columns_that_differ(f"finding {key}", found[key], wanted)
 
 
-def _finding_as_row(finding: Finding) -> dict[str, object]:
+def _finding_as_row(finding: Finding, *, is_superseded: bool) -> dict[str, object]:
     return {
-        "status": finding.status.value,
+        "status": "superseded" if is_superseded else finding.status.value,
+        "expires_at": finding.expires_at,
         "severity": finding.severity.value,
         "class": finding.class_,
         "subject_id": finding.subject_id or None,

@@ -186,6 +186,15 @@ class Cluster:
 
     async def wait_rows(self, sql: str, count: int, *, most_s: float) -> None:
         """Wait until `select count(*)` over `sql` is `count`, while Postgres may come and go."""
+        await self._wait_count(sql, lambda seen: seen == count, f"not {count}", most_s=most_s)
+
+    async def wait_at_least(self, sql: str, count: int, *, most_s: float) -> None:
+        """Wait until `select count(*)` over `sql` is `count` or more."""
+        await self._wait_count(sql, lambda seen: seen >= count, f"under {count}", most_s=most_s)
+
+    async def _wait_count(
+        self, sql: str, holds: Callable[[int], bool], why_not: str, *, most_s: float
+    ) -> None:
         seen: Any = None
         deadline_s = time.monotonic() + most_s
         while time.monotonic() < deadline_s:
@@ -194,11 +203,11 @@ class Cluster:
                 seen = (await self.query(counting))[0][0]
             except (OSError, asyncpg.PostgresError) as error:
                 seen = error
-            if seen == count:
+            if isinstance(seen, int) and holds(seen):
                 return
             await asyncio.sleep(POLL_S)
         logs = "\n".join(node.logged()[-2000:] for node in self.nodes)
-        raise AssertionError(f"{sql}: {seen} rows after {most_s} s, not {count}\n{logs}")
+        raise AssertionError(f"{sql}: {seen} rows after {most_s} s, {why_not}\n{logs}")
 
 
 async def wait_until(holds: Callable[[], bool], what: str, *, most_s: float) -> None:

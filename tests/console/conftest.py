@@ -40,6 +40,14 @@ def connected(
 
 
 @pytest.fixture
+def standing(connected: Vigil) -> Vigil:
+    """The command with servers to talk to, and a stack that is there already."""
+    done = connected.run("publish", "nobody.listens", "{}")
+    assert done.returncode == 0, done.stderr
+    return connected
+
+
+@pytest.fixture
 def write_app(tmp_path: Path) -> Callable[[], None]:
     """Writes an app into the folder, as `watch:app`."""
 

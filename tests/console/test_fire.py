@@ -10,27 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from console.errors import Mistake
-from console.firing import check_known, overrides_of, payload_of, time_of
-from engine.modes import NodeMode
-from engine.nodes import ActorInfo, ExpectationInfo, NodeInfo
+from console.firing import overrides_of, payload_of, time_of
 from engine.overrides import overrides
 from streams.clock import SystemClock
 from tests.console.program import NOWHERE, Vigil
 from tests.console.test_command_line import one_line
-
-
-def node(name: str = "n1", **actors: ActorInfo) -> NodeInfo:
-    return NodeInfo(
-        name=name,
-        host="h",
-        pid=1,
-        since=datetime(2030, 1, 1, tzinfo=UTC),
-        mode=NodeMode.FULL,
-        setting=NodeMode.FULL,
-        lease_s=30.0,
-        actors=actors,
-    )
 
 
 @contextmanager
@@ -40,39 +24,6 @@ def serving(vigil: Vigil) -> Iterator[None]:
         program.wait_said("node up")
         vigil.wait_for("episodes", "list", until=lambda _: True)
         yield
-
-
-def knows(*expectations: str) -> ActorInfo:
-    known = {name: ExpectationInfo() for name in expectations}
-    return ActorInfo(runs=True, wakes=True, slots=1, expectations=known)
-
-
-def test_what_a_live_node_knows_may_be_asked_for():
-    living = [node(watcher=knows("look")), node("n2", watcher=knows("look", "listen"))]
-    check_known(living, actor="watcher", expectation="listen")
-
-
-def test_where_no_node_lives_nobody_can_say():
-    check_known([], actor="anyone", expectation="anything")
-
-
-def test_a_node_that_says_nothing_of_its_expectations_refuses_none():
-    check_known([node(watcher=knows())], actor="watcher", expectation="anything")
-
-
-@pytest.mark.parametrize(
-    ("actor", "expectation", "why"),
-    [
-        ("wacher", "look", "no live node has an actor 'wacher'; did you mean watcher?"),
-        ("x", "look", "no live node has an actor 'x'; known: other, watcher"),
-        ("watcher", "lok", "actor 'watcher' has no expectation 'lok'; did you mean look?"),
-    ],
-)
-def test_what_no_live_node_knows_is_refused_with_a_hint(actor, expectation, why):
-    living = [node(watcher=knows("look")), node("n2", other=knows("x"))]
-    with pytest.raises(Mistake) as refused:
-        check_known(living, actor=actor, expectation=expectation)
-    assert str(refused.value) == why
 
 
 def test_a_payload_and_overrides_may_be_in_a_file(tmp_path):
@@ -93,10 +44,11 @@ def test_a_time_is_said_with_its_zone_or_as_a_delay():
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--payload", "[1]"), "payload: a list, not a JSON object"),
-        (("--payload", "{"), "payload: not JSON"),
-        (("--payload", "@nowhere.json"), "nowhere.json"),
-        (("--overrides", '{"tool": 1}', "--dry-run"), "overrides: no field 'tool'"),
+        (("--payload", "[1]"), "--payload: a list, not a JSON object"),
+        (("--payload", "{"), "--payload: not JSON"),
+        (("--payload", "@nowhere.json"), "--payload: [Errno 2] No such file"),
+        (("--overrides", '{"tool": 1}', "--dry-run"), "--overrides: no field 'tool'"),
+        (("--by", ""), "--by: say who, or leave it out"),
         (("--at", "tomorrow"), "--at: 'tomorrow' is not a time, such as"),
         (("--at", "2030-01-31T09:00"), "is in no time zone; write Z"),
         (("--in", "90"), "--in: '90': write 90s, 15m or 2d"),
@@ -105,14 +57,14 @@ def test_a_time_is_said_with_its_zone_or_as_a_delay():
     ],
 )
 def test_words_that_cannot_work_are_one_line_before_any_server_is_asked(vigil, options, why):
-    code = 1 if "@" in why or "nowhere" in why else 2
+    code = 1 if "No such file" in why else 2
     assert why in one_line(vigil.run("fire", "watcher", "look", *options, **NOWHERE), code=code)
 
 
 def test_a_payload_over_the_limit_is_refused(vigil):
     payload = b'{"a": "%s"}' % (b"x" * 512 * 1024)
     done = vigil.run("fire", "watcher", "look", "--payload", "-", stdin=payload, **NOWHERE)
-    assert "payload: over 524,288 bytes" in one_line(done, code=2)
+    assert "--payload: over 524,288 bytes" in one_line(done, code=2)
 
 
 @pytest.mark.parametrize(
@@ -124,21 +76,24 @@ def test_a_payload_over_the_limit_is_refused(vigil):
         (("--at", "2300-01-01T00:00:00Z"), "at: "),
     ],
 )
-def test_a_request_that_cannot_work_is_refused(connected, options, why):
-    assert why in one_line(connected.run("fire", "watcher", "look", *options), code=2)
+def test_a_request_that_cannot_work_is_refused(standing, options, why):
+    assert why in one_line(standing.run("fire", "watcher", "look", *options), code=2)
 
 
-def test_a_request_waits_for_a_node_and_one_key_is_one_episode(connected, write_app):
+def test_a_request_waits_for_a_node_and_one_key_is_one_episode(standing, write_app):
     write_app()
     asked = ("fire", "watcher", "look", "--payload", '{"host": "h1"}', "--key", "k1")
-    first, again = (connected.run(*asked).stdout.strip() for _ in range(2))
+    early = [standing.run(*asked) for _ in range(2)]
+    first, again = (done.stdout.strip() for done in early)
     assert UUID(first) == UUID(again)
+    for each in early:
+        assert one_line(each, code=0) == "vigil: watcher: no node that is up has it; it waits\n"
 
-    with serving(connected):
-        done = connected.run(*asked, "--wait")
-        (episode,) = connected.ask("episodes", "list")
+    with serving(standing):
+        done = standing.run(*asked, "--wait")
+        (episode,) = standing.ask("episodes", "list")
 
-    assert done.returncode == 0
+    assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [first, "done: h1 was seen"]
     assert (episode["episode_id"], episode["summary"]) == (first, "h1 was seen")
 
@@ -169,6 +124,22 @@ def test_an_episode_that_fails_is_exit_code_1(connected, write_app):
 def test_a_misspelled_name_is_refused_while_a_node_is_up(connected, write_app):
     write_app()
     with serving(connected):
-        done = connected.run("fire", "watcher", "lok")
+        expectation = connected.run("fire", "watcher", "lok")
+        actor = connected.run("fire", "wacher", "look")
 
-    assert "did you mean look?" in one_line(done, code=2)
+    assert "did you mean look?" in one_line(expectation, code=1)
+    assert "nobody knows an actor 'wacher'; did you mean watcher?" in one_line(actor, code=1)
+
+
+def test_a_fire_that_is_waited_for_says_that_nothing_can_happen_and_for_how_long(
+    connected, write_app
+):
+    write_app()
+    with serving(connected):
+        connected.run("actors", "pause", "watcher", "--reason", "deploy")
+        done = connected.run("fire", "watcher", "look", "--wait", "--timeout", "0")
+
+    why, late = done.stderr.splitlines()
+    assert why == "vigil: watcher: it is paused (deploy); it waits"
+    assert late.endswith("is still not opened after 0 s")
+    assert done.returncode == 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from contextlib import contextmanager
 
 import pytest
+
+from tests.console.test_command_line import one_line
 
 LOG_UP = '"event": "node up"'
 LOG_SWITCHED = '"event": "switched"'
@@ -65,15 +68,66 @@ def test_what_is_said_of_a_node_holds_at_once_and_when_it_comes_back(connected, 
         connected.wait_for("mode", until=lambda seen: seen["nodes"][0]["runs"] == ["watcher"])
 
 
-def test_a_mode_may_be_said_of_one_actor_and_of_a_node_that_is_not_up(connected):
-    done = connected.run("mode", "later", "disabled", "--actor", "watcher")
+def test_a_mode_may_be_said_of_one_actor_and_of_a_node_that_is_not_up(standing):
+    done = standing.run("mode", "later", "disabled", "--actor", "watcher")
     assert done.stdout == (
         "later, actor watcher: disabled; it is not up, and does so when it comes\n"
     )
-    (row,) = connected.ask("mode", "later")["nodes"]
+    (row,) = standing.ask("mode", "later")["nodes"]
     assert (row["state"], row["actors"]) == ("not up", {"watcher": "disabled"})
-    assert connected.run("mode", "later", "--reset", "--actor", "watcher").returncode == 0
-    assert connected.ask("mode")["nodes"] == []
+    assert "watcher=disabled" in standing.run("mode").stdout
+    assert standing.run("mode", "later", "--reset", "--actor", "watcher").returncode == 0
+    assert standing.ask("mode")["nodes"] == []
+
+
+def test_what_was_said_of_an_actor_that_no_node_has_any_more_can_be_taken_back(standing, write_app):
+    standing.run("mode", "n1", "disabled", "--actor", "retired")
+    write_app()
+    with running_node(standing, "--no-project"):
+        standing.wait_for("mode", until=is_there)
+        said = standing.run("mode", "n1", "full", "--actor", "retired")
+        back = standing.run("mode", "n1", "--reset", "--actor", "retired")
+        again = standing.run("mode", "n1", "--reset", "--actor", "watcher")
+        typo = standing.run("mode", "n1", "--reset", "--actor", "wacher")
+    assert said.stdout == "n1, actor retired: full; no node that is up has it\n"
+    assert back.stdout == "n1, actor retired: as it was started; no node that is up has it\n"
+    assert again.stdout == "n1, actor watcher: nothing was said\n"
+    assert "did you mean watcher?" in one_line(typo, code=1)
+
+
+def test_a_node_that_nobody_said_anything_about_is_as_it_was_started(standing, write_app):
+    write_app()
+    with running_node(standing, "--no-project"):
+        standing.wait_for("mode", until=is_there)
+        up = standing.run("mode", "n1", "--reset")
+        for unknown in (standing.run("mode", "n2", "--reset"), standing.run("mode", "n2")):
+            assert "no node 'n2' is up, and nothing is said about it; known: n1" in one_line(
+                unknown, code=1
+            )
+    assert (up.returncode, up.stdout) == (0, "n1: nothing was said\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mode",),
+        ("mode", "n1", "disabled"),
+        ("mode", "n1", "--reset"),
+        ("actors", "list"),
+        ("actors", "show", "watcher"),
+        ("actors", "pause", "watcher"),
+        ("actors", "resume", "watcher"),
+        ("fire", "watcher", "look"),
+        ("episodes", "cancel", "00000000-0000-0000-0000-000000000007"),
+    ],
+)
+def test_a_stack_that_is_not_there_is_not_made_by_those_who_look_or_ask(connected, words):
+    stack = connected.environ["VIGIL_STACK"]
+    assert f"no stack '{stack}' on this server" in one_line(connected.run(*words), code=1)
+    checks = json.loads(connected.run("doctor", "--json").stdout)["checks"]
+    streams = [each for each in checks if each["what"].startswith("stream ")]
+    assert streams
+    assert all(each["status"] != "ok" for each in streams)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +138,11 @@ def test_a_mode_may_be_said_of_one_actor_and_of_a_node_that_is_not_up(connected)
         (("--reset",), "say a node"),
         (("n1", "--actor", "a"), "--actor goes with"),
         (("not.a.name", "full"), "is not a name"),
+        (("n1", "full", "--by", ""), "--by: say who"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(connected, words, says):
-    done = connected.run("mode", *words)
+def test_what_cannot_be_meant_is_refused(standing, words, says):
+    done = standing.run("mode", *words)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert says in done.stderr
 
@@ -116,13 +171,60 @@ def test_a_paused_actor_is_woken_when_it_is_resumed_and_drained_meanwhile(connec
         wait_episodes(connected, done=2)
 
 
+def test_what_waits_for_a_paused_actor_with_a_lane_is_seen_and_what_is_due(
+    connected, write_app, tmp_path
+):
+    write_app()
+    app = tmp_path / "watch.py"
+    limited = 'Actor("watcher", domain="hosts", max_concurrent_cluster=1)'
+    app.write_text(app.read_text().replace('Actor("watcher", domain="hosts")', limited))
+    with running_node(connected) as node:
+        see(connected, "a")
+        wait_episodes(connected, done=1)
+        connected.run("actors", "pause", "watcher", "--wait")
+        node.wait_said(LOG_SWITCHED, times=2)
+        see(connected, "b")
+        see(connected, "c")
+        connected.run("fire", "watcher", "look", "--payload", '{"host": "d"}')
+        (actor,) = connected.wait_for("actors", "list", until=lambda rows: rows[0]["events"] == 2)
+        assert (actor["waking"], actor["due"], actor["commands"]) == ([], 1, 0)
+        words = connected.run("actors", "show", "watcher").stdout
+        assert "max_concurrent_cluster=1 " in words
+        connected.run("actors", "resume", "watcher")
+        wait_episodes(connected, done=4)
+        (actor,) = connected.ask("actors", "list")
+        assert (actor["events"], actor["due"]) == (0, 0)
+
+
+def test_an_actor_that_no_node_has_any_more_is_spoken_of_all_the_same(
+    connected, write_app, tmp_path
+):
+    write_app()
+    with running_node(connected) as node:
+        see(connected, "a")
+        wait_episodes(connected, done=1)
+        assert node.stop(signal.SIGTERM) == 0
+    app = tmp_path / "watch.py"
+    app.write_text(app.read_text().replace('Actor("watcher"', 'Actor("another"'))
+    with running_node(connected, "--no-project"):
+        connected.wait_for("mode", until=is_there)
+        fired = connected.run("fire", "watcher", "look")
+        assert one_line(fired, code=0) == "vigil: watcher: no node that is up has it; it waits\n"
+        paused = connected.run("actors", "pause", "watcher")
+        assert paused.stdout == "watcher: paused; no node that is up has it\n"
+        shown = connected.ask("actors", "show", "watcher")
+        assert (shown["nodes"], shown["due"], shown["expectations"]) == ([], 1, [])
+        words = connected.run("actors", "show", "watcher")
+        assert "nothing found" not in words.stderr
+
+
 def test_an_actor_shows_what_each_of_its_expectations_waits_for(connected, write_app, tmp_path):
     write_app()
     app = tmp_path / "watch.py"
     text = app.read_text().replace(
         'on=event("host.seen"), subject_key="host")',
         'on=[event("host.seen"), every("30d")], subject_key="host", cooldown_s=3600,'
-        " breaker=Breaker())",
+        " breaker=Breaker(threshold=3))",
     )
     app.write_text(
         text.replace(
@@ -140,6 +242,9 @@ def test_an_actor_shows_what_each_of_its_expectations_waits_for(connected, write
         assert look["next_ticks"]["every 2592000s"] is not None
         assert (look["breaker"], look["cooling_down"], look["waiting_for_calm"]) == ("closed", 1, 0)
         assert look["options"]["cooldown_s"] == 3600
+        said = connected.run("actors", "show", "watcher").stdout
+        assert "cooldown_s=3600, breaker.threshold=3\n" in said.replace(" \n", "\n")
+        assert "every 2592000s=20" in said
         for words in (("actors", "list"), ("actors", "show", "watcher"), ("mode",)):
             done = connected.run(*words)
             assert (done.returncode, "watcher" in done.stdout or "n1" in done.stdout) == (0, True)
@@ -147,7 +252,7 @@ def test_an_actor_shows_what_each_of_its_expectations_waits_for(connected, write
         for words in (("show",), ("pause",), ("resume",)):
             unknown = connected.run("actors", *words, "nobody")
             assert (unknown.returncode, unknown.stderr.count("\n")) == (1, 1)
-            assert "no node has an actor 'nobody'; known: watcher" in unknown.stderr
+            assert "nobody knows an actor 'nobody'; known: watcher" in unknown.stderr
 
 
 def test_without_postgres_actors_are_listed_without_their_episodes(connected, write_app):

@@ -12,6 +12,7 @@ from streams.delivery import Delivery, Source
 from streams.events import StepAnnounced
 from streams.inbox import Inbox
 from streams.log import Commit
+from streams.timers import Timers
 from streams.world import Feed, World
 from tests.streams.jetstream.wire import eventually
 
@@ -66,7 +67,7 @@ async def deliveries_of(source: Source[T], count: int) -> list[Delivery[T]]:
     return await collect(lambda room, wait_s: source.receive(room=room, wait_s=wait_s), count=count)
 
 
-async def wait_backlog(port: Inbox | World, backlog: int, *more: Sequence[Feed]) -> None:
+async def wait_backlog(port: Inbox | World | Timers, backlog: int, *more: Sequence[Feed]) -> None:
     """Wait until so much is left for the actor `monitor`: answers take a moment to arrive."""
 
     async def is_left() -> bool:

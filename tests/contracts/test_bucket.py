@@ -63,6 +63,26 @@ async def test_deleting_a_key_that_is_not_there_does_nothing(bucket):
     assert await bucket.get(KEY) is None
 
 
+async def test_a_delete_at_the_revision_that_was_read_removes_the_key(bucket):
+    await bucket.delete(KEY, after=await bucket.put(KEY, b"full"))
+    assert await bucket.get(KEY) is None
+
+
+async def test_a_delete_at_an_older_revision_is_refused_and_the_key_stands(bucket):
+    first = await bucket.put(KEY, b"full")
+    second = await bucket.put(KEY, b"disabled")
+    with pytest.raises(RevisionConflict):
+        await bucket.delete(KEY, after=first)
+    assert await bucket.get(KEY) == Entry(key=KEY, value=b"disabled", revision=second)
+
+
+async def test_a_delete_at_a_revision_of_what_is_gone_does_nothing(bucket):
+    first = await bucket.put(KEY, b"full")
+    await bucket.delete(KEY)
+    await bucket.delete(KEY, after=first)
+    assert await bucket.get(KEY) is None
+
+
 async def test_the_entries_are_every_key_that_stands(bucket):
     await bucket.put("gone", b"x")
     await bucket.delete("gone")

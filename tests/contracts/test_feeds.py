@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from streams.delivery import Unreadable
-from streams.errors import Unavailable
+from streams.errors import NoSuchStream
 from streams.triggers import CloudEvent
 from streams.world import EVENT_BYTES_MAX, DomainEvent, Feed
 from tests.contracts.samples import SILENCE_S, deliveries_of, next_of, opened, wait_backlog
@@ -109,11 +109,11 @@ async def test_a_feed_holds_what_is_on_its_subject(world, orders):
 
 async def test_a_feed_of_a_stream_that_is_not_there_cannot_be_opened(world, stack):
     missing = Feed(stream=f"{stack.name}-none")
-    with pytest.raises(Unavailable, match="stream"):
+    with pytest.raises(NoSuchStream, match=missing.stream):
         await world.open_feed("monitor", missing)
-    with pytest.raises(Unavailable, match="stream"):
+    with pytest.raises(NoSuchStream, match=missing.stream):
         await world.feed_position("monitor", missing)
-    with pytest.raises(Unavailable, match="stream"):
+    with pytest.raises(NoSuchStream, match=missing.stream):
         async with world.follow_feed(missing, after=0):
             pass
 
@@ -215,6 +215,14 @@ async def test_a_feed_that_was_opened_is_followed_from_what_is_not_answered_for(
         assert await world.feed_position("other", feed) == 0
 
 
+async def test_the_newest_of_a_feed_is_the_newest_of_its_stream(world, orders):
+    assert await world.newest(orders.feed()) == 0
+    await published(orders, 4)
+    assert await world.newest(orders.feed("none")) == 4
+    with pytest.raises(NoSuchStream):
+        await world.newest(Feed(stream="NOBODYS"))
+
+
 async def test_a_feed_that_was_never_opened_is_followed_from_its_start(world, orders):
     await published(orders, 4)
     async with world.follow_feed(orders.feed(), after=0) as follower:
@@ -251,3 +259,10 @@ async def test_the_backlog_of_a_feed_counts_what_waits_and_what_is_unanswered(wo
         await deliveries_of(source, 1)
         assert await world.backlog("monitor", [feed]) == 3
         assert await world.backlog("monitor") == 0
+
+
+async def test_events_of_a_feed_past_a_position_are_counted(world, orders):
+    await published(orders, 4)
+    assert await world.count_feed(orders.feed(), after=1) == 3
+    assert await world.count_feed(orders.feed(), after=4) == 0
+    assert await world.count_feed(Feed(stream="NONE"), after=0) == 0

@@ -97,6 +97,13 @@ async def test_an_actor_that_was_never_opened_is_followed_from_now_on(world):
     assert await world.position("monitor") == 2
 
 
+async def test_the_newest_event_is_the_newest_of_any_name(world):
+    assert await world.newest() == 0
+    await published(world, "a", "b", "c")
+    async with opened(world.open("monitor", ["a"])):
+        assert await world.newest() == 3
+
+
 async def test_an_actor_that_was_opened_is_followed_from_what_is_not_answered_for(world):
     await published(world, "a")
     async with opened(world.open("monitor", ["a"])) as source:
@@ -153,3 +160,12 @@ async def test_the_backlog_counts_what_waits_and_what_is_unanswered(world):
         await second.nak(delay_s=60)
         await wait_backlog(world, 2)
         assert await world.backlog("other") == 0
+
+
+async def test_events_past_a_position_are_counted_and_only_those_named(world):
+    await published(world, "a", "b", "a.b", "c", "a")
+    assert await world.count(["a", "c"], after=0) == 3
+    assert await world.count(["a", "c"], after=1) == 2
+    assert await world.count(["a"], after=5) == 0
+    assert await world.count(["d"], after=0) == 0
+    assert await world.count([], after=0) == 0

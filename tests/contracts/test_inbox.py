@@ -8,8 +8,7 @@ import pytest
 
 from streams.clock import SystemClock
 from streams.commands import Recover
-from streams.delivery import Unreadable
-from streams.jetstream.consumer import ACK_WAIT_S
+from streams.delivery import ACK_WAIT_S, Unreadable
 from streams.subjects import Kind, Stack, Stream
 from tests.contracts.samples import SILENCE_S, WAIT_S, deliveries_of, opened, start, wait_backlog
 

@@ -12,7 +12,7 @@ from streams.delivery import Unreadable
 from streams.errors import BadName, TimerConflict, TooLarge, UnreadableEvent
 from streams.subjects import Stack, Stream
 from streams.timers import DUE_MAX, TIMER_BYTES_MAX, Due, PendingTimer, Timer
-from tests.contracts.samples import SILENCE_S, deliveries_of, opened, start
+from tests.contracts.samples import SILENCE_S, deliveries_of, opened, start, wait_backlog
 
 SOON = timedelta(seconds=0.5)
 """Late enough to be waited for. No test fails if it is over before its time."""
@@ -437,3 +437,34 @@ async def test_what_is_pending_and_was_written_by_no_engine_is_said_to_be(
         await timers.pending("monitor", "debounce", "web-1")
     await timers.arm(timer(n=1), at=in_(LATER))
     assert (await timers.pending("monitor", "debounce", "web-1")).payload == {"n": 1}
+
+
+async def test_the_backlog_counts_what_is_due_and_unanswered_opened_or_not(timers):
+    for n in range(6):
+        await timers.send(timer(f"web-{n}"), id=f"{n}")
+    await timers.send(timer("late"), id="late")
+    await timers.arm(timer("later"), at=in_(LATER))
+    await timers.send(timer(actor="other"), id="other")
+    assert await timers.backlog("monitor") == 7  # Nobody has opened it yet.
+    async with opened(timers.open("monitor")) as source:
+        first, second, _ = await deliveries_of(source, 3)
+        assert await timers.backlog("monitor") == 7
+        await first.ack()
+        await second.nak(delay_s=60)
+        await wait_backlog(timers, 6)
+    assert await timers.backlog("nobody") == 0
+
+
+async def test_the_keys_of_what_is_pending_are_those_that_were_armed_and_have_not_fired(timers):
+    texts = ["look/=", "look/a.b", "listen/münchen"]
+    for key in texts:
+        await timers.arm(timer(key), at=in_(LATER))
+    await timers.arm(timer("look/canceled"), at=in_(LATER))
+    await timers.cancel("monitor", "debounce", "look/canceled")
+    await timers.arm(timer("look/other", purpose="tick"), at=in_(LATER))
+    await timers.arm(timer("look/other", actor="other"), at=in_(LATER))
+    async with opened(timers.open("monitor")) as source:
+        await timers.arm(timer("look/fired"), at=in_(-LATER))
+        await deliveries_of(source, 1)
+    assert sorted(await timers.keys("monitor", "debounce")) == sorted(texts)
+    assert list(await timers.keys("nobody", "debounce")) == []

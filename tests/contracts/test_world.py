@@ -77,6 +77,13 @@ async def test_an_event_over_the_limit_is_refused(world):
         assert list(await source.receive(room=1, wait_s=SILENCE_S)) == []
 
 
+async def test_a_payload_that_json_cannot_say_is_refused(world):
+    with pytest.raises(ValueError, match="not finite"):
+        await world.publish(NAME, {"x": [float("nan")]}, id="ev-1")
+    with pytest.raises(TypeError):
+        await world.publish(NAME, {"x": object()}, id="ev-1")
+
+
 async def test_an_event_at_the_limit_arrives(world):
     payload = {"x": "x" * (EVENT_BYTES_MAX - len('{"x":""}'))}
     async with opened(world.open("monitor", [NAME])) as source:

@@ -28,12 +28,15 @@ from streams.events import (
     EpisodeFinished,
     EpisodeOpened,
     FindingCleared,
+    FindingEscalated,
+    FindingExpired,
     FindingRaised,
     FindingUpdated,
 )
+from streams.findings import Severity
 from tests.docs.life import diagram
 from tests.docs.pages import ROOT, pages, text_of
-from tests.streams.samples import ACTIVE, CAUSE, CLEARED, EVENTS
+from tests.streams.samples import ACTIVE, CAUSE, CLEARED, EVENTS, LIMITED, TIMED
 
 PACKAGES: Final = ("streams", "engine", "projections", "console")
 
@@ -47,7 +50,7 @@ LIMITS: Final = (
     "streams.world.HOPS_MAX",
     "streams.jetstream.shapes.DUPLICATES_S",
     "streams.jetstream.shapes.MARKER_S",
-    "streams.jetstream.consumer.ACK_WAIT_S",
+    "streams.delivery.ACK_WAIT_S",
     "streams.jetstream.consumer.UNANSWERED_MAX",
     "streams.events.PAYLOAD_KEPT_BYTES_MAX",
     "engine.trigger.ENTITY_CHARS_MAX",
@@ -64,14 +67,17 @@ LIMITS: Final = (
     "engine.convergence.CONVERGED_BYTES_MAX",
     "engine.convergence.FINDINGS_MAX",
     "engine.finding.SUMMARY_CHARS_MAX",
+    "engine.finding.TTL_S_MAX",
+    "engine.aging.AGE_S_MAX",
+    "engine.enrichment.ENRICH_S_MAX",
     "engine.recovery.ATTEMPTS_MAX",
     "engine.loops.CYCLE_STEPS_MAX",
     "engine.loops.ROUNDS",
     "engine.runtime.usercode.TRACE_CHARS_MAX",
     "engine.runtime.scribe.EVENTS_PER_COMMIT_MAX",
-    "engine.runtime.admission.IN_FLIGHT_MAX",
+    "engine.runtime.entrance.IN_FLIGHT_MAX",
     "engine.runtime.applier.FINDINGS_IN_FLIGHT_MAX",
-    "engine.runtime.applier.CONFLICTS_MAX",
+    "engine.runtime.turns.CONFLICTS_MAX",
     "engine.runtime.herald.EVENTS_IN_FLIGHT_MAX",
     "engine.runtime.keeper.BEATS_PER_TTL",
     "engine.runtime.node.GRACE_S",
@@ -224,7 +230,11 @@ def _published() -> Iterator[tuple[str, Mapping[str, object]]]:
     (opened, *_), (converged, *_) = EVENTS["episode.opened@1"], EVENTS["episode.converged@1"]
     assert isinstance(opened, EpisodeOpened)
     assert isinstance(converged, EpisodeConverged)
-    events = [publicity.started(opened, attempt=1, node="n", seq=1)]
+    events = [
+        publicity.queued(opened, position=1, seq=1),
+        publicity.dropped(opened, detail="no_room", seq=1),
+        publicity.started(opened, attempt=1, node="n", seq=1),
+    ]
     for status in EndStatus:
         end = EpisodeFinished(status=status)
         events.append(publicity.ended(opened, converged, end, seq=1))
@@ -235,6 +245,9 @@ def _published() -> Iterator[tuple[str, Mapping[str, object]]]:
     ):
         change = kind(finding=finding, cause=CAUSE)
         events.append(publicity.finding_changed(opened, change, index=0, seq=1))
+    expired = FindingExpired(finding=LIMITED, cause=TIMED)
+    worse = FindingEscalated(finding=LIMITED, cause=TIMED, from_severity=Severity.LOW)
+    events += [publicity.finding_changed_since(each, seq=1) for each in (expired, worse)]
     yield from {event.name: event.payload for event in events}.items()
 
 

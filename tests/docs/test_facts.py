@@ -55,7 +55,7 @@ def test_the_guide_to_publishing_says_when_each_public_event_is_told():
     assert sorted(names) == sorted([row[0] for row in rows(facts.public_events())] * 2)
 
 
-COUNTED: Final = ("debounced", "duplicate", "overflow")
+COUNTED: Final = ("waits_for_calm", "duplicate", "overflow")
 """What is counted beside the refusals of the gate's own rules."""
 
 

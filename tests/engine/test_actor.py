@@ -7,14 +7,18 @@ import math
 import pytest
 
 from engine.actor import Actor
+from engine.aging import escalate
+from engine.breaker import Breaker
 from engine.budget import Budget
 from engine.convergence import ConvergeResult
 from engine.dedupe import ByEvent, by_payload, by_value
 from engine.errors import DeclarationError
 from engine.filters import gt
+from engine.schedule import Cron, Every, every
 from engine.schema import StateSchema
 from engine.strategy import Strategy
-from engine.trigger import EventSource, event
+from engine.trigger import EventSource, event, manual, workflow
+from streams.world import Feed
 
 
 class Watch(Strategy):
@@ -82,6 +86,74 @@ def test_a_sample_is_a_share_over_0_and_up_to_1(sample):
     assert Actor("monitor").expect("limits", Watch, on=ON, sample=sample).sample == sample
 
 
+def test_no_gate_is_closed_unless_it_is_asked_for():
+    expectation = Actor("monitor").expect("limits", Watch, on=ON)
+    assert not expectation.is_gated
+    assert not expectation.waits_its_turn
+    assert expectation.schedules == expectation.feeds == ()
+
+
+@pytest.mark.parametrize(
+    ("on", "options"),
+    [
+        (every("1h"), {"sample": 0.5, "breaker": Breaker()}),
+        ([every("1h"), ON], {"cooldown_s": 1, "dedupe": by_payload()}),
+        (event(stream="ORDERS"), {"debounce_s": 1, "max_wait_s": 2, "breaker": Breaker()}),
+        (manual(), {"concurrency_key": "host", "priority": 1, "start_within_s": 5}),
+    ],
+)
+def test_an_option_may_be_given_where_something_that_fires_is_asked_it(on, options):
+    assert Actor("monitor").expect("limits", Watch, on=on, **options)
+
+
+def test_what_findings_become_is_declared_by_class():
+    steps = [escalate(after="1h", to="high"), escalate(after="2h", to="critical")]
+    declared = {"escalation": {"full": steps}, "finding_ttl_s": 60}
+    expectation = Actor("monitor").expect("limits", Watch, on=ON, **declared)
+    assert expectation.escalation == {"full": tuple(steps)}
+    assert expectation.finding_ttl_s == 60
+    assert Actor("monitor").expect("limits", Watch, on=ON).escalation == {}
+
+
+@pytest.mark.parametrize(
+    "gate", [{"cooldown_s": 1}, {"debounce_s": 0.5}, {"breaker": Breaker(threshold=1)}]
+)
+def test_what_the_cluster_must_remember_makes_a_gate(gate):
+    assert Actor("monitor").expect("limits", Watch, on=ON, **gate).is_gated
+
+
+@pytest.mark.parametrize("limit", [{"concurrency_key": "host"}, {"priority": -1}])
+def test_whoever_has_an_order_waits_its_turn_and_so_does_its_actor(limit):
+    actor = Actor("monitor")
+    assert actor.expect("limits", Watch, on=ON, **limit).waits_its_turn
+    assert actor.is_laned
+
+
+@pytest.mark.parametrize(
+    ("declared", "is_laned"),
+    [
+        ({}, False),
+        ({"max_concurrent_cluster": 1}, True),
+        ({"overflow": "drop"}, True),
+        ({"overflow": "shed_oldest", "queue_max": 1}, True),
+        ({"overflow": "queue", "queue_max": 5}, False),
+    ],
+)
+def test_a_limit_that_holds_everywhere_makes_lanes(declared, is_laned):
+    assert Actor("monitor", **declared).is_laned == is_laned
+
+
+def test_a_stream_is_listened_to_once_from_where_the_first_says():
+    actor = Actor("monitor")
+    actor.expect("one", Watch, on=event(stream="ORDERS", subject="a.>", start="all"))
+    actor.expect("other", Watch, on=[event(stream="ORDERS", subject="a.>"), event(stream="B")])
+    assert actor.feeds() == (
+        Feed(stream="ORDERS", subject="a.>", start="all"),
+        Feed(stream="B"),
+    )
+    assert actor.event_names() == frozenset()
+
+
 def own_key(event):
     return event.id
 
@@ -116,6 +188,12 @@ def test_the_values_of_an_actor_are_kept():
         ({"max_concurrent_episodes": "5"}, "max_concurrent_episodes", "'5' is not a whole"),
         ({"max_concurrent_episodes": 2.5}, "max_concurrent_episodes", "2.5 is not a whole"),
         ({"max_concurrent_episodes": True}, "max_concurrent_episodes", "True is not a whole"),
+        ({"max_concurrent_cluster": 0}, "max_concurrent_cluster", "from 1 to 1,000"),
+        ({"max_concurrent_cluster": "3"}, "max_concurrent_cluster", "'3' is not a whole number"),
+        ({"overflow": "spill"}, "overflow", "'spill' is not one of queue, drop, shed_oldest"),
+        ({"overflow": ["drop"]}, "overflow", "['drop'] is not one of queue, drop, shed_oldest"),
+        ({"queue_max": 0}, "queue_max", "0 is not a whole number from 1 to 1,000"),
+        ({"queue_max": 1_001}, "queue_max", "1001 is not a whole number from 1 to 1,000"),
         ({"domain": 7}, "domain", "7 is not text"),
         ({"spec_rev": 3}, "spec_rev", "3 is not text"),
         ({"spec_rev": None}, "spec_rev", "None is not text"),
@@ -154,6 +232,53 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"on": []}, "on", "0 triggers; give 1 to 64"),
         ({"on": [ON, "a.b"]}, "on", "'a.b' is not a trigger; use event('some.name')"),
         ({"on": EventSource(("a.b",), {"x": gt(None)})}, "on", "filter: 'x': gt(None): compare"),
+        ({"on": manual}, "on", "a trigger must be called, as in manual()"),
+        ({"on": every}, "on", "a trigger must be called, as in every('15m')"),
+        ({"on": Cron("61 * * * *")}, "on", "cron(): expression: '61 * * * *': Bad minute; write"),
+        ({"on": Every(1, "most")}, "on", "catch_up: 'most' is not one of skip, one, all"),
+        ({"on": EventSource((), {}, Feed(stream="a b"))}, "on", "'a b' is not a stream; use 1 to"),
+        ({"cooldown_s": -1}, "cooldown_s", "-1 is not a whole number of seconds, such as 60, up"),
+        ({"cooldown_s": 1.5}, "cooldown_s", "1.5 is not a whole number of seconds"),
+        ({"cooldown_s": "1m"}, "cooldown_s", "'1m' is not a whole number of seconds, such as 60"),
+        ({"cooldown_s": True}, "cooldown_s", "True is not a whole number of seconds"),
+        ({"cooldown_s": 2_678_401}, "cooldown_s", "such as 60, up to 2,678,400"),
+        ({"debounce_s": -0.1}, "debounce_s", "-0.1 is not a number of seconds, such as 3 or 0.5"),
+        ({"debounce_s": "3s"}, "debounce_s", "'3s' is not a number of seconds, such as 3 or 0.5"),
+        ({"debounce_s": math.nan}, "debounce_s", "nan is not a number of seconds"),
+        ({"debounce_s": math.inf}, "debounce_s", "inf is not a number of seconds"),
+        ({"debounce_s": None}, "debounce_s", "None is not a number of seconds"),
+        ({"max_wait_s": 5}, "max_wait_s", "bounds debounce_s, and there is none"),
+        ({"debounce_s": 3, "max_wait_s": 2}, "max_wait_s", "2 is less than debounce_s=3"),
+        ({"debounce_s": 3, "max_wait_s": "9"}, "max_wait_s", "'9' is not a number of seconds"),
+        ({"breaker": 5}, "breaker", "5 is not a Breaker(threshold=…, half_open_after_s=…)"),
+        ({"breaker": Breaker(threshold=0)}, "breaker", "threshold=0 is not a whole number from 1"),
+        ({"breaker": Breaker(half_open_after_s=0)}, "breaker", "half_open_after_s=0 is not a"),
+        ({"breaker": Breaker(scope="actor")}, "breaker", "'actor' is not one of cluster, node"),
+        (
+            {"on": manual(), "cooldown_s": 5},
+            "cooldown_s",
+            "is for events, and none fires it; leave",
+        ),
+        ({"on": every("1h"), "cooldown_s": 5}, "cooldown_s", "is for events, and none fires it"),
+        ({"on": every("1h"), "debounce_s": 5}, "debounce_s", "is for events, and none fires it"),
+        ({"on": every("1h"), "dedupe": by_payload()}, "dedupe", "is for events, and none fires it"),
+        ({"on": manual(), "sample": 0.5}, "sample", "is for events and ticks, and none fires it"),
+        ({"on": workflow(), "breaker": Breaker()}, "breaker", "is for events and ticks, and none"),
+        ({"concurrency": 2}, "concurrency", "counts by concurrency_key, and there is none"),
+        (
+            {"concurrency": 0, "concurrency_key": "host"},
+            "concurrency",
+            "0 is not a whole number from 1 to 1,000",
+        ),
+        ({"concurrency_key": 5}, "concurrency_key", "5 is not text"),
+        ({"concurrency_key": "a..b"}, "concurrency_key", "'a..b' is not a path; use words joined"),
+        ({"subject_key": ".host"}, "subject_key", "'.host' is not a path; use words joined by"),
+        ({"priority": 1_001}, "priority", "1001 is not a whole number from -1,000 to 1,000"),
+        ({"priority": "high"}, "priority", "'high' is not a whole number from -1,000 to 1,000"),
+        ({"start_within_s": -1}, "start_within_s", "-1 is not a number of seconds"),
+        ({"start_within_s": "1m"}, "start_within_s", "'1m' is not a number of seconds, such as 3"),
+        ({"dry_run": {}}, "dry_run", "{}"),
+        ({"dedupe": by_payload("a..b")}, "dedupe", "'a..b' is not a path"),
         ({"sample": 0}, "sample", "0 is not a share: a number over 0 and up to 1"),
         ({"sample": 1.01}, "sample", "1.01 is not a share"),
         ({"sample": -0.1}, "sample", "-0.1 is not a share"),
@@ -180,6 +305,10 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"attempts_max": 1.5}, "attempts_max", "1.5 is not a whole number"),
         ({"loop_detection": "no"}, "loop_detection", "'no' is not True or False"),
         ({"synthesizer": "gpt"}, "synthesizer", "'gpt' is not a function"),
+        ({"finding_ttl_s": -1}, "finding_ttl_s", "-1 is not a number of seconds"),
+        ({"finding_ttl_s": 1e9}, "finding_ttl_s", "up to 315,360,000"),
+        ({"escalation": {"full": []}}, "escalation", "'full': [] is not a list of escalate"),
+        ({"enrich": "look"}, "enrich", "'look' is not a function"),
         ({"recovery": ["resume"]}, "recovery", "['resume'] is not one of"),
         ({"state_schema": StateSchema(version="2")}, "state_schema", "version '2' is not a whole"),
         ({"on": EventSource(names=5)}, "on", "names=5"),

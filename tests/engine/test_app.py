@@ -6,6 +6,7 @@ import pytest
 
 from engine.actor import Actor
 from engine.app import App
+from engine.breaker import Breaker
 from engine.convergence import ConvergeResult
 from engine.errors import DeclarationError
 from engine.strategy import Strategy
@@ -50,6 +51,25 @@ def actor(id_="monitor", *, expectations=1, synthesizer=None, **values):
     return made
 
 
+def laned(**declared):
+    made = Actor("monitor", queue_max=5)
+    made.expect("x", Watch, on=event("a.b"), **declared)
+    return made
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        actor(max_concurrent_cluster=1, queue_max=5),
+        actor(overflow="shed_oldest", queue_max=5),
+        laned(priority=1),
+        laned(concurrency_key="host"),
+    ],
+)
+def test_a_queue_may_be_bounded_where_episodes_wait_for_their_turn(made):
+    assert App(actors=[made]).actors["monitor"].queue_max == 5
+
+
 def test_an_app_knows_its_actors_by_id():
     one, other = actor("one"), actor("other")
     assert App(actors=[one, other]).actors == {"one": one, "other": other}
@@ -85,6 +105,19 @@ def test_the_nearest_synthesizer_is_the_one(expectations, actors, nearest):
 @pytest.mark.parametrize(
     ("values", "named", "field", "problem"),
     [
+        ({"actors": [actor(queue_max=5)]}, "monitor", "queue_max", "no episode waits for its turn"),
+        (
+            {"actors": [actor(overflow="drop", queue_max=5)]},
+            "monitor",
+            "queue_max",
+            'nothing waits with overflow="drop"',
+        ),
+        (
+            {"actors": [laned(priority=1, breaker=Breaker(scope="node"))]},
+            "monitor",
+            "breaker",
+            "leave scope out",
+        ),
         ({"actors": []}, "(none)", "actors", "an app needs an actor"),
         ({"actors": ["monitor"]}, "'monitor'", "actors", "is not an Actor"),
         ({"actors": [actor(), actor()]}, "monitor", "id", "declared twice"),

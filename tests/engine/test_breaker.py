@@ -16,11 +16,11 @@ from engine.breaker import (
     THRESHOLD_MAX,
     Breaker,
     BreakerState,
-    admit,
     cancels,
     change_by,
     note,
     outcome_of,
+    pass_through,
     problem_of_breaker,
     transition,
 )
@@ -47,11 +47,11 @@ def failed(*ids):
 
 
 OPEN = told(*failed("e1", "e2", "e3"))
-PROBED = admit(OPEN, BREAKER, episode_id="p1", now=at(60)).becomes
+PROBED = pass_through(OPEN, BREAKER, episode_id="p1", now=at(60)).becomes
 
 
 def asked(state, episode_id, *, seconds, breaker=BREAKER):
-    return admit(state, breaker, episode_id=episode_id, now=at(seconds))
+    return pass_through(state, breaker, episode_id=episode_id, now=at(seconds))
 
 
 def ended(state, episode_id, outcome, *, seconds=70, breaker=BREAKER):
@@ -62,8 +62,8 @@ def ended(state, episode_id, outcome, *, seconds=70, breaker=BREAKER):
 
 
 def test_a_closed_breaker_allows_everything_and_stays_as_it_is():
-    admission = asked(CLOSED, "e1", seconds=0)
-    assert (admission.allowed, admission.becomes) == (True, None)
+    passage = asked(CLOSED, "e1", seconds=0)
+    assert (passage.allowed, passage.becomes) == (True, None)
 
 
 @pytest.mark.parametrize(
@@ -109,16 +109,16 @@ def test_what_changes_nothing_returns_the_same_state(outcome):
 
 @pytest.mark.parametrize("seconds", [-5, 0, 59.999])
 def test_an_open_breaker_refuses_until_its_time_is_over(seconds):
-    admission = asked(OPEN, "p1", seconds=seconds)
-    assert (admission.allowed, admission.becomes) == (False, None)
+    passage = asked(OPEN, "p1", seconds=seconds)
+    assert (passage.allowed, passage.becomes) == (False, None)
 
 
 @pytest.mark.parametrize("seconds", [60, 61, 10**6])
 def test_after_that_one_episode_is_let_through_as_the_probe(seconds):
-    admission = asked(OPEN, "p1", seconds=seconds)
-    assert admission.allowed
-    assert (admission.becomes.status, admission.becomes.probe) == ("half_open", "p1")
-    assert admission.becomes.probe_since == at(seconds)
+    passage = asked(OPEN, "p1", seconds=seconds)
+    assert passage.allowed
+    assert (passage.becomes.status, passage.becomes.probe) == ("half_open", "p1")
+    assert passage.becomes.probe_since == at(seconds)
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "canceled"])
@@ -132,8 +132,8 @@ def test_while_it_is_not_closed_only_the_probe_has_a_say(state, outcome):
 
 @pytest.mark.parametrize("seconds", [60, 119.999, 500])
 def test_the_probe_may_ask_again(seconds):
-    admission = asked(PROBED, "p1", seconds=seconds)
-    assert (admission.allowed, admission.becomes) == (True, None)
+    passage = asked(PROBED, "p1", seconds=seconds)
+    assert (passage.allowed, passage.becomes) == (True, None)
 
 
 @pytest.mark.parametrize("seconds", [60, 119.999])
@@ -142,9 +142,9 @@ def test_nobody_else_is_let_through_beside_the_probe(seconds):
 
 
 def test_a_probe_that_does_not_end_makes_room_for_another_one():
-    admission = asked(PROBED, "p2", seconds=120)
-    assert admission.allowed
-    assert (admission.becomes.probe, admission.becomes.probe_since) == ("p2", at(120))
+    passage = asked(PROBED, "p2", seconds=120)
+    assert passage.allowed
+    assert (passage.becomes.probe, passage.becomes.probe_since) == ("p2", at(120))
 
 
 def test_a_probe_that_made_room_has_no_say_any_more():
@@ -349,10 +349,10 @@ class AnyLife(RuleBasedStateMachine):
         self.ask(f"e{data.draw(st.integers(1, self.asked))}")
 
     def ask(self, id_):
-        admission = asked(self.state, id_, seconds=self.now_s)
-        if admission.allowed:
+        passage = asked(self.state, id_, seconds=self.now_s)
+        if passage.allowed:
             self.running.add(id_)
-            self.state = admission.becomes or self.state
+            self.state = passage.becomes or self.state
             if self.state.status != "closed":
                 self.probing[id_] = (self.state.probe_since - EPOCH).total_seconds()
 

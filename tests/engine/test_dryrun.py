@@ -11,9 +11,10 @@ from engine.finding import clear_finding, raise_finding
 from engine.overrides import overrides
 from engine.tools import Tool
 from streams.events import EpisodeConverged, EpisodeOpened
-from streams.findings import FindingOutcome
+from streams.findings import Finding, FindingOutcome, FindingStatus
 from streams.json import raw
 from streams.triggers import Budget, ManualTrigger, Mode, Overrides
+from tests.spec import EPOCH
 
 MEANT = EpisodeOpened(
     episode_id="e1",
@@ -103,6 +104,22 @@ def test_findings_that_are_kept_have_keys_and_an_actor_of_their_own():
     keys = [intent.finding_key for intent in apart.findings]
     assert keys == ["what_if:disk", "what_if:logs", "what_if:memory"]
     assert dryrun.found_by(opened) == "what_if:monitor"
+
+
+@pytest.mark.parametrize(("actor_id", "is_meant"), [("monitor", True), ("a:b:monitor", False)])
+def test_a_finding_knows_whose_it_is_and_whether_it_is_meant(actor_id, is_meant):
+    finding = Finding(
+        finding_key="disk",
+        raise_no=1,
+        status=FindingStatus.ACTIVE,
+        actor_id=actor_id,
+        expectation_id="limits",
+        raised_by_episode_id="e1",
+        raised_at=EPOCH,
+        updated_at=EPOCH,
+    )
+    assert dryrun.owner_of(finding) == "monitor"
+    assert dryrun.is_meant(finding) is is_meant
 
 
 def test_a_finding_is_explained_by_one_of_its_own_dry_run_or_by_one_that_is_meant():

@@ -9,13 +9,11 @@ import pytest
 from engine.errors import InvalidFinding
 from engine.finding import (
     SUMMARY_CHARS_MAX,
-    carried_out,
     clear_finding,
-    decide,
-    outcome_of,
     raise_finding,
     update_finding,
 )
+from engine.outcome import decide, is_of, outcome_of
 from streams.events import FindingCleared, FindingRaised, FindingUpdated
 from streams.findings import Cause, FindingOutcome, FindingStatus, Severity
 from streams.json import NOTHING, raw
@@ -139,9 +137,9 @@ def test_a_raise_after_a_clear_starts_anew_and_is_counted():
 def test_an_event_names_its_cause_and_a_cause_is_found_again():
     cause = Cause(episode_id="e1", index=3)
     event = decide(None, full, cause=cause, actor_id="a", expectation_id="x", at=EPOCH)
-    assert carried_out([event], cause) is event
-    assert carried_out([event], Cause(episode_id="e1", index=4)) is None
-    assert carried_out([event], Cause(episode_id="e2", index=3)) is None
+    assert is_of(event, cause)
+    assert not is_of(event, Cause(episode_id="e1", index=4))
+    assert not is_of(event, Cause(episode_id="e2", index=3))
 
 
 def test_the_episode_records_what_became_of_each_intent():
@@ -181,6 +179,23 @@ def test_the_episode_records_what_became_of_each_intent():
         (lambda: raise_finding("k", class_="c", subject="host"), "subject 'host': must be a pair"),
         (lambda: raise_finding("k", class_="c", subject=("host", 1)), "must be a pair of kind and"),
         (lambda: raise_finding("k", class_="c", caused_by=""), "finding key: not a key"),
+        (lambda: raise_finding("k", class_="c", ttl_s=0), "ttl_s 0: must be a number of seconds"),
+        (lambda: raise_finding("k", class_="c", ttl_s=True), "ttl_s True: must be a number"),
+        (lambda: raise_finding("k", class_="c", ttl_s="60"), "ttl_s '60': must be a number"),
+        (lambda: raise_finding("k", class_="c", ttl_s=1e9), "up to 315,360,000"),
+        (lambda: raise_finding("k", class_="c", expires_at=3), "expires_at 3: must be a datetime"),
+        (
+            lambda: raise_finding("k", class_="c", expires_at=EPOCH.replace(tzinfo=None)),
+            "expires_at 2030-01-01T00:00:00: must have a time zone",
+        ),
+        (
+            lambda: raise_finding("k", class_="c", expires_at=EPOCH.replace(year=2201)),
+            "must have a time zone and be before 2200",
+        ),
+        (
+            lambda: raise_finding("k", class_="c", ttl_s=1, expires_at=EPOCH),
+            "ttl_s and expires_at: say one of the two",
+        ),
         (lambda: update_finding("k", severity=""), "severity '': must be one of"),
         (lambda: update_finding("k", confidence=2), "confidence 2: must be a number from 0 to 1"),
         (lambda: update_finding(None), "finding key None: must be text"),

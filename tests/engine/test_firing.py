@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +14,9 @@ from engine.budget import COUNT_MAX
 from engine.dedupe import KEY_CHARS_MAX
 from engine.errors import BadRequest
 from engine.expectation import PRIORITY_MAX
+from engine.fields import BY_CHARS_MAX, REASON_CHARS_MAX
 from engine.firing import (
-    BY_CHARS_MAX,
-    REASON_CHARS_MAX,
-    Fire,
+    FireRequest,
     fire_dedupe_key,
     fire_timer,
     fired_episode_id,
@@ -30,8 +31,8 @@ from streams.triggers import ManualTrigger, Mode
 from streams.world import EVENT_BYTES_MAX
 from tests.spec import EPOCH
 
-ASKED = Fire(expectation="limits", requested_by="ann", key="k1")
-WHOLE = Fire(
+ASKED = FireRequest(expectation="limits", requested_by="ann", key="k1")
+WHOLE = FireRequest(
     expectation="limits",
     requested_by="ann",
     key="k1",
@@ -51,7 +52,7 @@ def test_a_fire_arrives_as_it_was_sent(fire):
     assert parse_fire(timer.payload) == fire
 
 
-@given(st.builds(Fire, expectation=st.just("e"), requested_by=st.text(), key=st.text()))
+@given(st.builds(FireRequest, expectation=st.just("e"), requested_by=st.text(), key=st.text()))
 def test_a_fire_is_refused_or_arrives_as_it_was_sent(fire):
     try:
         timer = fire_timer(fire, actor="monitor")
@@ -107,6 +108,8 @@ def test_the_strategy_gets_who_asked_for_what_and_about_which_subject():
         ({"hops": COUNT_MAX + 1}, "hops"),
         ({"payload": [1]}, "payload"),
         ({"payload": {"a": object()}}, "payload"),
+        ({"payload": {"a": [math.nan]}}, "payload"),
+        ({"payload": {"a": {"b": -math.inf}}}, "payload"),
         ({"payload": {"a": "x" * EVENT_BYTES_MAX}}, "payload"),
         ({"overrides": overrides()}, "overrides"),
         ({"mode": Mode.DRY_RUN, "overrides": {"tools": {}}}, "overrides"),

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
-from engine.expectation import Expectation
+from engine.breaker import Breaker, BreakerState
 from engine.convergence import ConvergeResult
+from engine.expectation import Expectation
 from engine.filters import gt, missing
-from engine.gating import REASONS, Fire, Refuse, rule, share_of
+from engine.gating import (
+    REASONS,
+    Fire,
+    Look,
+    Refuse,
+    Standing,
+    Wait,
+    rule,
+    rule_tick,
+    share_of,
+)
 from engine.strategy import Strategy
 from engine.trigger import event, sources_of
+from streams.triggers import ScheduleTrigger
 from streams.world import HOPS_MAX, DomainEvent
 from tests.spec import EPOCH
 
@@ -43,47 +56,158 @@ def happened(name="disk.measured", payload=None, *, id_="x1", hops=0):
     return DomainEvent(id=id_, name=name, payload=payload, seq=1, at=EPOCH, hops=hops)
 
 
-def ruling(expectation, event_):
-    return rule(expectation, event_, stack="vigil", actor="monitor")
+OPEN = BreakerState(status="open", failures=("e1",), opened_at=EPOCH)
+MOMENT = EPOCH + timedelta(seconds=1)
 
+
+def standing(**seen):
+    """Return what the cluster remembers: nothing that holds an event back, unless `seen`."""
+    return Standing(**{"episode_id": "mine", "now": MOMENT, "is_calm": True, **seen})
+
+
+def ruling(expectation, event_, seen=None):
+    return rule(expectation, event_, stack="vigil", actor="monitor", standing=seen)
+
+
+ALL_GATES = {"cooldown_s": 60, "debounce_s": 3, "breaker": Breaker(threshold=1)}
 
 REFUSALS = [
-    ("not_watched", "", {"name": "disk.changed"}, {}),
-    ("too_many_hops", "17 of at most 16", {"hops": HOPS_MAX + 1}, {}),
-    ("filter", "used", {"payload": {"used": 90}}, {}),
-    ("filter_key_missing", "used", {"payload": {}}, {}),
-    ("filter_type", "used", {"payload": {"used": "95"}}, {}),
-    ("sampled_out", "", {}, {"sample": 1e-9}),
+    ("not_watched", "", {"name": "disk.changed"}, {}, {}),
+    ("too_many_hops", "17 of at most 16", {"hops": HOPS_MAX + 1}, {}, {}),
+    ("filter", "used", {"payload": {"used": 90}}, {}, {}),
+    ("filter_key_missing", "used", {"payload": {}}, {}, {}),
+    ("filter_type", "used", {"payload": {"used": "95"}}, {}, {}),
+    ("cooldown", "since episode other", {}, {}, {"cooled_by": "other"}),
+    ("calm", "", {}, {}, {"is_calm": False}),
+    ("superseded", "", {}, {}, {"is_superseded": True}),
+    ("breaker_open", "", {}, {}, {"breaker": OPEN}),
+    ("sampled_out", "", {}, {"sample": 1e-9}, {}),
 ]
-"""Every reason in the order in which they are found: what it says, and what it takes."""
+"""Every rule in the order in which they are asked: what is told, and what it takes: of the event,
+of the declaration, of what the cluster remembers. Calm is waited for; the others refuse."""
+
+RULES = [reason for reason, *_ in REFUSALS]
+OF_THE_FILTER = {"filter", "filter_key_missing", "filter_type"}
 
 
-@pytest.mark.parametrize(("reason", "detail", "said", "declared"), REFUSALS)
-def test_a_refusal_says_why(reason, detail, said, declared):
-    assert ruling(expecting(**declared), happened(**said)) == Refuse(reason, detail)
+def answer(ruled):
+    """Return the reason of a ruling, or the rule whose waiting it is."""
+    return "calm" if isinstance(ruled, Wait) else ruled.reason
+
+
+def ruled_by(*rules):
+    """Return the ruling on an event that each of `rules` would hold back."""
+    said, declared, seen = {}, {}, {}
+    for reason, _, more_said, more_declared, more_seen in REFUSALS:
+        if reason in rules:
+            said, declared = {**said, **more_said}, {**declared, **more_declared}
+            seen = {**seen, **more_seen}
+    return ruling(expecting(**ALL_GATES, **declared), happened(**said), standing(**seen))
+
+
+@pytest.mark.parametrize(
+    ("reason", "detail"), [(reason, detail) for reason, detail, *_ in REFUSALS if reason != "calm"]
+)
+def test_a_refusal_says_why(reason, detail):
+    assert ruled_by(reason) == Refuse(reason, detail)
 
 
 def test_there_are_no_other_reasons():
-    assert sorted(REASONS) == sorted(reason for reason, *_ in REFUSALS)
+    assert sorted([*REASONS, "calm"]) == sorted(RULES)
 
 
 @pytest.mark.parametrize(
     ("first", "later"),
     [
-        ("not_watched", "too_many_hops"),
-        ("too_many_hops", "filter"),
-        ("too_many_hops", "filter_key_missing"),
-        ("too_many_hops", "filter_type"),
-        ("filter", "sampled_out"),
-        ("filter_key_missing", "sampled_out"),
-        ("filter_type", "sampled_out"),
+        (first, later)
+        for place, first in enumerate(RULES)
+        for later in RULES[place + 1 :]
+        if not {first, later} <= OF_THE_FILTER
     ],
 )
-def test_of_two_reasons_the_first_is_told(first, later):
-    needs = {reason: (said, declared) for reason, _, said, declared in REFUSALS}
-    (said, declared), (more_said, more_declared) = needs[first], needs[later]
-    event_ = happened(**more_said, **said)
-    assert ruling(expecting(**more_declared, **declared), event_).reason == first
+def test_of_two_rules_that_hold_an_event_back_the_first_is_told(first, later):
+    assert answer(ruled_by(first, later)) == first
+
+
+def test_an_event_that_every_rule_holds_back_is_told_the_first():
+    assert answer(ruled_by(*RULES)) == "not_watched"
+
+
+@pytest.mark.parametrize("gate", list(ALL_GATES))
+def test_what_the_cluster_remembers_is_looked_up_for_those_who_need_it(gate):
+    gated = expecting(**{gate: ALL_GATES[gate]})
+    assert ruling(gated, happened()) == Look()
+    assert ruling(gated, happened("disk.changed")) == Refuse("not_watched")
+    assert isinstance(ruling(gated, happened(), standing()), Fire)
+
+
+def test_without_a_gate_what_the_cluster_remembers_is_not_asked():
+    held_back = standing(cooled_by="other", is_calm=False, is_superseded=True, breaker=OPEN)
+    assert isinstance(ruling(expecting(), happened(), held_back), Fire)
+
+
+def test_the_cause_that_began_a_cooldown_passes_it_again():
+    gated = expecting(cooldown_s=60)
+    assert isinstance(ruling(gated, happened(), standing(cooled_by="mine")), Fire)
+
+
+def test_what_fires_after_calm_says_how_many_it_stands_for():
+    fired = ruling(expecting(debounce_s=3), happened(), standing(coalesced=4))
+    assert fired.trigger.coalesced == 4
+
+
+TRIED_AGAIN = EPOCH + timedelta(seconds=60)
+
+
+def test_the_first_event_after_a_breakers_time_is_its_probe():
+    gated = expecting(breaker=Breaker(threshold=1, half_open_after_s=60))
+    fired = ruling(gated, happened(), standing(breaker=OPEN, now=TRIED_AGAIN))
+    assert (fired.breaker.status, fired.breaker.probe) == ("half_open", "mine")
+    again = ruling(gated, happened(), standing(breaker=fired.breaker, now=TRIED_AGAIN))
+    assert (isinstance(again, Fire), again.breaker) == (True, None)
+    other = standing(breaker=fired.breaker, now=TRIED_AGAIN, episode_id="other")
+    assert ruling(gated, happened(), other) == Refuse("breaker_open")
+
+
+def test_an_event_that_is_not_in_the_sample_is_no_probe():
+    rare = expecting(breaker=Breaker(threshold=1, half_open_after_s=60), sample=1e-9)
+    ruled = ruling(rare, happened(), standing(breaker=OPEN, now=TRIED_AGAIN))
+    assert ruled == Refuse("sampled_out")
+
+
+TICKED = ScheduleTrigger(scheduled_at=EPOCH, schedule="every 900s")
+
+
+def tick_ruling(expectation, seen):
+    return rule_tick(expectation, TICKED, stack="vigil", actor="monitor", standing=seen)
+
+
+@pytest.mark.parametrize(
+    ("seen", "declared", "ruled"),
+    [
+        ({}, {}, Fire(TICKED)),
+        ({"cooled_by": "other", "is_calm": False}, {}, Fire(TICKED)),
+        ({"breaker": OPEN}, {}, Refuse("breaker_open")),
+        ({}, {"sample": 1e-9}, Refuse("sampled_out")),
+        ({"breaker": OPEN}, {"sample": 1e-9}, Refuse("breaker_open")),
+    ],
+)
+def test_a_tick_is_held_back_by_breaker_and_sample_and_by_nothing_else(seen, declared, ruled):
+    gated = expecting(**{**ALL_GATES, **declared})
+    assert tick_ruling(gated, standing(**seen)) == ruled
+
+
+def test_a_tick_may_be_the_probe():
+    gated = expecting(breaker=Breaker(threshold=1, half_open_after_s=60))
+    fired = tick_ruling(gated, standing(breaker=OPEN, now=TRIED_AGAIN))
+    assert (fired.trigger, fired.breaker.probe) == (TICKED, "mine")
+
+
+def test_a_tick_is_in_the_sample_by_its_own_time():
+    share = share_of(EPOCH.isoformat(), "vigil", "monitor", "limits")
+    in_it, out_of_it = expecting(sample=share + 1e-6), expecting(sample=share)
+    assert isinstance(tick_ruling(in_it, standing()), Fire)
+    assert tick_ruling(out_of_it, standing()) == Refuse("sampled_out")
 
 
 def test_an_event_that_passes_all_fires():

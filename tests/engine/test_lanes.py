@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from engine.admission import ADMITTED_MAX, Limits, capacity_of
+from engine.actor import CLUSTER_EPISODES_MAX
+from engine.admission import Limits, capacity_of
 from engine.lanes import (
     EMPTY,
     KEEP_EVERY,
@@ -22,7 +24,7 @@ from engine.lanes import (
     decide,
     evolve,
     fold,
-    is_full,
+    overdue,
 )
 from streams.codec import encode_commit
 from streams.events import LaneKept, LaneMoved
@@ -178,7 +180,7 @@ def test_a_key_without_a_limit_holds_nobody_up():
         (3, [5, 5], 3),
         (30, [5, 5], 10),
         (3, [], 0),
-        (None, [9_999], ADMITTED_MAX),
+        (None, [9_999], CLUSTER_EPISODES_MAX),
     ],
 )
 def test_the_capacity_is_the_smaller_of_what_the_actor_allows_and_the_nodes_have(
@@ -190,21 +192,8 @@ def test_the_capacity_is_the_smaller_of_what_the_actor_allows_and_the_nodes_have
 # What becomes of the others.
 
 
-def test_a_full_lane_refuses_nobody_and_has_no_more_read():
-    full = given(these("a", "b", "c"), queue_max=2)
-    assert is_full(full.lane, full.limits)
-    full.when(these("d")).then(placed=["d"])
-
-
-def test_a_lane_that_is_not_full_has_more_read():
-    almost = given(these("a", "b"), queue_max=2)
-    assert not is_full(almost.lane, almost.limits)
-
-
-@pytest.mark.parametrize("overflow", ["drop", "shed_oldest"])
-def test_where_nobody_waits_for_long_everything_is_read(overflow):
-    some = given(these("a", "b", "c"), overflow=overflow, queue_max=1)
-    assert not is_full(some.lane, some.limits)
+def test_a_full_lane_refuses_nobody():
+    given(these("a", "b", "c"), queue_max=2).when(these("d")).then(placed=["d"])
 
 
 def test_a_newcomer_that_finds_no_room_is_dropped():
@@ -229,7 +218,7 @@ def test_who_waits_already_is_not_dropped_when_the_overflow_changes():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"overflow": "drop", "capacity": 1}, "no_room"),
+        ({"overflow": "drop", "capacity": 1}, "key_busy"),
         ({"overflow": "drop", "capacity": 2}, "key_busy"),
         ({"overflow": "shed_oldest", "capacity": 1, "queue_max": 0}, "queue_full"),
     ],
@@ -238,6 +227,23 @@ def test_who_is_dropped_is_told_why(options, reason):
     lane = given(these("a", key="h1"), **options)
     (moved,) = decide(lane.lane, these("b", key="h1"), lane.limits)
     assert moved.dropped == {"b": reason}
+
+
+def test_each_of_those_who_are_dropped_is_told_its_own_reason():
+    lane = given(these("a", key="h1"), overflow="drop", capacity=2)
+    many = Seen(wanted=[wanted("b", key="h1"), wanted("c", key="h2"), wanted("d", key="h3")])
+    (moved,) = decide(lane.lane, many, lane.limits)
+    assert moved.admitted == ("c",)
+    assert moved.dropped == {"b": "key_busy", "d": "no_room"}
+
+
+def test_who_waits_for_longer_than_it_is_worth_beginning_is_overdue():
+    times = {"a": EPOCH, "b": EPOCH + timedelta(seconds=1), "c": None}
+    waiting = [Wanted(episode_id=id_, expectation_id="x", start_by=at) for id_, at in times.items()]
+    lane = given(Seen(wanted=waiting), capacity=0).lane
+    assert overdue(lane, at=EPOCH) == []
+    assert overdue(lane, at=EPOCH + timedelta(seconds=1)) == ["a"]
+    assert overdue(lane, at=EPOCH + timedelta(days=1)) == ["a", "b"]
 
 
 def test_a_newcomer_takes_the_place_of_the_one_that_has_waited_longest():
@@ -297,6 +303,13 @@ def test_cursors_move_forward_only():
 
 def test_a_cursor_that_stands_still_is_no_move():
     given(Seen(cursors={"events": 7})).when(Seen(cursors={"events": 7})).then_nothing()
+
+
+def test_a_cursor_that_begins_again_goes_on_from_there():
+    lane = given(Seen(cursors={"events": 7, "orders": 9})).lane
+    seen = Seen(cursors={"events": 8, "orders": 3}, anew={"orders": 0})
+    (moved,) = decide(lane, seen, Limits(capacity=1))
+    assert after(lane, [moved]).cursors == {"events": 8, "orders": 3}
 
 
 def test_numbers_go_on_where_they_were():
@@ -373,10 +386,11 @@ LONGEST = Ticket(
     priority=-1_000,
     key="k" * 46,
     key_limit=1_000,
+    start_by=EPOCH + timedelta(microseconds=1),
 )
 
 
-@pytest.mark.parametrize(("tickets", "kib_max"), [(2_000, 512), (TICKETS_KEPT_MAX, 750)])
+@pytest.mark.parametrize(("tickets", "kib_max"), [(2_000, 575), (TICKETS_KEPT_MAX, 720)])
 def test_a_kept_lane_fits_in_a_message(tickets, kib_max):
     half = (LONGEST,) * (tickets // 2)
     commit = Commit(id="c", at=EPOCH, events=(LaneMoved(), LaneKept(waiting=half, admitted=half)))

@@ -82,6 +82,7 @@ def test_a_result_that_json_cannot_say_is_refused():
         (b"\xff", "not JSON"),
         ("[" * 100_000, "not JSON"),
         ("[]", "not a JSON object of tools, synthesis, persist_findings"),
+        ('{"synthesis": null}', "synthesis: null stands for none; leave it out"),
         ('{"tool": {}}', "no field 'tool'; there are tools, synthesis, persist_findings"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -12,10 +13,13 @@ from streams.events import (
     EpisodeFinished,
     EpisodeOpened,
     FindingCleared,
+    FindingClearedByHand,
+    FindingEscalated,
+    FindingExpired,
     FindingRaised,
     FindingUpdated,
 )
-from streams.findings import Cause, Finding, FindingStatus
+from streams.findings import Cause, DueTimer, Finding, FindingStatus, Person, Severity
 from streams.json import raw
 from streams.triggers import Budget, EventTrigger, Mode
 from tests.spec import EPOCH
@@ -103,6 +107,60 @@ def test_a_change_of_a_finding_is_told_once_per_intent(kind, name):
     assert (told.name, told.id) == (name, "e1.finding.4")
     assert told.payload["finding_key"] == "disk"
     assert told.payload["raise_no"] == 2
+
+
+TIMER = DueTimer(timer_id="t1")
+ADA = Person(by="ada", reason="false alarm")
+WORSE = replace(finding, severity=Severity.CRITICAL)
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "more"),
+    [
+        (FindingExpired(finding=finding, cause=TIMER), "expired", {}),
+        (
+            FindingClearedByHand(finding=finding, cause=ADA),
+            "cleared",
+            {"by": "ada", "reason": "false alarm"},
+        ),
+        (
+            FindingEscalated(finding=WORSE, cause=TIMER, from_severity=Severity.LOW),
+            "escalated",
+            {"from": "low", "to": "critical"},
+        ),
+    ],
+)
+def test_what_no_episode_did_to_a_finding_is_told_once_for_each_raise(change, what, more):
+    told = publicity.finding_changed_since(change, seq=9)
+    again = publicity.finding_changed_since(change, seq=9)
+    raised_anew = msgspec.structs.replace(change, finding=replace(change.finding, raise_no=3))
+    assert told.name == f"finding.{what}"
+    assert told.id == again.id != publicity.finding_changed_since(raised_anew, seq=10).id
+    assert told.payload.items() >= {**more, "finding_key": "disk", "episode_id": "e0"}.items()
+    assert told.hops == 1, "time or a person has come between"
+
+
+def test_each_severity_of_a_raise_is_told_of():
+    ids = {
+        publicity.finding_changed_since(
+            FindingEscalated(
+                finding=replace(finding, severity=to), cause=TIMER, from_severity=Severity.LOW
+            ),
+            seq=9,
+        ).id
+        for to in (Severity.HIGH, Severity.CRITICAL)
+    }
+    assert len(ids) == 2
+
+
+@pytest.mark.parametrize(("node", "scope"), [("", "cluster"), ("n1", "node")])
+@pytest.mark.parametrize("change", ["opened", "closed"])
+def test_a_change_of_a_circuit_breaker_is_told_once_per_episode_that_made_it(change, node, scope):
+    told = publicity.breaker_changed(opened, change, failures=("e0", "e1"), at=EPOCH, node=node)
+    assert (told.name, told.id) == (f"circuit_breaker.{change}", f"e1.breaker.{change}")
+    more = {"failures": ["e0", "e1"], "scope": scope, "node": node, "at": EPOCH.isoformat()}
+    assert told.payload == {**ids, **more}
+    assert told.hops == 4
 
 
 def test_a_public_event_is_one_hop_further_from_the_world():

@@ -6,13 +6,16 @@ event, `tick+900` for the tick 900 s after the beginning, `fire k` for a fire wi
 
 from __future__ import annotations
 
+import asyncio
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
-from engine.actions import converge
+from engine.actions import converge, tool_call
 from engine.actor import Actor
 from engine.app import App
 from engine.convergence import ConvergeResult
@@ -27,13 +30,25 @@ BEGINS: Final = datetime(2030, 1, 1, tzinfo=UTC)
 """When a scenario begins unless it says otherwise: at the start of an hour, a day and a month."""
 
 
+NEVER: Final = math.inf
+"""When an episode begins that does not."""
+
+
+async def watch(args, ctx):
+    """Take as many seconds as the call says."""
+    await asyncio.sleep(args["seconds"])
+
+
 class Look(Strategy):
-    """Ends at once; as failed, if the trigger says so."""
+    """Ends at once, or after as many seconds as the trigger says; as failed, if it says so."""
 
     def init(self, episode, trigger):
-        return {"fails": bool(trigger.payload.get("fails"))}
+        payload = trigger.payload
+        return {"fails": bool(payload.get("fails")), "takes_s": payload.get("takes_s", 0)}
 
     def next_step(self, state, ctx):
+        if state["takes_s"] and ctx.turn == 1:
+            return tool_call("door", "watch", {"seconds": state["takes_s"]})
         return converge()
 
     def converge(self, state, ctx):
@@ -75,6 +90,7 @@ class Ask:
     payload: JsonObject = field(default_factory=dict)
     due_s: float | None = None
     dry_run: bool = False
+    priority: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,6 +126,10 @@ class Opened:
     by: str
     says: Mapping[str, object] = field(default_factory=dict)
     """Of its trigger, or else of its opening."""
+    begins_s: float | None = None
+    """When it must begin, or `NEVER`; None: whenever it does."""
+    ends: str = ""
+    """The error class that it must end with, or else the status; empty: whichever it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +139,8 @@ class Scenario:
     name: str
     declared: Mapping[str, Any] = field(default_factory=dict)
     """Options of the one expectation; without `on` it listens to `DOOR`."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the actor."""
     begins: datetime = BEGINS
     before: Sequence[Deed] = ()
     """What has happened before any node ever ran."""
@@ -146,7 +168,7 @@ class Scenario:
 
     def app(self) -> App:
         """Return what a node runs: one actor with one expectation."""
-        actor = Actor(self.actor)
+        actor = Actor(self.actor, tools={"door": {"watch": watch}}, **self.limits)
         actor.expect("thing", Look, **{"on": self.on, **self.declared})
         return App(actors=[actor])
 
@@ -163,6 +185,10 @@ class Seen:
     by: str
     look: Callable[[str], object]
     """Returns what its trigger, or else its opening, says under a name."""
+    begun_s: float
+    """When it began first, or `NEVER`."""
+    end: str
+    """The error class that it ended with, or else the status; empty: it has not ended."""
 
 
 @dataclass(frozen=True)
@@ -191,20 +217,46 @@ def differences(scenario: Scenario, played: Played, *, late_s_max: float) -> lis
     wanted, seen = scenario.opened, played.opened
     if sorted(each.by for each in wanted) != sorted(each.by for each in seen):
         return [f"opened by {[each.by for each in seen]}, not {[each.by for each in wanted]}"]
-    found = []
-    due_s = {each.by: each.at_s for each in wanted}
-    order = [due_s[each.by] for each in seen]
-    if order != sorted(order):
-        found.append(f"opened in the order {[each.by for each in seen]}")
-    by = {each.by: each for each in seen}
-    for each in wanted:
-        if not each.at_s <= by[each.by].at_s <= each.at_s + late_s_max:
-            found.append(f"{each.by} opened at {by[each.by].at_s:.3f} s, not {each.at_s} s")
-        said = {name: by[each.by].look(name) for name in each.says}
-        if said != dict(each.says):
-            found.append(f"{each.by} says {said}, not {dict(each.says)}")
+    due = {each.by: each for each in wanted}
+    found = [
+        *_out_of_order("opened", [(due[each.by].at_s, each.by) for each in seen]),
+        *_out_of_order("begun", _begun(seen, due)),
+    ]
+    for each in seen:
+        found += _differences(due[each.by], each, late_s_max=late_s_max)
     if played.ended != len(seen):
         found.append(f"{played.ended} ends of {len(seen)} episodes")
     if dict(played.counted) != dict(scenario.counted):
         found.append(f"counted {dict(played.counted)}, not {dict(scenario.counted)}")
     return found
+
+
+def _differences(wanted: Opened, seen: Seen, *, late_s_max: float) -> list[str]:
+    found = []
+    if not wanted.at_s <= seen.at_s <= wanted.at_s + late_s_max:
+        found.append(f"{seen.by} opened at {seen.at_s:.3f} s, not {wanted.at_s} s")
+    begins_s = wanted.begins_s
+    if begins_s is not None and not begins_s <= seen.begun_s <= begins_s + late_s_max:
+        found.append(f"{seen.by} begun at {seen.begun_s:.3f} s, not {begins_s} s")
+    said = {name: seen.look(name) for name in wanted.says}
+    if said != dict(wanted.says):
+        found.append(f"{seen.by} says {said}, not {dict(wanted.says)}")
+    if wanted.ends and seen.end != wanted.ends:
+        found.append(f"{seen.by} ended as {seen.end!r}, not {wanted.ends!r}")
+    return found
+
+
+def _begun(seen: Sequence[Seen], due: Mapping[str, Opened]) -> list[tuple[float, str]]:
+    """Return when each episode had to begin, in the order in which they did."""
+    timed = [(each.begun_s, due[each.by].begins_s, each.by) for each in seen]
+    return [
+        (begins_s, by)
+        for _, begins_s, by in sorted(timed, key=itemgetter(0))
+        if begins_s is not None
+    ]
+
+
+def _out_of_order(what: str, due: Sequence[tuple[float, str]]) -> list[str]:
+    """Return that what was due at these times has not come in their order, if so it is."""
+    times = [at_s for at_s, _ in due]
+    return [] if times == sorted(times) else [f"{what} in the order {[by for _, by in due]}"]

@@ -12,11 +12,13 @@ import msgspec
 
 from engine.runtime.node import Node
 from engine.runtime.requester import fire
-from streams.events import DeadLettered, EpisodeFinished, EpisodeOpened, LogEvent
+from streams.events import DeadLettered, EpisodeFinished, EpisodeOpened, EpisodeStarted, LogEvent
+from streams.log import Recorded
 from streams.subjects import Stream
 from streams.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
 from tests.gates.place import Doom, Place, Simulated, serving
 from tests.gates.scenario import (
+    NEVER,
     Ask,
     Deed,
     Kill,
@@ -110,18 +112,24 @@ class Stage:
 
     async def opened(self) -> list[Seen]:
         """Return what was opened, in the order of the journal."""
-        events = await self._logged(Stream.JOURNAL)
-        return [self._seen(*each) for each in events if isinstance(each[1], EpisodeOpened)]
+        lives: dict[str, list[tuple[datetime, LogEvent]]] = {}
+        for record in await self._logged(Stream.JOURNAL):
+            life = lives.setdefault(record.subject, [])
+            life += [(record.commit.at, event) for event in record.commit.events]
+        return [
+            self._seen(life) for life in lives.values() if isinstance(life[0][1], EpisodeOpened)
+        ]
 
     async def ended(self) -> int:
         """Return how many ends of episodes there are."""
-        events = await self._logged(Stream.JOURNAL)
-        return sum(isinstance(event, EpisodeFinished) for _, event in events)
+        return sum(
+            isinstance(event, EpisodeFinished) for event in await self._events(Stream.JOURNAL)
+        )
 
     async def letters(self) -> list[str]:
         """Return the reasons of the dead letters."""
-        events = await self._logged(Stream.DEAD)
-        return [event.reason for _, event in events if isinstance(event, DeadLettered)]
+        events = await self._events(Stream.DEAD)
+        return [event.reason for event in events if isinstance(event, DeadLettered)]
 
     async def _open_queues(self) -> None:
         """An actor that nobody ever ran hears nothing; this one has been run before."""
@@ -166,18 +174,27 @@ class Stage:
             key=asked.key,
             at=None if due_s is None else self.place.begins + timedelta(seconds=due_s),
             dry_run=asked.dry_run,
+            priority=asked.priority,
         )
 
-    async def _logged(self, stream: Stream) -> Sequence[tuple[datetime, LogEvent]]:
-        async with self.place.ports.log.follow(stream) as follower:
-            records = await follower.receive(most=EVENTS_MAX, wait_s=READ_S)
-        return [(each.commit.at, event) for each in records for event in each.commit.events]
+    async def _events(self, stream: Stream) -> Sequence[LogEvent]:
+        return [event for each in await self._logged(stream) for event in each.commit.events]
 
-    def _seen(self, at: datetime, opened: EpisodeOpened) -> Seen:
+    async def _logged(self, stream: Stream) -> Sequence[Recorded]:
+        async with self.place.ports.log.follow(stream) as follower:
+            return await follower.receive(most=EVENTS_MAX, wait_s=READ_S)
+
+    def _seen(self, life: Sequence[tuple[datetime, LogEvent]]) -> Seen:
+        at, opened = life[0]
+        assert isinstance(opened, EpisodeOpened)
+
         def look(name: str) -> object:
             return getattr(opened.trigger if hasattr(opened.trigger, name) else opened, name)
 
-        return Seen(self._since(at), self._cause(opened), look)
+        begun = (self._since(when) for when, event in life if isinstance(event, EpisodeStarted))
+        ends = (event for _, event in life if isinstance(event, EpisodeFinished))
+        end = next((each.error_class or each.status.value for each in ends), "")
+        return Seen(self._since(at), self._cause(opened), look, next(begun, NEVER), end)
 
     def _cause(self, opened: EpisodeOpened) -> str:
         match opened.trigger:

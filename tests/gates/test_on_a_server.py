@@ -21,7 +21,7 @@ from tests.gates.tally import Tally
 
 SHORT: Final = [each for each in SCENARIOS if each.is_short]
 
-PLAYED_TOGETHER: Final = 6
+PLAYED_TOGETHER: Final = 10
 """Scenarios at a time: more would make a small machine slow."""
 
 LATE_S_MAX: Final = 0.15

@@ -47,6 +47,29 @@ async def test_episodes_can_be_narrowed(filled, stack):
     assert await reader.list_episodes(filled, stack, actor="nobody") == []
 
 
+async def test_what_an_actor_has_open_can_be_narrowed(filled, stack):
+    rows = await reader.list_unended_episodes(filled, stack, actor="monitor")
+    assert [row["status"] for row in rows] == ["queued", "running"]
+    (running,) = await reader.list_unended_episodes(
+        filled, stack, actor="monitor", status="running"
+    )
+    assert running["expectation_id"] == rows[1]["expectation_id"]
+    for wrong in ({"actor": "nobody"}, {"actor": "monitor", "expectation": "other"}):
+        assert await reader.list_unended_episodes(filled, stack, **wrong) == []
+
+
+async def test_what_an_actor_has_open_can_be_read_part_by_part(filled, stack):
+    rows = await reader.list_unended_episodes(filled, stack, actor="monitor")
+    found, past = [], None
+    for _ in rows:
+        (past,) = await reader.list_unended_episodes(
+            filled, stack, actor="monitor", past=past, limit=1
+        )
+        found.append(past)
+    assert found == rows
+    assert await reader.list_unended_episodes(filled, stack, actor="monitor", past=past) == []
+
+
 async def test_those_that_wait_their_turn_show_their_place(pool, stack):
     for number in (1, 2, 3, 4):
         subject = stack.episode(lives.episode_id(number))

@@ -234,7 +234,7 @@ async def test_a_finding_is_a_row_per_raise_and_every_event_is_history(pool, sta
     )
     await write_events(pool, *events, stack=stack, subject=stack.finding("disk:h1"))
     first, second = await rows_of(pool, "findings", stack=stack)
-    assert {first["status"], second["status"]} == {"active", "cleared"}
+    assert {first["status"], second["status"]} == {"active", "superseded"}
     history = await rows_of(pool, "finding_events", stack=stack)
     assert [(row["event_no"], row["kind"], row["severity"]) for row in history] == [
         (0, "finding_raised", "high"),

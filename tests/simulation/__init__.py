@@ -6,10 +6,19 @@
 | `faults.py` | what may go wrong, how often, and a count of how often it did |
 | `life.py` | one process: it may freeze for longer than its leases, and it may die anywhere |
 | `wire.py` | every port of the log, as one process meets it through a network that misbehaves |
+| `themes.py` | what some worlds have besides: ways to wake an actor, and limits on it |
+| `strategies.py` | how the actors think: every way of going on and of ending |
 | `actors.py` | what the nodes run, and a ledger of every call that left them |
+| `wakeful.py` | the actors of the themes |
+| `errands.py` | what the world and its people do for the themes |
 | `rows.py` | the read model in a dict, behind a fenced checkpoint |
 | `world.py` | three nodes, a publisher and a seed: what happened, as data |
+| `evidence.py` | the same, sorted for those who judge it |
 | `invariants.py` | what must hold of it, whatever happened |
+| `wakings.py` | the same, of all that wakes an actor |
+| `limits.py` | the same, of all that limits how often it fires |
+| `turns.py` | the same, where episodes take turns in the whole cluster |
+| `rest.py` | whether anything is left to do in a world |
 
 SIM_SEED=17 pytest tests/simulation     replays one world; a breach prints all that happened
 SIM_SEEDS=2000 pytest tests/simulation  looks at more of them

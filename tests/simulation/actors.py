@@ -1,57 +1,52 @@
-"""What the nodes run: every way of going on and of ending, and a ledger of what left them.
+"""What the nodes run, and a ledger of what left them.
 
-Tools answer with chance numbers, and each strategy adds up what it gets. So a replay that
-folds anything but the recorded results, or folds one twice, ends in another sum.
+Every world has the actors here; those of its themes (`wakeful.py`) come on top.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from engine import (
-    Action,
     Actor,
     App,
     Budget,
     CallContext,
-    Context,
-    ConvergeResult,
-    EpisodeView,
-    Failure,
-    FindingIntent,
     JsonObject,
-    StepTaken,
-    Strategy,
     Synthesis,
     Tool,
     ToolFailed,
-    Trigger,
     checkpoint,
-    clear_finding,
-    converge,
-    done,
     event,
     observe,
-    raise_finding,
-    retry,
     synthesize,
     tool_call,
-    update_finding,
 )
+from tests.simulation import wakeful
 from tests.simulation.faults import Fault
+from tests.simulation.strategies import (
+    Broken,
+    Circling,
+    Endless,
+    Flaky,
+    Plan,
+    Quiet,
+    Settle,
+    Slow,
+    watch_for,
+)
+from tests.simulation.themes import Programme
 from tests.simulation.wire import Wire
 
 SECRET: Final = "hunter2"
 """Handed to tools and synthesizers; must be nowhere on the log."""
 
-TRIES_MAX: Final = 4
-"""Calls of the flaky tool before its strategy lets it be."""
-
 TOOL_S_MAX: Final = 1.0
+SHOP_S_MAX: Final = 3.0
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,122 +69,6 @@ class Ledger:
     calls: list[Call] = field(default_factory=list)
 
 
-class Sum(msgspec.Struct):
-    """A strategy's state."""
-
-    kind: str
-    key: str
-    total: int = 0
-    tries: int = 0
-    done: list[str] = []
-
-
-class Plan(Strategy[Sum]):
-    """Takes the steps of a list, adds up what they bring back, and converges."""
-
-    def __init__(self, *steps: Action) -> None:
-        self._steps = steps
-
-    def init(self, episode: EpisodeView, trigger: Trigger) -> Sum:
-        return Sum(kind=episode.expectation_id, key=str(trigger.payload.get("key", "none")))
-
-    def next_step(self, state: Sum, ctx: Context) -> Action:
-        taken = len(state.done)
-        return self._steps[taken] if taken < len(self._steps) else converge()
-
-    def handle_result(self, state: Sum, step: StepTaken, result: object) -> Sum:
-        value = result["value"] if isinstance(result, dict) else 0
-        return Sum(
-            kind=state.kind,
-            key=state.key,
-            total=state.total + value,
-            tries=state.tries,
-            done=[*state.done, step.kind],
-        )
-
-    def converge(self, state: Sum, ctx: Context) -> ConvergeResult:
-        return ConvergeResult(
-            classification={"total": state.total},
-            summary=state.kind,
-            findings=[raise_finding(f"sum:{state.key}", class_="sum", evidence=state.total)],
-        )
-
-
-class Settle(Plan):
-    """Converges at once, on what the event says about findings that others fight over."""
-
-    def init(self, episode: EpisodeView, trigger: Trigger) -> JsonObject:  # type: ignore[override]
-        return {"intents": trigger.payload["intents"]}
-
-    def converge(self, state: JsonObject, ctx: Context) -> ConvergeResult:  # type: ignore[override]
-        return ConvergeResult(findings=[_intent(verb, key) for verb, key in state["intents"]])
-
-    def next_step(self, state: JsonObject, ctx: Context) -> Action:  # type: ignore[override]
-        return converge()
-
-
-def _intent(verb: str, key: str) -> FindingIntent:
-    match verb:
-        case "raise":
-            return raise_finding(key, class_="sim", severity="low")
-        case "update":
-            return update_finding(key, confidence=0.5)
-        case _:
-            return clear_finding(key, reason="sim")
-
-
-class Flaky(Plan):
-    """Tries a tool that fails again and again, and lets it be after a few times."""
-
-    def next_step(self, state: Sum, ctx: Context) -> Action:
-        if state.done or state.tries >= TRIES_MAX:
-            return converge()
-        return tool_call("flaky", "poke", {"try": state.tries})
-
-    def handle_result(self, state: Sum, step: StepTaken, result: object) -> Sum:
-        if isinstance(result, Failure):
-            tried = msgspec.structs.replace(state, tries=state.tries + 1)
-            return retry(tried)  # type: ignore[return-value]
-        return super().handle_result(state, step, result)
-
-
-class Broken(Plan):
-    """Raises after its first step."""
-
-    def next_step(self, state: Sum, ctx: Context) -> Action:
-        if state.done:
-            raise RuntimeError("broken on purpose")
-        return super().next_step(state, ctx)
-
-
-class Quiet(Plan):
-    """Has nothing to say."""
-
-    def next_step(self, state: Sum, ctx: Context) -> Action:
-        return done()
-
-
-class Circling(Plan):
-    """Does the same for ever, and learns nothing from it."""
-
-    def next_step(self, state: Sum, ctx: Context) -> Action:
-        return tool_call("dull", "again", {})
-
-
-class Endless(Plan):
-    """Never has enough, and never does the same twice."""
-
-    def next_step(self, state: Sum, ctx: Context) -> Action:
-        return synthesize({"turn": ctx.turn})
-
-
-class Slow(Plan):
-    """Waits for a tool that takes longer than its budget."""
-
-    def next_step(self, state: Sum, ctx: Context) -> Action:
-        return tool_call("slow", "wait", {"turn": ctx.turn})
-
-
 _LOOK = tool_call("look", "up", {"what": "sum", "token": SECRET, "_password": SECRET})
 FIVE: Final = (
     observe({"value": 1}),
@@ -200,8 +79,6 @@ FIVE: Final = (
 )
 ACTS: Final = (_LOOK, tool_call("pay", "out", {"n": 1}), checkpoint("paid"), _LOOK)
 MAILS: Final = (_LOOK, tool_call("mail", "send", {}), tool_call("look", "after", {}))
-
-NO_LIMIT: Final = Budget(turns=40, tokens=0, wall_s=0)
 
 
 @dataclass
@@ -262,16 +139,26 @@ class SimTool(Tool):
         return "***"
 
 
-def simulated_app(outside: Outside) -> App:
+class Shop(SimTool):
+    """A tool that fails for a while."""
+
+    def __init__(self, name: str, outside: Outside, programme: Programme) -> None:
+        super().__init__(name, outside, takes_s=SHOP_S_MAX)
+        self._programme = programme
+
+    async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
+        result = await super().call(action, args, ctx)
+        if self._programme.is_shut(asyncio.get_running_loop().time()):
+            raise ToolFailed("tool_unavailable", "shut")
+        return result
+
+
+def simulated_app(outside: Outside, programme: Programme) -> App:
     """Return the app as one process runs it."""
 
     async def ask(prompt: object, transient: JsonObject, ctx: CallContext) -> Synthesis:
         value = await outside.call("model", ctx)
         return Synthesis(content={"value": value}, input_tokens=30, output_tokens=12, model="sim")
-
-    def watch_for(actor: Actor, name: str, strategy: Plan, **settings: Any) -> None:
-        wanted = {"on": event(f"sim.{name}"), "budget": NO_LIMIT, "attempts_max": 100, **settings}
-        actor.expect(name, strategy, **wanted)
 
     watch = Actor("watch", max_concurrent_episodes=3)
     watch_for(watch, "settle", Settle())
@@ -301,8 +188,10 @@ def simulated_app(outside: Outside) -> App:
         "slow": SimTool("slow", outside, takes_s=8.0),
         "pay": SimTool("pay", outside, effect=True, idempotent=True),
         "mail": SimTool("mail", outside, effect=True),
+        "shop": Shop("shop", outside, programme),
     }
-    return App(actors=[watch, duty], tools=tools, synthesizer=ask)
+    themed = [actor for theme in programme.in_order for actor in wakeful.ACTORS[theme]()]
+    return App(actors=[watch, duty, *themed], tools=tools, synthesizer=ask)
 
 
 DONE: Final = ("done", "")
@@ -323,5 +212,6 @@ ENDS: Final = {
     "tokens": {("failed", "budget_exceeded")},
     "wall": {("failed", "budget_exceeded")},
     "echo": {DONE},
+    **wakeful.ENDS,
 }
 """Expectation → how its episodes may end, whatever goes wrong around them."""

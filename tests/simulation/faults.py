@@ -64,16 +64,22 @@ _RATES_MAX: Final = {
 """Of the calls that can meet it, how many do at most."""
 
 
+HARMLESS: Final = frozenset({Fault.STALE, Fault.LOST_ACK, Fault.REDELIVERED})
+"""What may happen in a world in which nothing comes between a decision and what is done."""
+
+
 class Weather:
     """The faults of one world, drawn from its seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, is_fine: bool = False) -> None:
         self.rng = Random(f"weather {seed}")
         self.met: Counter[Fault] = Counter()
         self._rates = {
             fault: most * self.rng.random() if self.rng.random() < 0.6 else 0.0
             for fault, most in _RATES_MAX.items()
         }
+        if is_fine:
+            self._rates |= dict.fromkeys(set(Fault) - HARMLESS, 0.0)
 
     def clear_up(self) -> None:
         """Let nothing go wrong from here on."""

@@ -11,6 +11,8 @@ import msgspec
 
 from projections.episodes import ADVANCE, OPEN, RECORD
 from projections.errors import ProjectorFenced
+from projections.findings import SUPERSEDE, SUPERSEDED
+from projections.lanes import ADMIT, EMPTY, REMOVE
 from projections.lives import project
 from projections.statement import Change
 from streams.json import NOTHING
@@ -28,6 +30,9 @@ POSTGRES_S_MAX: Final = 0.5
 
 _COUNTS: Final = {"attempts": 0, "turns_used": 0, "tokens_used": 0}
 """What an episode's row starts from where its opening says nothing."""
+
+_MADE: Final = {ADMIT.name: {"state": "admitted"}, SUPERSEDE.name: {"status": SUPERSEDED}}
+"""What a statement itself says of a row."""
 
 
 @dataclass
@@ -66,10 +71,22 @@ class Rows:
             self.tables[place] = _advanced(_COUNTS, row | _COUNTS | _said(row))
         elif statement == ADVANCE:
             self.tables[place] = _advanced(earlier, _said(row)) if earlier else earlier
-        elif statement == RECORD and earlier:
-            self.tables[place] = earlier | _said(row)
+        elif statement in (RECORD, ADMIT, SUPERSEDE):
+            if earlier:
+                self.tables[place] = earlier | _said(row) | _MADE.get(statement.name, {})
+        elif statement == REMOVE:
+            self.tables.pop(place, None)
+        elif statement == EMPTY:
+            self._empty(row)
         else:
             self.tables[place] = row
+
+    def _empty(self, row: dict[str, Any]) -> None:
+        """Take what an older commit put in a lane."""
+        for place, ticket in list(self.tables.items()):
+            is_of_lane = place[0] == EMPTY.table and ticket["actor_id"] == row["actor_id"]
+            if is_of_lane and ticket["journal_seq"] < row["journal_seq"]:
+                del self.tables[place]
 
 
 def _said(row: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,12 @@ from typing import Final
 
 import pytest
 
-from streams.events import EpisodeFinished, EpisodeStarted
+from streams.events import EpisodeFinished, EpisodeStarted, LaneMoved
+from streams.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
+from tests.simulation.evidence import Evidence
 from tests.simulation.faults import Fault
-from tests.simulation.invariants import Evidence
+from tests.simulation.invariants import ORDINARY
+from tests.simulation.themes import Theme
 from tests.simulation.time import Stuck, simulate
 from tests.simulation.world import History, happened
 
@@ -78,25 +81,63 @@ def test_episodes_are_taken_over(histories):
 
 
 def test_every_way_to_end_is_taken(histories):
-    ends = {(e.status, e.error_class) for life in all_lives(histories) if (e := life.finished)}
+    lives = [life for life in all_lives(histories) if life.opened.actor_id in ORDINARY]
+    ends = {(e.status, e.error_class) for life in lives if (e := life.finished)}
     assert {error_class for _, error_class in ends} == {
         "", "crash", "loop_detected", "budget_exceeded", "outcome_unknown", "orphaned",
         "attempts_exhausted",
     }  # fmt: skip
 
 
+def test_every_theme_has_its_worlds(histories):
+    themes = Counter(theme for history in histories for theme in history.programme.themes)
+    assert {theme for theme in Theme if themes[theme] < 3} == set()
+    assert sum(history.programme.is_fine for history in histories) > 5
+    assert sum(history.programme.has_orders for history in histories) > 5
+
+
+def test_every_way_to_be_woken_is_taken(histories):
+    triggers = Counter(type(life.opened.trigger) for life in all_lives(histories))
+    assert min(triggers[kind] for kind in (EventTrigger, ScheduleTrigger, ManualTrigger)) > 20
+    waited = [life for life in themed(histories) if getattr(life.opened.trigger, "coalesced", 0)]
+    assert len(waited) > 5
+    assert sum(life.opened.mode is Mode.DRY_RUN for life in themed(histories)) > 5
+
+
+def test_every_limit_is_met(histories):
+    ends = Counter(e.error_class for life in themed(histories) if (e := life.finished))
+    limited = {"expired", "shed_oldest", "circuit_breaker_tripped"}
+    assert {error_class for error_class in limited if ends[error_class] < 5} == set()
+    moves = [
+        event
+        for history in histories
+        for records in Evidence(history).lanes.values()
+        for record in records
+        for event in record.commit.events
+        if isinstance(event, LaneMoved)
+    ]
+    assert sum(len(moved.dropped) for moved in moves) > 5
+
+
 def test_worlds_end_soon_after_the_storm(histories):
-    assert max(history.took_s for history in histories) < 200
+    # A call to an episode that was never opened is given up after two minutes.
+    assert max(history.took_s for history in histories) < 260
 
 
 def all_lives(histories):
     return [life for history in histories for life in Evidence(history).lives.values()]
 
 
+def themed(histories):
+    return [life for life in all_lives(histories) if life.opened.actor_id not in ORDINARY]
+
+
 def overlaps(history):
     """Return how many pairs of episodes ran on two nodes at the same time."""
     spans = []
     for life in Evidence(history).lives.values():
+        if not life.of(EpisodeStarted):
+            continue
         started, ended = life.of(EpisodeStarted)[0], life.of(EpisodeFinished)[0]
         spans.append((started.event.node, started.seq, ended.seq))
     return sum(a[0] != b[0] and a[1] < b[2] and b[1] < a[2] for a, b in combinations(spans, 2))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -16,6 +17,10 @@ T = TypeVar("T")
 
 EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
 """When every world begins."""
+
+TICK_S: Final = 1e-6
+"""Shortest wait, in seconds. A loop calls at once what is due within a nanosecond: whoever waits
+for less again and again, because of a rounding, would keep time from ever passing."""
 
 
 class Stuck(Exception):
@@ -43,6 +48,15 @@ class SimLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jump.now_s
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return super().call_at(max(when, self.time() + TICK_S), callback, *args, context=context)
 
 
 def simulate(work: Coroutine[Any, Any, T]) -> T:

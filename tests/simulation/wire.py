@@ -43,7 +43,7 @@ from streams.parsing import COMMIT_HEADER
 from streams.ports import Ports
 from streams.subjects import Stream
 from streams.timers import Due, PendingTimer, Timer
-from streams.world import DomainEvent, Feed
+from streams.world import DomainEvent, EventFollower, Feed, Followed
 from tests.simulation.faults import Fault, Weather
 from tests.simulation.life import Life
 
@@ -72,6 +72,22 @@ def done(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("a memory port waited")
 
 
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """One value that was put into a bucket."""
+
+    at_s: float
+    key: str
+    value: bytes
+
+
+class Arming(msgspec.Struct, frozen=True, kw_only=True):
+    """One timer that was armed."""
+
+    at_s: float
+    timer: Timer
+    due_at: datetime
+
+
 @dataclass
 class Servers:
     """What all processes share, and what the simulator alone knows about it."""
@@ -84,6 +100,10 @@ class Servers:
     """Episodes that were opened and have not ended."""
     shared: int = 0
     """Commits that were stored together with others' in one batch."""
+    kept: list[Kept] = field(default_factory=list)
+    """What was put into buckets, in order."""
+    armed: list[Arming] = field(default_factory=list)
+    """Timers that were armed, in order."""
     zombie_writes: int = 0
     """Appends under a claim that someone else had taken over."""
     trace: list[tuple[float, str, str, str]] = field(default_factory=list)
@@ -393,6 +413,10 @@ class WiredInbox:
         source = await self.wire.request("open", lambda: done(inbox.open(actor)))
         return WiredSource(self.wire, source)
 
+    async def backlog(self, actor: str) -> int:
+        inbox = self.wire.servers.ports.inbox
+        return await self.wire.request("backlog", lambda: done(inbox.backlog(actor)))
+
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
         inbox = self.wire.servers.ports.inbox
         return await self.wire.request(
@@ -422,20 +446,75 @@ class WiredWorld:
         )
 
     async def open(
-        self, actor: str, names: Collection[str]
+        self, actor: str, names: Collection[str], *, after: int | None = None
     ) -> WiredSource[DomainEvent | Unreadable]:
         world = self.wire.servers.ports.world
-        source = await self.wire.request("open", lambda: done(world.open(actor, names)))
+        source = await self.wire.request(
+            "open", lambda: done(world.open(actor, names, after=after))
+        )
         return WiredSource(self.wire, source)
 
-    async def open_feed(self, actor: str, feed: Feed) -> WiredSource[DomainEvent | Unreadable]:
+    async def open_feed(
+        self, actor: str, feed: Feed, *, after: int | None = None
+    ) -> WiredSource[DomainEvent | Unreadable]:
         world = self.wire.servers.ports.world
-        source = await self.wire.request("open", lambda: done(world.open_feed(actor, feed)))
+        source = await self.wire.request(
+            "open", lambda: done(world.open_feed(actor, feed, after=after))
+        )
         return WiredSource(self.wire, source)
+
+    async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
+        world = self.wire.servers.ports.world
+        await self.wire.request("forget", lambda: done(world.forget(actor, feeds)))
+
+    async def backlog(self, actor: str, feeds: Collection[Feed] = ()) -> int:
+        world = self.wire.servers.ports.world
+        return await self.wire.request("backlog", lambda: done(world.backlog(actor, feeds)))
+
+    async def position(self, actor: str) -> int:
+        world = self.wire.servers.ports.world
+        return await self.wire.request("position", lambda: done(world.position(actor)))
+
+    async def feed_position(self, actor: str, feed: Feed) -> int:
+        world = self.wire.servers.ports.world
+        return await self.wire.request("position", lambda: done(world.feed_position(actor, feed)))
+
+    async def newest(self, feed: Feed | None = None) -> int:
+        world = self.wire.servers.ports.world
+        return await self.wire.request("position", lambda: done(world.newest(feed)))
+
+    @asynccontextmanager
+    async def follow(
+        self, names: Collection[str], *, after: int
+    ) -> AsyncIterator[WiredEventFollower]:
+        async with self.wire.servers.ports.world.follow(names, after=after) as follower:
+            yield WiredEventFollower(self.wire, follower)
+
+    @asynccontextmanager
+    async def follow_feed(self, feed: Feed, *, after: int) -> AsyncIterator[WiredEventFollower]:
+        async with self.wire.servers.ports.world.follow_feed(feed, after=after) as follower:
+            yield WiredEventFollower(self.wire, follower)
 
     async def republish(self, seq: int, *, id: str) -> int | None:
         world = self.wire.servers.ports.world
         return await self.wire.surely(f"republish {seq}", lambda: done(world.republish(seq, id=id)))
+
+
+@dataclass
+class WiredEventFollower:
+    """See `streams.world.EventFollower`."""
+
+    wire: Wire
+    follower: EventFollower
+
+    @property
+    def pending(self) -> int:
+        return self.follower.pending
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Followed]:
+        events = await self.follower.receive(most=most, wait_s=wait_s)
+        await self.wire.life.passage()
+        return events
 
 
 @dataclass
@@ -453,6 +532,8 @@ class WiredTimers:
             """Arm it, however many copies of the request arrive."""
             if not armed:
                 armed.append(done(timers.arm(timer, at=at, expecting=expecting, trace=trace)))
+                now_s = asyncio.get_running_loop().time()
+                self.wire.servers.armed.append(Arming(at_s=now_s, timer=timer, due_at=at))
             return armed[0]
 
         return await self.wire.surely(f"arm {timer.purpose} {timer.key}", once)
@@ -546,7 +627,10 @@ class WiredDelivery(Generic[T]):
         """Tell the server, without waiting for it to hear."""
         await self.wire.life.passage()
         await self.wire.strike(what, Fault.FROZEN, Fault.DEAD)
-        if self.wire.servers.weather.draw(Fault.LOST_ACK):
+        is_lost = self.wire.servers.weather.draw(Fault.LOST_ACK)
+        told = f"{what} {self.delivery.durable.stream.name} {self.seq} #{self.deliveries}"
+        self.wire.servers.note(self.wire.life.name, told, "lost" if is_lost else "sent")
+        if is_lost:
             return
         delay_s = self.wire.servers.weather.between(0, LATENCY_S)
         asyncio.get_running_loop().call_later(delay_s, effect)
@@ -646,6 +730,8 @@ class WiredBucket:
 
         def once() -> int:
             ours.append(done(self.bucket.put(key, value, after=after, ttl_s=ttl_s)))
+            now_s = asyncio.get_running_loop().time()
+            self.wire.servers.kept.append(Kept(at_s=now_s, key=key, value=value))
             return ours[-1]
 
         try:
@@ -659,8 +745,8 @@ class WiredBucket:
     async def get(self, key: str) -> Entry | None:
         return await self.wire.request(f"get {key}", lambda: done(self.bucket.get(key)))
 
-    async def delete(self, key: str) -> None:
-        await self.wire.surely(f"delete {key}", lambda: done(self.bucket.delete(key)))
+    async def delete(self, key: str, *, after: int | None = None) -> None:
+        await self.wire.surely(f"delete {key}", lambda: done(self.bucket.delete(key, after=after)))
 
     async def entries(self, *, under: str = "") -> Mapping[str, Entry]:
         return await self.wire.request("entries", lambda: done(self.bucket.entries(under=under)))

@@ -15,21 +15,25 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from engine import App
 from engine.runtime.node import Node
-from streams import codec
 from streams.errors import Unavailable
 from streams.json import JsonObject
 from streams.log import START, Recorded
 from streams.memory import memory_ports
 from streams.memory.stream import Message
-from streams.parsing import CLOUD_EVENT_ID_HEADER, COMMIT_HEADER, MESSAGE_ID_HEADER
+from streams.parsing import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
 from streams.subjects import Stack, Stream
+from streams.timers import Due
+from tests.simulation import rest
 from tests.simulation.actors import Ledger, Outside, simulated_app
+from tests.simulation.errands import Errands, Fired, Pause
 from tests.simulation.faults import Fault, Weather
 from tests.simulation.life import Life
 from tests.simulation.rows import Rows, keep_up
+from tests.simulation.themes import Programme, Theme, programme_of
 from tests.simulation.time import SimClock, simulate
-from tests.simulation.wire import Servers, Wire, done, wired
+from tests.simulation.wire import Arming, Kept, Servers, Wire, done, wired
 
 NAME: Final = "sim"
 PARTITIONS: Final = (1, 1, 3)
@@ -57,6 +61,8 @@ SKEW_S_MAX: Final = 2.0
 
 EVENTS_MIN: Final = 4
 EVENTS_MAX: Final = 9
+EVENTS_THEMED_MAX: Final = 4
+"""With a theme, which brings events of its own."""
 
 KINDS: Final = (
     "settle", "settle", "settle", "five", "strict", "act", "act", "mail", "mail", "flaky",
@@ -92,6 +98,19 @@ class History:
     """What nodes logged as errors: nothing of what happens here should surprise them."""
     trace: Sequence[str]
     took_s: float
+    programme: Programme
+    stored_at_s: Mapping[tuple[str, int], float]
+    """When each commit was stored, by its subject and sequence."""
+    fed: Sequence[Message]
+    """What the stream that is not ours holds."""
+    kept: Sequence[Kept]
+    """What was put into buckets, in order."""
+    armed: Sequence[Arming]
+    """Timers that were armed, in order."""
+    due: Sequence[Due]
+    """Timers that fired, or were sent."""
+    fired: Sequence[Fired]
+    pauses: Sequence[Pause]
 
 
 @dataclass
@@ -104,22 +123,35 @@ class World:
     ledger: Ledger = field(default_factory=Ledger)
     rows: Rows = field(default_factory=Rows)
     published: list[int] = field(default_factory=list)
+    programme: Programme = field(init=False)
+    errands: Errands = field(init=False)
     _lives: dict[str, Life] = field(default_factory=dict)
     _numbers: int = 0
 
     def __post_init__(self) -> None:
-        self.weather = Weather(self.seed)
+        self.programme = programme_of(self.seed)
+        self.weather = Weather(self.seed, is_fine=self.programme.is_fine)
         stack = Stack(NAME, PARTITIONS[self.seed % len(PARTITIONS)])
         ports = memory_ports(stack=stack, clock=SimClock(), lease_ttl_s=LEASE_TTL_S)
         self.servers = Servers(ports, self.weather)
         self._workload = Random(f"workload {self.seed}")
+        self.errands = Errands(
+            self.seed,
+            self.programme,
+            self.servers,
+            self._publish,
+            nodes=NODES,
+            actors=list(self._app(Life("setup")).actors),
+        )
 
     async def run(self) -> History:
         """Let it happen, and return what did."""
         with _told() as surprises:
             self._open_queues()
+            self.errands.prepare()
             slots = [asyncio.create_task(self._slot(name)) for name in NODES]
-            await asyncio.gather(self._publish_all(), asyncio.sleep(STORM_S))
+            doings = self._publish_all(), self.errands.run(), asyncio.sleep(STORM_S)
+            await asyncio.gather(*doings)
             self.weather.clear_up()
             await self._wait_settled()
             for slot in slots:
@@ -142,8 +174,7 @@ class World:
 
     async def _live(self, life: Life) -> None:
         ports = wired(life, self.servers)
-        app = simulated_app(Outside(Wire(life, self.servers), self.ledger))
-        node = Node(app, ports, name=life.name, clock=life.clock)
+        node = Node(self._app(life), ports, name=life.name, clock=life.clock)
         running = asyncio.create_task(node.run())
         projecting = [
             asyncio.create_task(keep_up(self.rows, ports, life, self.weather, partition=each))
@@ -160,6 +191,9 @@ class World:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _app(self, life: Life) -> App:
+        return simulated_app(Outside(Wire(life, self.servers), self.ledger), self.programme)
+
     async def _stop(self, node: Node) -> None:
         if self.weather.draw(Fault.STOPPED):
             await asyncio.sleep(self.weather.between(1.0, STORM_S / 2))
@@ -170,15 +204,15 @@ class World:
 
     def _open_queues(self) -> None:
         """An actor that nobody ever ran hears nothing; these have been run before."""
-        app = simulated_app(Outside(Wire(Life("setup"), self.servers), self.ledger))
-        for actor in app.actors.values():
+        for actor in self._app(Life("setup")).actors.values():
             done(self.servers.ports.world.open(actor.id, actor.event_names()))
             done(self.servers.ports.inbox.open(actor.id))
 
     async def _publish_all(self) -> None:
         rng = self._workload
         wire = Wire(Life("publisher", is_mortal=False), self.servers)
-        events = [self._event(n) for n in range(rng.randint(EVENTS_MIN, EVENTS_MAX))]
+        most = EVENTS_THEMED_MAX if self.programme.themes else EVENTS_MAX
+        events = [self._event(n) for n in range(rng.randint(EVENTS_MIN, most))]
         again = [event for event in events if rng.random() < 0.3]
         due = sorted(
             (rng.uniform(0.0, STORM_S * 0.7), number) for number in range(len(events + again))
@@ -218,31 +252,29 @@ class World:
     def _is_quiet(self) -> bool:
         heads = self.servers.heads()
         caught_up = all(self.rows.checkpoints.get(each, START) == heads[each] for each in heads)
-        waits = self.servers.unfinished or self._held() or self._unanswered()
-        return caught_up and not waits
+        return caught_up and not rest.is_left(self.servers) and self._has_dispatched()
 
-    def _held(self) -> list[str]:
-        bucket = self.servers.ports.leases._bucket
-        return [key for key, stored in bucket.items() if stored.change.state == "claimed"]
+    def _has_dispatched(self) -> bool:
+        actors = self._app(Life("look")).actors.values() if self._has_lanes else ()
+        return all(rest.has_dispatched(self.servers, each) for each in actors if each.is_laned)
 
-    def _unanswered(self) -> int:
-        ports = self.servers.ports
-        durables = [*ports.world._durables.values(), *ports.inbox._durables.values()]
-        return sum(durable.pending + len(durable._unanswered) for durable in durables)
+    @property
+    def _has_lanes(self) -> bool:
+        return Theme.LANES in self.programme.themes
 
     def _history(self, surprises: Sequence[str]) -> History:
         ports = self.servers.ports
         return History(
             seed=self.seed,
             stack=ports.stack,
-            journal=_everything(self.servers, Stream.JOURNAL),
-            dead=_everything(self.servers, Stream.DEAD),
+            journal=rest.stored(self.servers, Stream.JOURNAL),
+            dead=rest.stored(self.servers, Stream.DEAD),
             events=ports.log._streams[ports.stack.stream(Stream.EVENTS)].past(0),
             published=self.published,
             ledger=self.ledger,
             rows=self.rows,
-            held=self._held(),
-            unanswered=self._unanswered(),
+            held=rest.held(self.servers),
+            unanswered=rest.unanswered(self.servers),
             met=Counter(self.weather.met),
             shared=self.servers.shared,
             zombie_writes=self.servers.zombie_writes,
@@ -251,26 +283,20 @@ class World:
                 f"{at:8.3f} {who:9} {what}: {came}" for at, who, what, came in self.servers.trace
             ],
             took_s=asyncio.get_running_loop().time(),
+            programme=self.programme,
+            stored_at_s=self.servers.stored_at_s,
+            fed=rest.fed(self.servers),
+            kept=self.servers.kept,
+            armed=self.servers.armed,
+            due=rest.due(self.servers),
+            fired=self.errands.fired,
+            pauses=self.errands.pauses,
         )
 
 
 def happened(seed: int) -> History:
     """Return what happens in the world of `seed`: always the same."""
     return simulate(World(seed).run())
-
-
-def _everything(servers: Servers, stream: Stream) -> list[Recorded]:
-    """Return what the partitions of `stream` hold, in the order in which it was stored."""
-    stack, streams = servers.ports.stack, servers.ports.log._streams
-    names = [stack.stream(stream, each) for each in stack.partitions_of(stream)]
-    places = {one: place for place, one in enumerate(servers.stored_at_s)}
-    messages = (message for name in names for message in streams[name].past(0))
-    return [
-        codec.decode_commit(
-            m.data, subject=m.subject, seq=m.seq, commit_id=m.headers[COMMIT_HEADER]
-        )
-        for m in sorted(messages, key=lambda m: places[m.subject, m.seq])
-    ]
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from streams.commands import Command, Recover, Start
+from streams.commands import Cancel, Command, Recover, Start
 from streams.events import (
     CheckpointSaved,
     DeadDiscarded,
@@ -21,7 +21,12 @@ from streams.events import (
     EpisodeLeft,
     EpisodeOpened,
     EpisodeStarted,
+    FindingAcknowledged,
     FindingCleared,
+    FindingClearedByHand,
+    FindingEscalated,
+    FindingExpired,
+    FindingNoted,
     FindingRaised,
     FindingUpdated,
     LaneKept,
@@ -34,9 +39,11 @@ from streams.events import (
 from streams.findings import (
     Cause,
     ClearFinding,
+    DueTimer,
     Finding,
     FindingOutcome,
     FindingStatus,
+    Person,
     RaiseFinding,
     Severity,
     UpdateFinding,
@@ -89,6 +96,26 @@ BARE: Final = Finding(
     updated_at=AT,
 )
 CAUSE: Final = Cause(episode_id="e1", index=3)
+TIMED: Final = DueTimer(timer_id="n1.7")
+PERSON: Final = Person(by="ada", reason="false alarm")
+LIMITED: Final = Finding(
+    finding_key="k",
+    raise_no=3,
+    status=FindingStatus.EXPIRED,
+    actor_id="monitor",
+    expectation_id="limits",
+    severity=Severity.CRITICAL,
+    raised_by_episode_id="e1",
+    raised_at=AT,
+    updated_at=AT,
+    cleared_at=AT,
+    ttl_s=1.5,
+    expires_at=AT,
+    escalated_to=Severity.CRITICAL,
+    acknowledged_by="bob",
+    acknowledged_at=AT,
+    cleared_by="ada",
+)
 TICKET: Final = Ticket(
     episode_id="e1",
     expectation_id="limits",
@@ -96,6 +123,7 @@ TICKET: Final = Ticket(
     priority=-2,
     key="münchen-1",
     key_limit=3,
+    start_by=AT,
 )
 
 EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
@@ -221,6 +249,16 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
     ),
     "finding.updated@1": (FindingUpdated(finding=ACTIVE, cause=CAUSE),),
     "finding.cleared@1": (FindingCleared(finding=CLEARED, cause=CAUSE),),
+    "finding.expired@1": (FindingExpired(finding=LIMITED, cause=TIMED),),
+    "finding.escalated@1": (
+        FindingEscalated(finding=LIMITED, cause=TIMED, from_severity=Severity.LOW),
+    ),
+    "finding.cleared_by_hand@1": (
+        FindingClearedByHand(finding=LIMITED, cause=PERSON),
+        FindingClearedByHand(finding=BARE, cause=Person(by="ada")),
+    ),
+    "finding.acknowledged@1": (FindingAcknowledged(finding=ACTIVE, cause=PERSON),),
+    "finding.noted@1": (FindingNoted(finding=ACTIVE, cause=PERSON),),
     "lane.moved@1": (
         LaneMoved(
             cursors={"vigil-events": 17},
@@ -264,4 +302,5 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
 COMMANDS: Final[dict[str, Command]] = {
     "start@1": Start(actor_id="monitor", episode_id="e1"),
     "recover@1": Recover(actor_id="monitor", episode_id="e1", reason="lapsed"),
+    "cancel@1": Cancel(actor_id="monitor", episode_id="e1", by="ada", reason="not wanted"),
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.json import NOTHING, UNDECODABLE, raw, unraw
+from streams.json import NOTHING, UNDECODABLE, exact, raw, unraw
 
 SCALARS = (
     st.none()
@@ -34,6 +36,18 @@ def test_equal_values_are_equal_bytes(value):
 
 def test_keys_are_sorted_at_every_level():
     assert bytes(raw({"b": {"d": 1, "c": 2}, "a": 3})) == b'{"a":3,"b":{"c":2,"d":1}}'
+
+
+@given(VALUES)
+def test_what_json_can_say_is_said_exactly(value):
+    assert exact(value) == raw(value)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("shape", [lambda x: x, lambda x: {"a": [None, (1, x)]}, lambda x: {x}])
+def test_a_number_that_is_not_finite_is_refused_and_not_said_as_null(shape, number):
+    with pytest.raises(ValueError, match="not finite"):
+        exact(shape(number))
 
 
 def test_nothing_is_null():

@@ -12,8 +12,9 @@ from streams.errors import BadName
 from streams.keys import (
     SUBJECT_BYTES_MAX,
     breaker_key,
+    calmed_key,
+    cancel_key,
     cooldown_key,
-    debounced_key,
     mode_key,
     name_in,
     node_key,
@@ -35,11 +36,12 @@ def token(subject):
         (mode_key("n1"), "mode.n1"),
         (pause_key("monitor"), "pause.monitor"),
         (node_key("n1"), "node.n1"),
+        (cancel_key("e1"), "cancel.e1"),
         (breaker_key("monitor", "disk"), "breaker.monitor.disk"),
         (cooldown_key("monitor", "disk", "web-1"), "cooldown.monitor.disk.web-1"),
         (cooldown_key("monitor", "disk", "a.b"), "cooldown.monitor.disk.a=2Eb"),
         (cooldown_key("monitor", "disk", ""), "cooldown.monitor.disk.="),
-        (debounced_key("monitor", "disk", "web-1"), "debounced.monitor.disk.web-1"),
+        (calmed_key("monitor", "disk", "web-1"), "calmed.monitor.disk.web-1"),
         (cooldown_key("m", "d", LONG), "cooldown.m.d.=hb9ee96f69e8210c624fee55d71d5a54f"),
     ],
 )
@@ -50,8 +52,8 @@ def test_a_key_is_the_same_for_ever(key, said):
 @given(TEXT, NAMES, NAMES)
 @example("\0" * 200, "x" * 64, "x" * 64)
 def test_a_key_is_short_and_keeps_to_the_alphabet_of_keys(subject, actor, expectation):
-    key = debounced_key(actor, expectation, subject)
-    assert re.fullmatch(r"debounced(\.[A-Za-z0-9_=-]+){3}", key)
+    key = calmed_key(actor, expectation, subject)
+    assert re.fullmatch(r"calmed(\.[A-Za-z0-9_=-]+){3}", key)
     assert len(key.rpartition(".")[2]) <= SUBJECT_BYTES_MAX
 
 
@@ -80,7 +82,7 @@ def test_what_is_no_name_has_no_key(bad):
     for key_of, of in ((mode_key, "node"), (node_key, "node"), (pause_key, "actor")):
         with pytest.raises(BadName, match=of):
             key_of(bad)
-    for key_of in (cooldown_key, debounced_key):
+    for key_of in (cooldown_key, calmed_key):
         with pytest.raises(BadName, match="actor"):
             key_of(bad, "e", "s")
         with pytest.raises(BadName, match="expectation"):

@@ -14,11 +14,11 @@ import pytest
 
 from streams.codec import encode_commit
 from streams.commands import Start
+from streams.delivery import ACK_WAIT_S
 from streams.errors import LeaseLost, TooLarge
 from streams.events import StepAnnounced
 from streams.log import START, Commit
 from streams.memory import memory_ports
-from streams.memory.durable import ACK_WAIT_S
 from streams.memory.leases import MARKER_KEPT_S
 from streams.memory.stream import DEDUPE_WINDOW_S, MESSAGE_BYTES_MAX
 

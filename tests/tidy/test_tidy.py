@@ -59,7 +59,8 @@ IN_CODE = (
     Banned(
         "randomness",
         r"\brandom\.\w|\buuid[14]\(|\bsecrets\.\w|\bos\.urandom\(",
-        ("streams/jetstream/", "engine/runtime/requester.py"),  # Nonces; a request of its own.
+        # Nonces; requests of their own.
+        ("streams/jetstream/", "engine/runtime/requester.py", "engine/runtime/steward.py"),
     ),
     Banned("a print", r"(?<![.\w])print\(", ("console/",)),
     Banned("the environment", r"\bos\.(environ|getenv)\b", ("console/",)),

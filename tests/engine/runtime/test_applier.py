@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
 from engine.finding import clear_finding, raise_finding, update_finding
-from engine.runtime.applier import CONFLICTS_MAX, Applier, Contended, Turns
+from engine.runtime.applier import Applier
+from engine.runtime.turns import CONFLICTS_MAX, Contended, Turns
 from streams.events import FindingRaised, FindingUpdated
 from streams.memory import memory_ports
 from streams.triggers import Mode
@@ -23,15 +26,17 @@ from tests.engine.runtime.stage import (
 )
 from tests.simulation.time import SimClock, simulate
 
-OPENED = opening(app_of(Scripted()))
-OTHER = opening(app_of(Scripted()), id_="x2")
+APP = app_of(Scripted())
+ACTORS = APP.actors
+OPENED = opening(APP)
+OTHER = opening(APP, id_="x2")
 
 disk = raise_finding("disk", class_="full", summary="one")
 
 
 @pytest.fixture
 def applier(ports):
-    return Applier(ports.log, ports.stack, CLOCK, Turns())
+    return Applier(ports, ACTORS, CLOCK, Turns())
 
 
 async def events_of(ports, key="disk"):
@@ -43,14 +48,14 @@ class Contested:
     """A log on which a rival raises the finding just before each of the next appends."""
 
     def __init__(self, ports, *, times):
-        self._log, self._stack, self._times = ports.log, ports.stack, times
+        self._ports, self._log, self._times = ports, ports.log, times
         self.read, self.last = ports.log.read, ports.log.last
 
     async def append(self, subject, commit, *, after):
         if self._times:
             self._times -= 1
-            rival = Applier(self._log, self._stack, CLOCK, Turns())
-            opened = opening(app_of(Scripted()), id_=f"rival{self._times}")
+            rival = Applier(self._ports, ACTORS, CLOCK, Turns())
+            opened = opening(APP, id_=f"rival{self._times}")
             await rival.apply([disk], opened=opened, attempt=1)
         return await self._log.append(subject, commit, after=after)
 
@@ -75,7 +80,9 @@ async def test_intents_on_one_key_are_carried_out_in_order(ports, applier):
 
 @pytest.mark.parametrize("times", [1, 7])
 async def test_a_rival_that_is_first_is_decided_upon_again(ports, times):
-    applier = Applier(Contested(ports, times=times), ports.stack, CLOCK, Turns())
+    applier = Applier(
+        dataclasses.replace(ports, log=Contested(ports, times=times)), ACTORS, CLOCK, Turns()
+    )
     (applied,) = await applier.apply([disk], opened=OPENED, attempt=1)
 
     assert applied.outcome.outcome == "updated"
@@ -87,7 +94,12 @@ def test_a_finding_that_is_fought_over_without_end_is_left_for_later():
     async def fight():
         clock = SimClock()
         ports = memory_ports(clock=clock)
-        applier = Applier(Contested(ports, times=CONFLICTS_MAX), ports.stack, clock, Turns())
+        applier = Applier(
+            dataclasses.replace(ports, log=Contested(ports, times=CONFLICTS_MAX)),
+            ACTORS,
+            clock,
+            Turns(),
+        )
         with pytest.raises(Contended, match="lost 100 races"):
             await applier.apply([disk], opened=OPENED, attempt=1)
         return clock.monotonic_s()
@@ -133,7 +145,7 @@ async def test_nothing_older_than_the_episode_is_read_again(ports, applier):
         await applier.apply([intent], opened=OTHER, attempt=1)
     since = await ports.log.head()
     log = Remembered(ports)
-    later = Applier(log, ports.stack, CLOCK, Turns())
+    later = Applier(dataclasses.replace(ports, log=log), ACTORS, CLOCK, Turns())
 
     (once,) = await later.apply([disk], opened=OPENED, attempt=2, since=since)
     await applier.apply([clear_finding("disk")], opened=OTHER, attempt=1)
@@ -148,7 +160,9 @@ async def test_nothing_older_than_the_episode_is_read_again(ports, applier):
 async def test_a_replica_that_lags_does_not_hide_what_was_carried_out(ports, applier):
     await applier.apply([disk], opened=OTHER, attempt=1)
     (once,) = await applier.apply([clear_finding("disk")], opened=OPENED, attempt=1)
-    later = Applier(Remembered(ports, lags=2), ports.stack, CLOCK, Turns())
+    later = Applier(
+        dataclasses.replace(ports, log=Remembered(ports, lags=2)), ACTORS, CLOCK, Turns()
+    )
 
     assert await later.apply([clear_finding("disk")], opened=OPENED, attempt=2) == [once]
     assert once.outcome.outcome == "cleared"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 import pytest
@@ -11,9 +13,11 @@ from structlog.testing import capture_logs
 
 from engine.actions import tool_call
 from engine.breaker import CLOSED, TRIPPED, Breaker, BreakerState
+from engine.modes import NodeMode
+from engine.runtime import tripper
 from engine.runtime.breakers import NOTE_TRIES_MAX, Breakers, Seen
+from engine.runtime.node import Node
 from engine.runtime.running import Run, Running
-from engine.trigger import event
 from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
 from streams.events import (
     EndStatus,
@@ -21,10 +25,9 @@ from streams.events import (
     EpisodeFinished,
     EpisodeOpened,
     EpisodeStarted,
-    StepAnnounced,
     StepRecorded,
 )
-from streams.keys import breaker_key
+from streams.keys import BREAKERS, breaker_key
 from streams.memory import memory_ports
 from streams.memory.bucket import MemoryBucket
 from streams.triggers import ManualTrigger, Mode
@@ -32,7 +35,9 @@ from tests.engine.runtime.stage import (
     CLOCK,
     HAPPENED,
     LEASE_TTL_S,
+    LOOK_S,
     STARTED,
+    WAIT_S,
     Counter,
     Scripted,
     all_answered,
@@ -44,6 +49,7 @@ from tests.engine.runtime.stage import (
     lived,
     open_episode,
     opening,
+    ports_in_memory,
     running,
     told,
     write,
@@ -284,9 +290,10 @@ def test_an_episode_whose_end_cannot_be_noted_is_not_let_go():
         async with running(app, away, clock=SimClock()):
             await lived(ports, episode_id := await open_episode(ports, app))
         before = await state_of(ports)
-        async with running(app, ports, "n2", clock=SimClock()):
-            while not (await state_of(ports)).failures:
-                await asyncio.sleep(0.1)
+        async with running(app, ports, "n2", clock=SimClock()), ports.gates.watch() as watch:
+            async with asyncio.timeout(WAIT_S):
+                while not (await state_of(ports)).failures:
+                    await watch.receive(most=100, wait_s=WAIT_S)
         return before, len((await life(ports, episode_id)).of(EpisodeStarted))
 
     assert simulate(scenario()) == (CLOSED, 1)
@@ -329,7 +336,7 @@ def test_after_its_time_one_probe_is_let_through_and_closes_it():
             await all_answered(ports.world)
             await asyncio.sleep(60)
             await publish(ports, "probe")
-            await tool.called.wait()
+            await asyncio.wait_for(tool.called.wait(), WAIT_S)
             await publish(ports, "x2")
             await asyncio.sleep(1)
             assert tool.calls == ["a"]
@@ -355,7 +362,7 @@ async def test_what_runs_on_another_node_is_canceled_when_it_opens(ports):
     await watched(ports, app)
     async with running(app, ports, "n1"):
         await publish(ports, "waits")
-        await tool.called.wait()  # From now on n1 is full.
+        await asyncio.wait_for(tool.called.wait(), WAIT_S)  # From now on n1 is full.
         async with running(app, ports, "n2"):
             await publish(ports, "x1", ails=True)
             await ended(ports, app, "x1")
@@ -373,7 +380,7 @@ async def test_without_cancel_in_flight_what_runs_goes_on(ports):
     await watched(ports, app)
     async with running(app, ports):
         await publish(ports, "waits")
-        await tool.called.wait()
+        await asyncio.wait_for(tool.called.wait(), WAIT_S)
         await publish(ports, "x1", ails=True)
         await ended(ports, app, "x1")
         await all_answered(ports.world)
@@ -388,7 +395,7 @@ async def test_a_breaker_of_the_node_cancels_what_runs_on_it(ports):
     await watched(ports, app)
     async with running(app, ports):
         await publish(ports, "waits")
-        await tool.called.wait()
+        await asyncio.wait_for(tool.called.wait(), WAIT_S)
         await publish(ports, "x1", ails=True)
         assert (await ended(ports, app, "waits")).end.error_class == TRIPPED
 
@@ -412,7 +419,7 @@ async def test_an_episode_that_a_node_left_in_the_middle_is_canceled_by_the_next
     async with running(app, ports):
         life_ = await lived(ports, await leave(ports, app))
     assert (life_.end.error_class, tool.calls) == (TRIPPED, [])
-    assert [one.attempt for one in life_.of(EpisodeStarted)] == [1, 2]
+    assert [one.attempt for one in life_.of(EpisodeStarted)] == [1]
 
 
 async def test_what_is_true_already_is_carried_out_although_it_is_open(ports):
@@ -467,96 +474,98 @@ async def test_old_news_of_a_breaker_do_not_cancel_the_probe_of_today(ports):
     assert (probe.canceled, other.canceled is not None) == (None, True)
 
 
-# How an episode is canceled.
+class Watched(MemoryBucket):
+    """A bucket that counts how often its breakers were looked for."""
+
+    looks = 0
+
+    @asynccontextmanager
+    async def watch(self, *, under=""):
+        async with super().watch(under=under) as watch:
+            if under == BREAKERS:
+                watch.receive = partial(self._look, watch.receive)
+            yield watch
+
+    async def _look(self, receive, **how):
+        self.looks += 1
+        return await receive(**how)
 
 
-async def test_an_announced_side_effect_that_is_interrupted_is_admitted(ports):
-    tool = Counter(side_effect=True, open_=False)
-    app = app_of(Scripted(tool_call("tool", "pay")), tools={"tool": tool}, breaker=TRIPS)
-    async with running(app, ports):
-        id_ = await open_episode(ports, app)
-        await tool.called.wait()
-        await trip(ports)
-        life_ = await lived(ports, id_)
-    assert (life_.end.status, life_.end.error_class) == (EndStatus.CANCELED, TRIPPED)
-    assert len(life_.of(StepAnnounced)) == 1
-    assert not life_.of(StepRecorded)
-    assert "tool.pay" in life_.end.error_detail
-    assert "nobody knows whether it happened" in life_.end.error_detail
-
-
-@pytest.mark.parametrize("callback", ["init", "next_step", "handle_result", "converge"])
-async def test_a_callback_that_waits_is_interrupted(ports, callback):
-    strategy, waiting = Scripted(tool_call("tool", "a")), asyncio.Event()
-
-    async def wait(*_):
-        waiting.set()
-        await asyncio.Event().wait()
-
-    setattr(strategy, callback, wait)
-    app = app_of(strategy, tools={"tool": Counter()}, breaker=TRIPS)
-    async with running(app, ports):
-        id_ = await open_episode(ports, app)
-        await waiting.wait()
-        await trip(ports)
-        assert (await lived(ports, id_)).end.error_class == TRIPPED
-
-
-async def test_a_callback_that_will_not_be_interrupted_is_waited_for_and_has_no_turn_after(ports):
-    waiting = asyncio.Event()
-
-    class Stubborn(Scripted):
-        async def handle_result(self, state, step, result):
-            waiting.set()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                return self.State(state.done + 1)
-
-    tool = Counter()
-    plan = (tool_call("tool", "a"), tool_call("tool", "b"))
-    app = app_of(Stubborn(*plan), tools={"tool": tool}, breaker=TRIPS)
-    async with running(app, ports):
-        id_ = await open_episode(ports, app)
-        await waiting.wait()
-        await trip(ports)
-        life_ = await lived(ports, id_)
-    assert (life_.end.error_class, tool.calls) == (TRIPPED, ["a"])
-
-
-async def test_a_callback_that_makes_something_else_of_it_does_not_hide_it(ports):
-    waiting = asyncio.Event()
-
-    async def wait(*_):
-        waiting.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            raise RuntimeError("cut off") from None
-
-    strategy = Scripted()
-    strategy.converge = wait
-    app = app_of(strategy, breaker=TRIPS)
-    async with running(app, ports):
-        id_ = await open_episode(ports, app)
-        await waiting.wait()
-        await trip(ports)
-        assert (await lived(ports, id_)).end.status is EndStatus.CANCELED
-
-
-async def test_an_expectation_beside_it_goes_on(ports):
-    tool = Counter(open_=False)
+async def test_a_breaker_cancels_what_runs_on_a_node_that_is_stopping(monkeypatch):
+    monkeypatch.setattr(tripper, "WAIT_S", LOOK_S)
+    gates, tool = Watched(CLOCK), Counter(open_=False)
+    ports = replace(ports_in_memory(), gates=gates)
     app = app_of(Ailing(tool_call("tool", "a")), tools={"tool": tool}, breaker=TRIPS)
-    beside = Scripted(tool_call("tool", "b"))
-    app.actors["worker"].expect("beside", beside, on=event("other.happened"), breaker=TRIPS)
-    begun = msgspec.structs.replace(opening(app, id_="y"), expectation_id="beside")
-    async with running(app, ports):
-        await write(ports, begun.episode_id, begun)
-        await ask_start(ports, begun.episode_id)
-        await tool.called.wait()
-        id_ = await open_episode(ports, app)
-        await eventually(lambda: len(tool.calls) == 2)
+    await watched(ports, app)
+    async with running(app, ports, "n1") as node:
+        await publish(ports, "waits")
+        await asyncio.wait_for(tool.called.wait(), WAIT_S)
+        node.stop()
+        until = gates.looks + 3
+        await eventually(lambda: gates.looks >= until)
         await trip(ports)
-        assert (await lived(ports, id_)).end.error_class == TRIPPED
-        tool.gate.set()
-        assert (await lived(ports, begun.episode_id)).end.status is EndStatus.DONE
+        life_ = await ended(ports, app, "waits")
+    assert (life_.end.status, life_.end.error_class) == (EndStatus.CANCELED, TRIPPED)
+
+
+# Breakers of nodes.
+
+
+@asynccontextmanager
+async def at_work(app, ports, name, **options):
+    """A node that does only part of the work while the context lasts."""
+    node = Node(app, ports, name=name, clock=CLOCK, **options)
+    task = asyncio.create_task(node.run())
+    try:
+        yield
+    finally:
+        node.stop()
+        await task
+
+
+def handed_back(ports):
+    """Return whether a command has been handed back more than once."""
+    waiting = [one for q in ports.inbox._durables.values() for one in q._unanswered.values()]
+    return any(one.deliveries > 2 for one in waiting)
+
+
+async def test_what_others_have_opened_is_not_begun_on_a_node_whose_breaker_is_open(ports):
+    """The node that opens episodes runs none, so it knows of no failure."""
+    rules = Breaker(threshold=2, half_open_after_s=60, scope="node")
+    broken, sound = app_of(Ailing(), breaker=rules), app_of(Scripted(), breaker=rules)
+    await watched(ports, broken)
+    opens = at_work(broken, ports, "n1", mode=NodeMode.TRIGGER_ONLY)
+    async with opens, at_work(broken, ports, "n2", never_wakes=True):
+        for id_ in ("x1", "x2"):
+            await publish(ports, id_, ails=True)
+            assert (await ended(ports, broken, id_)).end.status is EndStatus.FAILED
+        await publish(ports, "x3", ails=True)
+        await eventually(lambda: handed_back(ports))
+        async with at_work(sound, ports, "n3", never_wakes=True):
+            life_ = await ended(ports, broken, "x3")
+    assert life_.end.status is EndStatus.DONE
+    assert [one.node for one in life_.of(EpisodeStarted)] == ["n3"]
+
+
+def test_a_node_whose_breaker_is_open_begins_one_probe_when_its_time_has_come():
+    async def scenario():
+        ports, clock = memory_ports(clock=SimClock()), SimClock()
+        app = app_of(Ailing(), breaker=Breaker(threshold=1, scope="node"))
+        breakers = breakers_of(app, ports, clock=clock)
+        await breakers.note(opened_as(app, 1), FAILED)
+        first, second = opened_as(app, 2), opened_as(app, 3)
+        by_hand = msgspec.structs.replace(second, trigger=ManualTrigger(requested_by="ann"))
+        at_once = [breakers.turns_away(each) for each in (first, second, by_hand)]
+        await clock.sleep(60)
+        then = [breakers.turns_away(each) for each in (first, second, first)]
+        await breakers.note(first, DONE)
+        return at_once, then, breakers.turns_away(second)
+
+    assert simulate(scenario()) == ([True, True, False], [False, True, False], False)
+
+
+async def test_a_breaker_of_the_cluster_turns_away_nothing_that_was_opened(ports):
+    app = app_of(Ailing(), breaker=Breaker(threshold=1))
+    breakers = breakers_of(app, ports)
+    await breakers.note(opened_as(app, 1), FAILED)
+    assert not breakers.turns_away(opened_as(app, 2))

@@ -10,8 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.finding import raise_finding
-from engine.runtime import applier as module
-from engine.runtime.applier import Applier, Turns
+from engine.runtime import turns as module
+from engine.runtime.applier import Applier
+from engine.runtime.turns import Turns
 from streams.commands import Recover
 from streams.errors import VersionConflict
 from streams.events import EpisodeStarted
@@ -33,6 +34,8 @@ EPISODES = 64
 EVENTS = 300
 PROMPT_S = 30.0
 """Far less than lost races and lapsed leases took, on a busy machine, in seconds."""
+
+ACTORS = app_of(Scripted()).actors
 
 disk = raise_finding("disk", class_="full")
 
@@ -78,7 +81,7 @@ async def raise_all(appliers):
 
 async def test_the_writers_of_one_node_take_turns_and_lose_no_race(ports):
     log = far(ports)
-    ids = await raise_all([Applier(log, ports.stack, CLOCK, Turns())])
+    ids = await raise_all([Applier(replace(ports, log=log), ACTORS, CLOCK, Turns())])
 
     assert sorted(await causes_of(ports)) == ids
     assert log.lost == 0
@@ -86,14 +89,16 @@ async def test_the_writers_of_one_node_take_turns_and_lose_no_race(ports):
 
 async def test_the_writers_of_several_nodes_all_come_through_and_once(ports):
     log = far(ports)
-    ids = await raise_all([Applier(log, ports.stack, CLOCK, Turns()) for _ in range(3)])
+    ids = await raise_all(
+        [Applier(replace(ports, log=log), ACTORS, CLOCK, Turns()) for _ in range(3)]
+    )
 
     assert sorted(await causes_of(ports)) == ids
 
 
 async def test_a_turn_is_forgotten_once_nobody_waits_for_it(ports):
     turns = Turns()
-    await raise_all([Applier(far(ports), ports.stack, CLOCK, turns)])
+    await raise_all([Applier(replace(ports, log=far(ports)), ACTORS, CLOCK, turns)])
     gc.collect()
     assert len(turns._locks) == 0
 

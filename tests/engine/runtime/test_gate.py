@@ -15,17 +15,19 @@ from engine.actions import tool_call
 from engine.dedupe import by_value
 from engine.filters import gt
 from engine.gating import share_of
-from engine.runtime import admission as admission_module
+from engine.runtime import entrance as entrance_module
+from engine.runtime import feeds
 from engine.runtime import gate as gate_module
 from engine.trigger import event
 from streams.errors import Unavailable
-from streams.events import DeadLettered, EpisodeOpened, EpisodeStarted
+from streams.events import DeadLettered, EpisodeOpened
 from streams.parsing import HOPS_HEADER, MESSAGE_ID_HEADER
 from streams.subjects import Stream
 from streams.triggers import Budget
 from streams.world import DomainEvent
 from tests.engine.runtime.stage import (
     HAPPENED,
+    LOOK_S,
     WAIT_S,
     Counter,
     Scripted,
@@ -36,6 +38,7 @@ from tests.engine.runtime.stage import (
     lived,
     opening,
     running,
+    told,
     write,
 )
 from tests.spec import EPOCH
@@ -298,8 +301,11 @@ async def test_events_that_say_the_same_open_one_episode_and_run_no_code_again(p
     assert strategy.begun == 2
 
 
-async def test_a_crash_is_made_good_by_the_event_itself_and_not_by_one_that_says_the_same(ports):
-    """The first event opened its episode, and its node died before it asked for the start."""
+async def test_a_crash_is_made_good_by_the_next_event_that_says_the_same(ports):
+    """The first event opened its episode, and its node died before it asked for the start.
+
+    What comes next may be the same event, given to a node that stood still ever since.
+    """
     app = app_of(Scripted(), dedupe=by_value("n"))
     actor = app.actors["worker"]
     await watch(ports, app)
@@ -309,13 +315,11 @@ async def test_a_crash_is_made_good_by_the_event_itself_and_not_by_one_that_says
     id_ = await left_open(ports, app)
     await ports.world.publish(HAPPENED, {"n": 1}, id="x2")
     async with running(app, ports):
-        (durable,) = ports.world._durables.values()
-        await eventually(lambda: not durable.pending and len(durable._unanswered) == 1)
-        assert not (await life(ports, id_)).of(EpisodeStarted)
+        await lived(ports, id_)
         await delivery.nak()
-        life_ = await lived(ports, id_)
+        await all_answered(ports.world)
     await source.close()
-    assert len(life_.of(EpisodeOpened)) == 1
+    assert len((await life(ports, id_)).of(EpisodeOpened)) == 1
 
 
 async def test_an_episode_that_only_a_newer_version_can_read_is_opened_all_the_same(ports):
@@ -405,7 +409,7 @@ class AwayFor:
 @pytest.fixture
 def prompt(monkeypatch):
     """What is handed back comes again at once."""
-    monkeypatch.setattr(admission_module, "HAND_BACK_S", 0.0)
+    monkeypatch.setattr(entrance_module, "HAND_BACK_S", 0.0)
 
 
 async def test_an_event_that_comes_again_opens_its_episode_alone(ports, app):
@@ -472,3 +476,33 @@ async def test_a_gate_sees_only_the_events_that_its_actor_names(ports, app):
     async with running(app, ports):
         await all_answered(ports.world)
     assert [one.trigger.event_id for one in await opened(ports)] == ["x2"]
+
+
+def _listening():
+    return app_of(Scripted(), on=[event(stream="ORDERS", subject="orders.>"), event(HAPPENED)])
+
+
+async def test_a_gate_whose_stream_is_missing_says_so_once_and_others_go_on(ports, monkeypatch):
+    monkeypatch.setattr(feeds, "LOOK_S", LOOK_S)
+    app = _listening()
+    with capture_logs() as lines:
+        async with running(app, ports):
+            await eventually(lambda: "node up" in [line["event"] for line in lines])
+            await ports.world.publish(HAPPENED, {}, id="x1")
+            await lived(ports, opening(app).episode_id)
+
+    said = [line["event"] for line in lines if line["log_level"] == "warning"]
+    assert said == [feeds.missing("worker", "ORDERS")]
+
+
+async def test_a_gate_reads_all_of_a_stream_that_was_missing_once_it_is_there(ports, monkeypatch):
+    monkeypatch.setattr(feeds, "LOOK_S", LOOK_S)
+    with capture_logs() as lines:
+        async with running(_listening(), ports):
+            await eventually(lambda: any(line["log_level"] == "warning" for line in lines))
+            orders = ports.world.add_stream("ORDERS")
+            orders.publish("orders.paid", b"{}", {"Nats-Msg-Id": "o1"})
+            await eventually(lambda: told(ports))
+
+    (only,) = await opened(ports)
+    assert only.trigger.event_id == "ORDERS/o1"

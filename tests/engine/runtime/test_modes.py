@@ -168,8 +168,8 @@ class PausedMeanwhile:
         self._ports, self.publish = ports, ports.world.publish
         self.node = None
 
-    async def open(self, actor, names):
-        return PausedSource(self, await self._ports.world.open(actor, names))
+    async def open(self, actor, names, *, after=None):
+        return PausedSource(self, await self._ports.world.open(actor, names, after=after))
 
     async def pause(self):
         self.has_paused = True

@@ -61,10 +61,10 @@ class SlowToOpen:
         self._world = world
         self.asked, self.may = asyncio.Event(), asyncio.Event()
 
-    async def open(self, actor, names):
+    async def open(self, actor, names, *, after=None):
         self.asked.set()
         await self.may.wait()
-        return await self._world.open(actor, names)
+        return await self._world.open(actor, names, after=after)
 
 
 async def test_a_node_says_that_it_is_up_once_whatever_is_published_will_be_seen(ports):
@@ -178,10 +178,10 @@ class FailingOnce:
         self.send = getattr(port, "send", None)
         self.publish = getattr(port, "publish", None)
 
-    async def open(self, *args):
+    async def open(self, *args, **more):
         if self._errors:
             raise self._errors.pop()
-        return await self._port.open(*args)
+        return await self._port.open(*args, **more)
 
 
 @pytest.mark.parametrize("error", [Unavailable("open", detail="away"), KeyError("a bug")])

@@ -9,8 +9,9 @@ import pytest
 
 from engine.actions import observe
 from engine.finding import clear_finding, raise_finding
-from engine.runtime.applier import Applier, Turns
+from engine.runtime.applier import Applier
 from engine.runtime.sweeper import Candidate, Sweeper
+from engine.runtime.turns import Turns
 from engine.runtime.undertaker import Undertaker
 from engine.sweep import Verdict
 from streams.clock import SystemClock
@@ -36,6 +37,7 @@ from tests.engine.runtime.stage import (
 
 CLOCK = SystemClock()
 PARTITIONS = 4
+ACTORS = app_of(Scripted()).actors
 NAMES = [f"x{n}" for n in range(24)]
 
 
@@ -147,7 +149,7 @@ async def test_what_was_carried_out_in_another_partition_is_not_carried_out_agai
     mine, other = await left_late(ports, app), opening(app, id_="other")
     key = disk_in(ports, (home_of(ports, mine) + 1) % PARTITIONS)
     since = (await life(ports, mine.episode_id)).records[0].seq
-    applier = Applier(ports.log, ports.stack, CLOCK, Turns())
+    applier = Applier(ports, ACTORS, CLOCK, Turns())
     disk = raise_finding(key, class_="full")
 
     once = await applier.apply([disk], opened=mine, attempt=1, since=since)
@@ -164,7 +166,7 @@ async def test_a_former_owner_carries_out_nothing_in_any_partition(ports, app):
     """I2."""
     mine, other = await left_late(ports, app), opening(app, id_="other")
     version = (await life(ports, mine.episode_id)).records[-1].seq
-    applier = Applier(ports.log, ports.stack, CLOCK, Turns())
+    applier = Applier(ports, ACTORS, CLOCK, Turns())
     await write(ports, mine.episode_id, STARTED)
     for partition in range(PARTITIONS):
         key = disk_in(ports, partition)
@@ -190,7 +192,7 @@ async def test_what_was_carried_out_before_a_move_to_one_partition_is_not_carrie
         await write(before, mine.episode_id, STARTED, EpisodeConverged(findings=(disk,)))
         recover = Recover(actor_id="worker", episode_id=mine.episode_id, reason="lapsed")
         await before.inbox.send(recover, id="lapse.1")
-        applier = Applier(before.log, before.stack, CLOCK, Turns())
+        applier = Applier(before, ACTORS, CLOCK, Turns())
         await applier.apply([disk], opened=mine, attempt=1)
         await applier.apply([clear_finding(key)], opened=other, attempt=1)
 

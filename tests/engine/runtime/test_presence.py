@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.modes import NodeMode
-from engine.runtime.presence import Roster, live_nodes
+from engine.runtime.presence import TWO_OF_A_NAME, Roster, live_nodes
 from streams.keys import mode_key, node_key
 from tests.engine.runtime.stage import (
     CLOCK,
@@ -36,6 +37,12 @@ async def watching(ports):
 @pytest.fixture
 def app():
     return app_of(Scripted(), most=3)
+
+
+@pytest.fixture
+def later():
+    """The same app on a node with more room: so one can tell which of two nodes is seen."""
+    return app_of(Scripted(), most=7)
 
 
 async def test_a_node_says_who_it_is_and_what_it_does(ports, app):
@@ -90,3 +97,56 @@ async def test_what_says_nothing_of_a_node_is_passed_over(ports, app):
     async with watching(ports) as roster, running(app, ports, "n1"):
         await eventually(lambda: [info.name for info in roster.nodes] == ["n1"])
         assert [info.name for info in await live_nodes(ports.gates)] == ["n1"]
+
+
+async def test_of_two_nodes_of_one_name_the_later_is_seen_and_both_say_so(ports, app, later):
+    with capture_logs() as lines:
+        async with watching(ports) as roster, running(app, ports, "n1"):
+            await eventually(lambda: roster.capacity("worker") == 3)
+            async with running(later, ports, "n1"):
+                await eventually(lambda: roster.capacity("worker") == 7)
+                await eventually(lambda: len(_warnings(lines)) == 2)
+                assert [info.name for info in roster.nodes] == ["n1"]
+    arriving, giving_way = _warnings(lines)
+    assert "takes its place" in arriving["event"]
+    assert "not seen any more" in giving_way["event"]
+    assert arriving["do"] == giving_way["do"] == TWO_OF_A_NAME
+    assert arriving["other"] != giving_way["other"]
+
+
+async def test_the_earlier_of_two_nodes_is_seen_again_when_the_later_one_stops(ports, app, later):
+    async with watching(ports) as roster, running(app, ports, "n1"):
+        await eventually(lambda: roster.capacity("worker") == 3)
+        async with running(later, ports, "n1"):
+            await eventually(lambda: roster.capacity("worker") == 7)
+        await eventually(lambda: roster.capacity("worker") == 3)
+
+
+async def test_the_later_of_two_nodes_is_there_when_the_earlier_one_has_stopped(ports, app, later):
+    async with watching(ports) as roster, AsyncExitStack() as stack:
+        async with running(app, ports, "n1"):
+            await eventually(lambda: roster.capacity("worker") == 3)
+            await stack.enter_async_context(running(later, ports, "n1"))
+            await eventually(lambda: roster.capacity("worker") == 7)
+        (left,) = await live_nodes(ports.gates)
+        assert left.actors["worker"].slots == 7
+
+
+async def test_a_node_whose_place_is_another_versions_takes_it(ports, app):
+    await ports.gates.put(node_key("n1"), b"nonsense")
+    with capture_logs() as lines:
+        async with watching(ports) as roster, running(app, ports, "n1"):
+            await eventually(lambda: roster.capacity("worker") == 3)
+    assert [line["other"] for line in _warnings(lines)] == ["a process of another version"]
+
+
+async def test_a_node_that_comes_back_in_order_warns_of_nobody(ports, app):
+    with capture_logs() as lines:
+        for _ in range(2):
+            async with watching(ports) as roster, running(app, ports, "n1"):
+                await eventually(lambda: roster.capacity("worker") == 3)
+    assert not _warnings(lines)
+
+
+def _warnings(lines):
+    return [line for line in lines if line["log_level"] == "warning"]

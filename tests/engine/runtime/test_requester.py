@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from engine import firing
 from engine.errors import BadRequest
-from engine.firing import Fire, fired_episode_id, parse_fire
+from engine.firing import FireRequest, fired_episode_id, parse_fire
 from engine.overrides import overrides
 from engine.runtime.requester import fire
 from streams.triggers import Mode
@@ -27,7 +27,7 @@ async def test_a_fire_is_said_at_once(ports):
     )
     (said,) = await due(ports)
     assert said.purpose == firing.PURPOSE
-    assert parse_fire(said.payload) == Fire(
+    assert parse_fire(said.payload) == FireRequest(
         expectation="thing",
         requested_by="ann",
         key="k1",
@@ -81,11 +81,23 @@ async def test_a_time_in_the_past_is_now(ports):
 
 @pytest.mark.parametrize(
     "at",
-    [datetime(2030, 1, 1), datetime(2300, 1, 1, tzinfo=UTC)],  # noqa: DTZ001 - that is wrong
+    [
+        datetime(2030, 1, 1),  # noqa: DTZ001 - that is wrong
+        datetime(2300, 1, 1, tzinfo=UTC),
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
+        "2030-01-01T00:00:00Z",
+        2030,
+    ],
 )
 async def test_a_time_that_cannot_be_is_refused(ports, at):
     with pytest.raises(BadRequest, match=r"^at: "):
         await fire(ports, "worker", "thing", by="ann", at=at)
+
+
+@pytest.mark.parametrize("dry_run", ["no", 0, None])
+async def test_what_is_meant_and_what_is_not_is_said_by_true_or_false(ports, dry_run):
+    with pytest.raises(BadRequest, match=r"^dry_run: .* is not True or False"):
+        await fire(ports, "worker", "thing", by="ann", dry_run=dry_run)
 
 
 async def test_a_request_that_cannot_work_is_refused_and_not_sent(ports):

@@ -13,9 +13,9 @@ from engine.actions import observe, tool_call
 from engine.errors import Rejected
 from engine.runtime import runner as module
 from engine.runtime.undertaker import Undertaker
+from streams.delivery import ACK_WAIT_S
 from streams.events import EndStatus, EpisodeStarted
 from streams.jetstream import connect
-from streams.jetstream.consumer import ACK_WAIT_S
 from streams.log import START
 from streams.subjects import Stream
 from tests.engine.runtime.stage import (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from engine.actions import converge
+from engine.episode import Cancel
 from engine.runtime.running import Run, Running
 from tests.engine.runtime.stage import Scripted, app_of, opening
+
+UNWANTED = Cancel(error_class="unwanted", error_detail="by ada")
 
 APP = app_of(Scripted())
 
@@ -13,47 +15,62 @@ def run_of(id_="x1") -> Run:
     return Run(opening(APP, id_=id_))
 
 
-def canceled(run: Run) -> str:
-    return run.canceled.error_class if run.canceled else ""
-
-
 def test_what_runs_is_found_by_its_episode_and_what_does_not_is_not():
     running, run = Running(), run_of()
     episode_id = run.opened.episode_id
     with running.during(run):
-        assert running.cancel(episode_id, error_class="unwanted", detail="by ada")
+        assert running.wish(episode_id, UNWANTED)
         assert running.of("worker", "thing") == [run]
         assert running.of("worker", "other") == running.of("other", "thing") == []
-    assert not running.cancel(episode_id, error_class="late", detail="")
-    assert run.canceled.error_detail == "by ada"
+    assert not running.wish(episode_id, UNWANTED)
+    assert run.canceled is UNWANTED
 
 
 def test_the_first_who_cancels_an_episode_says_why():
     run = run_of()
-    run.cancel(error_class="first", detail="")
-    run.cancel(error_class="second", detail="")
-    assert canceled(run) == "first"
+    run.cancel(UNWANTED)
+    run.cancel(Cancel(error_class="second"))
+    assert run.canceled is UNWANTED
 
 
 def test_a_node_that_has_an_episode_again_keeps_the_newer_run():
     running, older, newer = Running(), run_of(), run_of()
-    with running.during(newer):
-        with running.during(older), running.during(newer):
-            pass
+    overlapping = running.during(newer)
     with running.during(older):
-        inner = running.during(newer)
-        inner.__enter__()
+        overlapping.__enter__()
     assert running.of("worker", "thing") == [newer]
-    inner.__exit__(None, None, None)
+    overlapping.__exit__(None, None, None)
     assert running.of("worker", "thing") == []
 
 
 def test_who_drives_it_is_interrupted_only_while_that_can_do_no_harm():
     calls, early, late = [], run_of(), run_of()
     with early.interrupting(lambda: calls.append("early")):
-        early.cancel(error_class="unwanted", detail="")
+        early.cancel(UNWANTED)
     with late.interrupting(lambda: calls.append("late")):
         pass
-    late.cancel(error_class="unwanted", detail="")
+    late.cancel(UNWANTED)
     assert calls == ["early"]
-    assert canceled(late) == "unwanted"
+    assert late.canceled is UNWANTED
+
+
+def test_what_is_to_be_canceled_is_so_from_the_start_until_that_is_forgotten():
+    running, early, late = Running(), run_of(), run_of()
+    assert not running.wish(early.opened.episode_id, UNWANTED)
+    with running.during(early):
+        assert early.canceled is UNWANTED
+    running.forget(early.opened.episode_id)
+    with running.during(late):
+        assert late.canceled is None
+
+
+def test_of_too_many_wishes_the_oldest_is_forgotten(monkeypatch):
+    monkeypatch.setattr("engine.runtime.running.WISHES_MAX", 2)
+    running = Running()
+    for name in ("x1", "x2", "x3", "x3"):
+        running.wish(run_of(name).opened.episode_id, UNWANTED)
+    kept = []
+    for name in ("x1", "x2", "x3"):
+        with running.during(run := run_of(name)):
+            kept.append(run.canceled is not None)
+    assert kept == [False, True, True]

@@ -7,7 +7,6 @@ import asyncio
 from engine.runtime.slots import Slots
 
 LONG_S = 10.0
-NEVER = asyncio.Event()
 
 
 async def test_there_are_as_many_places_as_said():
@@ -24,7 +23,7 @@ async def test_who_waits_longest_gets_the_next_place_and_nobody_overtakes():
     order = []
 
     async def wait(name):
-        assert await slots.take(within_s=LONG_S, unless=NEVER)
+        assert await slots.take(within_s=LONG_S, unless=asyncio.Event())
         order.append(name)
 
     waiting = [asyncio.create_task(wait(name)) for name in ("first", "second")]
@@ -40,7 +39,7 @@ async def test_who_waits_longest_gets_the_next_place_and_nobody_overtakes():
 async def test_who_has_waited_in_vain_holds_no_place():
     slots = Slots(1)
     slots.try_take()
-    assert not await slots.take(within_s=0, unless=NEVER)
+    assert not await slots.take(within_s=0, unless=asyncio.Event())
     slots.give_back()
     assert slots.free == 1
 
@@ -60,7 +59,7 @@ async def test_who_is_told_to_wait_no_more_leaves_without_a_place():
 async def test_who_is_cancelled_with_a_place_in_hand_gives_it_back():
     slots = Slots(1)
     slots.try_take()
-    waiting = asyncio.create_task(slots.take(within_s=LONG_S, unless=NEVER))
+    waiting = asyncio.create_task(slots.take(within_s=LONG_S, unless=asyncio.Event()))
     await asyncio.sleep(0)
     slots.give_back()
     waiting.cancel()
@@ -76,3 +75,28 @@ async def test_who_waits_for_any_place_hears_how_many_are_free():
     assert not waiting.done()
     slots.give_back()
     assert await waiting == 1
+
+
+async def test_what_has_come_though_the_last_place_is_taken_is_counted_too():
+    slots = Slots(2)
+    asked_for = [await slots.wait_free(), await slots.wait_free()]
+    for _ in range(sum(asked_for)):
+        slots.take_late()
+    frees = []
+    for _ in range(sum(asked_for)):
+        slots.give_back()
+        frees.append(slots.free)
+    assert frees == [0, 0, 1, 2]
+
+
+async def test_who_waits_gets_no_place_before_what_came_late_has_left():
+    slots = Slots(1)
+    for _ in range(2):
+        slots.take_late()
+    waiting = asyncio.create_task(slots.take(within_s=LONG_S, unless=asyncio.Event()))
+    await asyncio.sleep(0)
+    slots.give_back()
+    assert not (await asyncio.wait([waiting], timeout=0.01))[0]
+    slots.give_back()
+    assert await waiting
+    assert slots.free == 0

@@ -26,6 +26,7 @@ trace.set_tracer_provider(provider)
 metrics.set_meter_provider(MeterProvider([reader]))
 
 from engine.actions import synthesize, tool_call
+from engine.breaker import Breaker
 from engine.dedupe import by_value
 from engine.finding import raise_finding
 from engine.tools import Synthesis
@@ -47,6 +48,10 @@ async def main():
     )
     actor = app.actors["worker"]
     actor.expect("rare", Scripted(), on=event(HAPPENED), sample=1e-9)
+    actor.expect(
+        "ailing", Scripted(tool_call("nowhere", "go", {"bad": object()})),
+        on=event(HAPPENED), breaker=Breaker(threshold=1),
+    )
     actor.expect("nameless", Scripted(), on=event(HAPPENED), dedupe=lambda event: None)
     actor.expect("once", Scripted(), on=event("other.happened"), dedupe=by_value("n"))
     await (await ports.world.open(actor.id, actor.event_names())).close()
@@ -129,6 +134,10 @@ def test_steps_are_spans_of_their_episode_and_the_episode_of_its_gate(seen):
             {"actor": "worker", "expectation": "nameless", "reason": "dedupe_failed"},
         ),
         ("vigil.gate.rulings", {"actor": "worker", "expectation": "once", "reason": "duplicate"}),
+        (
+            "vigil.breaker.changes",
+            {"actor": "worker", "expectation": "ailing", "change": "opened"},
+        ),
         ("vigil.episodes", {"actor": "worker", "status": "done"}),
         ("vigil.episodes.running", {"actor": "worker"}),
         ("vigil.episode.duration", {"actor": "worker"}),

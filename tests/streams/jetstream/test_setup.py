@@ -142,6 +142,16 @@ async def test_looking_creates_nothing(nats, stack):
         assert (await ask(f"STREAM.INFO.{stack.stream(Stream.JOURNAL)}"))["error"]["code"] == 404
 
 
+async def test_whoever_does_not_create_is_told_that_there_is_no_such_stack(nats, stack):
+    with pytest.raises(Incompatible, match=f"no stack '{stack.name}' on this server"):
+        async with connect(nats.url, stack=stack, creates=False):
+            pass
+    found = await inspect(nats.url, stack=stack)
+    assert not any(each.exists for each in found.streams)
+    async with connect(nats.url, stack=stack), connect(nats.url, stack=stack, creates=False) as it:
+        assert await it.log.head() == 0
+
+
 async def test_looking_finds_every_contradiction(nats, stack):
     name = stack.stream(Stream.DEAD)
     async with api(nats.url) as ask:

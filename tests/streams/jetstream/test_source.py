@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
+from streams.delivery import ACK_WAIT_S
 from streams.errors import Unavailable
 from streams.jetstream import LinkSettings, api, connect
-from streams.jetstream.consumer import ACK_WAIT_S
 from streams.jetstream.link import Link
 from streams.subjects import Stream
 from tests.contracts.samples import deliveries_of, start

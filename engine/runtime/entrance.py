@@ -18,7 +18,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from engine import dedupe, telemetry
-from engine.runtime.arbiter import Arbiter, rejected
+from engine.runtime.arbiter import Arbiter, unopened
 from engine.runtime.crew import Crew
 from engine.runtime.hands import Hands
 from engine.runtime.keeper import Keeper
@@ -31,13 +31,12 @@ from engine.runtime.undertaker import Undertaker
 from streams.delivery import Delivery, Unreadable
 from streams.errors import TooLarge, Unavailable, Unwritable
 from streams.events import EpisodeOpened
-from streams.json import raw
 from streams.tracing import context_of
 from streams.triggers import EventTrigger
-from streams.world import DomainEvent
 
 IN_FLIGHT_MAX: Final = 256
-"""Events and due timers of one actor on one node that may be unanswered at a time."""
+"""Events and due timers of one actor on one node that may be unanswered at a time. Each queue asks
+for as many as there is room for, so what several bring at the same moment may be more, once."""
 
 HAND_BACK_S: Final = 1.0
 """How long a message waits that could not be ruled on because the log was away."""
@@ -46,7 +45,7 @@ log = structlog.get_logger("vigil.gate")
 
 
 @dataclass
-class Admission:
+class Entrance:
     """The way in for everything that wakes one actor on one node."""
 
     crew: Crew
@@ -56,12 +55,12 @@ class Admission:
     arbiter: Arbiter
     room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
 
-    async def admit(self, delivery: Delivery[Any], parts: Sequence[Part]) -> None:
+    async def let_in(self, delivery: Delivery[Any], parts: Sequence[Part]) -> None:
         """Answer for a message at once if it comes to nothing; else begin to work on its parts."""
         if not parts:
             return await delivery.ack()
-        self.room.try_take()
-        receipt = Receipt(delivery, parts=len(parts), room=self.room)
+        self.room.take_late()
+        receipt = Receipt(delivery, parts=len(parts), room=self.room, clock=self.crew.clock)
         for part in parts:
             self.hands.start(self._work_on(part, receipt))
         return None
@@ -82,24 +81,26 @@ class Admission:
 
     async def _open(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
         """Open an episode; return whether it runs here, so that its shift answers for it."""
-        if await self._is_known(opened, receipt):
+        is_begun = await self._is_begun(opened, receipt)
+        if is_begun:
             self.arbiter.note_duplicate(opened)
-        elif await self._run_here(opened, receipt):
+        elif is_begun is None and await self._run_here(opened, receipt):
             return True
         else:
             await self._queue(opened, receipt)
         return False
 
-    async def _is_known(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
-        """Return whether another cause has opened the episode.
+    async def _is_begun(self, opened: EpisodeOpened, receipt: Receipt) -> bool | None:
+        """Return whether a node has begun an episode that another cause may have opened.
 
-        Whoever shares a key is looked for first, so that no code of an episode runs in vain for
-        every duplicate. What is missing after a crash, the other cause makes good when it comes
-        again; so this one need not, unless it comes again itself and may be the one.
+        None: it is not open, or nobody knows. Whoever shares a key is looked for first, so that no
+        code of an episode runs in vain for every duplicate. One that is open and that nobody has
+        begun may lack its call: this very message may have opened it on a node that died, while
+        this one stood still with an earlier delivery.
         """
         if _is_own(opened) or receipt.delivery.deliveries > 1:
-            return False
-        return await self.arbiter.is_open(opened)
+            return None
+        return await self.arbiter.is_begun(opened)
 
     async def _run_here(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
         """Run an episode that its first commit opens, if there is room; return whether we did.
@@ -108,48 +109,42 @@ class Admission:
         so that crashes are counted.
         """
         is_first_try = receipt.delivery.deliveries == 1
-        may_run = is_first_try and self.crew.permits.runs.is_given
+        may_run = is_first_try and not receipt.is_overdue and self.crew.permits.runs.is_given
         if not may_run or not self.crew.slots.try_take():
             return False
+
+        async def accept() -> None:
+            self.arbiter.note_fire(opened)
+            await receipt.part_done()
+
         try:
             with (
                 bound_contextvars(episode_id=opened.episode_id, actor=opened.actor_id),
                 telemetry.span("episode"),
             ):
-                return await Shift(self.crew, self.keeper, receipt.part_done).open(opened)
+                return await Shift(self.crew, self.keeper, accept).open(opened)
         finally:
             self.crew.slots.give_back()
 
     async def _queue(self, opened: EpisodeOpened, receipt: Receipt) -> None:
-        """Open an episode for any node, or a dead letter if the journal cannot keep it."""
+        """Open an episode for any node, or a dead letter if the journal cannot keep it.
+
+        Raises:
+            Unavailable: the log is away, or others may have the message by now. They may have been
+                refused what passed here, and have answered for it: then nobody would call a node
+                to the episode if this one died before it did.
+        """
+        if receipt.is_overdue:
+            raise Unavailable(opened.episode_id, detail="not opened in time; it may be with others")
         try:
             is_new = await open_episode(self.crew.ports, opened, at=self.crew.clock.now())
         # Numbers and text may need more room than they came in.
         except (TooLarge, Unwritable) as error:
-            reason = "too_large" if isinstance(error, TooLarge) else "unwritable"
-            letter = self._unopened(opened, receipt, reason=reason, detail=str(error))
+            content, seq = receipt.delivery.content, receipt.delivery.seq
+            letter = unopened(opened, content, error, stack=self.crew.ports.stack, seq=seq)
             await self.undertaker.bury(letter, actor_id=opened.actor_id)
         else:
-            if not is_new:
-                self.arbiter.note_duplicate(opened)
-
-    def _unopened(
-        self, opened: EpisodeOpened, receipt: Receipt, *, reason: str, detail: str
-    ) -> Unreadable:
-        """Return what fired an episode that cannot be opened, as a message to be buried."""
-        stack, content = self.crew.ports.stack, receipt.delivery.content
-        if isinstance(content, DomainEvent):
-            return rejected(content, stack, reason=reason, detail=detail)
-        subject = stack.due(opened.actor_id)
-        return Unreadable(
-            reason=reason,
-            detail=detail,
-            stream=stack.stream_of(subject),
-            seq=receipt.delivery.seq,
-            subject=subject,
-            headers={},
-            data=bytes(raw(opened.trigger)),
-        )
+            (self.arbiter.note_fire if is_new else self.arbiter.note_duplicate)(opened)
 
 
 def _is_own(opened: EpisodeOpened) -> bool:

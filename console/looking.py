@@ -1,0 +1,128 @@
+"""A look at a stack: who is up, what people said, and whom anybody knows.
+
+An actor may be spoken of while no node has it: it may be retired, or its nodes may be down for a
+while. As long as a node is up, only a name that nobody knows is refused, for it is a typo: no node
+that is up has such an actor, nothing is said about it, it has no lane, and the rows show no episode
+of it. While none is up nobody can say, so that any name is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+import msgspec
+
+from console.errors import Trouble
+from console.settings import Reading
+from console.work import pooled
+from engine import modes
+from engine.modes import Orders
+from engine.nodes import NodeInfo, known
+from engine.runtime.presence import live_nodes
+from projections.errors import PostgresUnavailable, QueryRefused
+from projections.postgres.reader import list_episodes
+from streams.ports import Ports
+
+NAMES_SHOWN_MAX: Final = 12
+"""Most names that a hint lists."""
+
+NEAREST: Final = 3
+"""Most names that a hint takes for what was meant."""
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is up, and what people said."""
+
+    nodes: Sequence[NodeInfo]
+    orders: Orders
+
+    def actors(self) -> list[str]:
+        """Return every actor of the nodes that are up."""
+        return sorted({actor for node in self.nodes for actor in node.actors})
+
+    def spoken_of(self) -> set[str]:
+        """Return every actor that people said something about."""
+        modes = self.orders.modes.values()
+        return {*self.orders.pauses, *(actor for order in modes for actor in order.actors)}
+
+
+async def look_at(ports: Ports) -> Look:
+    """Return who is up, and what people said."""
+    nodes = await live_nodes(ports.gates)
+    entries = await ports.registry.entries()
+    return Look(nodes=nodes, orders=modes.orders_of(entries.values()))
+
+
+async def require_plausible(reading: Reading, ports: Ports, seen: Look, actor: str) -> None:
+    """Refuse an actor that nobody knows while a node is up; without any, nobody can say.
+
+    Raises:
+        BadName: `actor` cannot name an actor.
+        Trouble: says which names are near.
+    """
+    if seen.nodes:
+        await require_known(reading, ports, seen, actor)
+
+
+async def require_known(reading: Reading, ports: Ports, seen: Look, actor: str) -> None:
+    """Refuse an actor that nobody knows, be a node up or not.
+
+    Raises:
+        BadName: `actor` cannot name an actor.
+        Trouble: says which names are near.
+    """
+    names = {*seen.actors(), *seen.spoken_of()}
+    if actor in names or await ports.log.last(ports.stack.lane(actor)) is not None:
+        return
+    try:
+        async with pooled(reading) as pool:
+            has_rows = bool(await list_episodes(pool, ports.stack, actor=actor, limit=1))
+    except (PostgresUnavailable, QueryRefused):
+        has_rows = False
+    if not has_rows:
+        raise Trouble(f"nobody knows an actor {actor!r}; {hint(actor, names)}")
+
+
+def require_expectation(seen: Look, actor: str, expectation: str) -> None:
+    """Refuse an expectation that no node knows which is up and has the actor.
+
+    Raises:
+        Trouble: says which names are near.
+    """
+    expectations = known(seen.nodes, actor)
+    if expectations and expectation not in expectations:
+        near = hint(expectation, expectations)
+        raise Trouble(f"actor {actor!r} has no expectation {expectation!r}; {near}")
+
+
+def waking_obstacle(seen: Look, actor: str) -> str:
+    """Return why nothing wakes `actor` now, or runs it, in words; empty: something does."""
+    infos = [node.actors[actor] for node in seen.nodes if actor in node.actors]
+    pause = seen.orders.pauses.get(actor)
+    if pause is not None:
+        paused = f"it is paused ({pause.reason or f'by {pause.by}'})"
+        why = running_obstacle(seen, actor)
+        return f"{paused}, and {why}" if why else paused
+    if infos and not any(info.wakes for info in infos):
+        return "no node that is up wakes it"
+    return running_obstacle(seen, actor)
+
+
+def running_obstacle(seen: Look, actor: str) -> str:
+    """Return why nothing runs the episodes of `actor` now, in words; empty: something does."""
+    infos = [node.actors[actor] for node in seen.nodes if actor in node.actors]
+    if not infos:
+        return "no node that is up has it"
+    return "" if any(info.runs for info in infos) else "no node that is up runs it"
+
+
+def hint(wanted: str, names: Iterable[str]) -> str:
+    """Return which of `names` may have been meant, or which there are."""
+    there = sorted(names)
+    near = get_close_matches(wanted, there, n=NEAREST)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    more = ", …" if len(there) > NAMES_SHOWN_MAX else ""
+    return f"known: {', '.join(there[:NAMES_SHOWN_MAX])}{more}" if there else "none is known"

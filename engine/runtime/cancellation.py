@@ -1,0 +1,79 @@
+"""One go at a command that cancels an episode.
+
+The command stays in the queue until the episode has ended. So whoever runs it may end it at leisure
+or die meanwhile: the command comes again, and finds an end or nobody who runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from engine import canceling
+from engine.episode import ENDED, Episode, Status
+from engine.runtime.crew import Crew
+from engine.runtime.keeper import Keeper
+from engine.runtime.shift import Shift
+from streams import codec
+from streams.commands import Cancel, Command
+from streams.delivery import Delivery, Unreadable
+from streams.keys import cancel_key
+from streams.log import Recorded
+
+log = structlog.get_logger("vigil.runner")
+
+
+@dataclass
+class Cancellation:
+    """One delivery of such a command, on one node."""
+
+    crew: Crew
+    keeper: Keeper
+    command: Cancel
+    delivery: Delivery[Command | Unreadable]
+    _is_answered: bool = False
+
+    async def carry_out(self, episode: Episode, records: Sequence[Recorded]) -> bool:
+        """Do what can be done now; return whether the command is answered for.
+
+        Args:
+            episode: the fold of `records`; it has been opened.
+            records: its journal.
+
+        Raises:
+            Unavailable: the log or the gates are away. Let the command come again.
+        """
+        command, running = self.command, self.crew.running
+        if self._is_over(episode):
+            await self._answer()
+            log.info("nothing to cancel any more", status=episode.status.value, by=command.by)
+            return True
+        if running.wish(command.episode_id, canceling.end_of(command)):
+            return False
+        shift = Shift(self.crew, self.keeper, self._answer)
+        # Where no node has begun, none of its code has run that a crash could be counted for.
+        if not await shift.take_over(episode, records, careful=episode.attempts > 0):
+            await self._tell_nodes()
+        return self._is_answered
+
+    def _is_over(self, episode: Episode) -> bool:
+        """Return whether there is nothing to do: not even to tell, which a crash may have cut off.
+
+        A command that comes again may have ended the episode itself before.
+        """
+        is_first = self.delivery.deliveries == 1
+        return episode.status is Status.CONVERGING or (episode.status in ENDED and is_first)
+
+    async def _answer(self) -> None:
+        """Say that the episode has ended, or ends without this."""
+        self.crew.running.forget(self.command.episode_id)
+        await self.crew.ports.gates.delete(cancel_key(self.command.episode_id))
+        await self.delivery.ack()
+        self._is_answered = True
+
+    async def _tell_nodes(self) -> None:
+        """Have whoever runs the episode hear of it; the key of who asked may have lapsed."""
+        key, said = cancel_key(self.command.episode_id), codec.encode_command(self.command)
+        await self.crew.ports.gates.put(key, said, ttl_s=canceling.KEY_TTL_S)

@@ -1,0 +1,155 @@
+"""Closes the lane of an actor whose episodes take turns no more.
+
+A deploy may remove the limits while episodes wait. Then all of them get their turn at once, and the
+gates go on where the last dispatcher stopped. The lane says so in one commit, after which it is as
+if it had never been: should the actor have limits again, it begins anew where its gates are then.
+
+While nodes of the older version still dispatch, they have the lease, and this waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from engine import lanes
+from engine.lanes import Lane
+from engine.runtime.crew import Crew
+from engine.runtime.feeds import find_position
+from engine.runtime.keeper import Keeper
+from engine.runtime.lane_book import LaneBook
+from engine.runtime.tracks import feed_cursor
+from engine.runtime.usher import Usher
+from engine.runtime.vacancies import Vacancies
+from engine.runtime.waits import wait_first, wait_set
+from streams.delivery import Source, Unreadable
+from streams.errors import VersionConflict
+from streams.world import DomainEvent, Feed
+
+STANDBY_S: Final = 5.0
+"""Longest wait for the lease before it is asked for again."""
+
+log = structlog.get_logger("vigil.dispatcher")
+
+
+@dataclass
+class Drainer:
+    """Closes the lane of one actor, if it has one."""
+
+    crew: Crew
+    keeper: Keeper
+    vacancies: Vacancies
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set at once: nobody waits for it."""
+
+    async def serve(self) -> None:
+        """Close the lane, or see that it is closed, and then wait until the permit is withdrawn.
+
+        Raises:
+            UnreadableEvent: a newer version of the engine writes it.
+            Unavailable: the log is away.
+        """
+        self.is_open.set()
+        withdrawn = self.crew.permits.wakes.withdrawn
+        key = self.crew.ports.stack.lane_claim(self.crew.actor.id)
+        while not withdrawn.is_set() and not await self._is_closed():
+            freed = self.vacancies.of(key)
+            held = await self.keeper.acquire(key, on_lost=_nothing)
+            if held is None:
+                wait = wait_set(freed, within_s=STANDBY_S, clock=self.crew.clock)
+                await wait_first(wait, withdrawn.wait())
+                continue
+            try:
+                await self._close()
+            finally:
+                await self.keeper.complete(held)
+        await withdrawn.wait()
+
+    async def _is_closed(self) -> bool:
+        book = await read_lane(self.crew)
+        lane = book.lane
+        if lane.cursors or lane.waiting or lane.admitted:
+            return False
+        # Whoever closed it may have died before all were called.
+        await self._complete(book)
+        return True
+
+    async def _close(self) -> None:
+        """Give all that wait their turn, once the gates have a place to go on from."""
+        book = await read_lane(self.crew)
+        await self._complete(book)
+        for source in await self._open_gates():
+            await source.close()
+        try:
+            await book.append(lanes.closing(book.lane))
+        except VersionConflict:
+            return
+        waited = len(book.lane.waiting)
+        await self._complete(await read_lane(self.crew))
+        log.info("lane closed: its actor has no limits any more", actor=book.actor, waited=waited)
+
+    async def _complete(self, book: LaneBook) -> None:
+        if book.newest is not None:
+            await Usher(self.crew).complete(book.newest, book.lane)
+
+    async def _open_gates(self) -> Sequence[Source[DomainEvent | Unreadable]]:
+        return [
+            await open_events(self.crew),
+            *[await open_feed(self.crew, feed) for feed in await self._feeds_there()],
+        ]
+
+    async def _feeds_there(self) -> Sequence[Feed]:
+        """Return the feeds whose streams exist: one that does not holds nothing to go on from."""
+        feeds = self.crew.actor.feeds()
+        return [feed for feed in feeds if await find_position(self.crew, feed) is not None]
+
+
+async def read_lane(crew: Crew) -> LaneBook:
+    """Return the lane of an actor as the journal has it.
+
+    Raises:
+        UnreadableEvent: a newer version of the engine writes it.
+        Unavailable: the log is away.
+    """
+    book = LaneBook(crew.ports, crew.clock, crew.actor.id, crew.pens)
+    await book.read()
+    return book
+
+
+async def open_events(crew: Crew) -> Source[DomainEvent | Unreadable]:
+    """Return the actor's own events, from where its lane left off if it had one.
+
+    Raises:
+        UnreadableEvent, Unavailable: as `read_lane`.
+    """
+    lane, names = (await read_lane(crew)).lane, crew.actor.event_names()
+    return await crew.ports.world.open(crew.actor.id, names, after=_left_off(lane, names))
+
+
+async def open_feed(
+    crew: Crew, feed: Feed, *, after: int | None = None
+) -> Source[DomainEvent | Unreadable]:
+    """Return the events of `feed`, from where the actor's lane left off if it had one.
+
+    Else from just past `after`, or without that from where the feed says.
+
+    Raises:
+        NoSuchStream: there is none of that name.
+        UnreadableEvent, Unavailable: as `read_lane`.
+        Incompatible: the server refuses us this stream.
+    """
+    lane = (await read_lane(crew)).lane
+    begins_after = lane.cursors.get(feed_cursor(feed), after)
+    return await crew.ports.world.open_feed(crew.actor.id, feed, after=begins_after)
+
+
+def _left_off(lane: Lane, names: frozenset[str]) -> int | None:
+    return min((lane.cursors[name] for name in names & lane.cursors.keys()), default=None)
+
+
+def _nothing() -> None:
+    """Do nothing: whether the lease is lost, the version says."""

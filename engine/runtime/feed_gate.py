@@ -1,0 +1,49 @@
+"""Takes the events of one actor from a stream of others: wait for the stream → take."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine.runtime.drainer import open_feed
+from engine.runtime.entrance import Entrance
+from engine.runtime.feeds import find_position, wait_position
+from engine.runtime.gate import Gate
+from engine.runtime.waits import wait_first
+from streams.delivery import Source, Unreadable
+from streams.world import DomainEvent, Feed
+
+
+class FeedGate:
+    """The gate of one actor, for one stream of others, on one node."""
+
+    def __init__(self, entrance: Entrance, feed: Feed) -> None:
+        """Let what comes from `feed` in by `entrance`."""
+        self._crew, self._feed = entrance.crew, feed
+        self._gate = Gate(entrance, self._open, feed.stream)
+        self._after: int | None = None
+        """Where to begin, if the stream was waited for."""
+
+    @property
+    def is_open(self) -> asyncio.Event:
+        """Set once its queue is open, or nothing can come: there is no such stream."""
+        return self._gate.is_open
+
+    async def serve(self) -> None:
+        """Rule on the events of the stream for as long as the node may, once it is there.
+
+        Raises:
+            Unavailable: the actor's queue could not be opened.
+            Incompatible: the server refuses us this stream.
+        """
+        withdrawn = self._crew.permits.wakes.withdrawn
+        if await find_position(self._crew, self._feed) is None:
+            self.is_open.set()
+            await wait_first(self._wait_stream(), withdrawn.wait())
+        if not withdrawn.is_set():
+            await self._gate.serve()
+
+    async def _wait_stream(self) -> None:
+        self._after = await wait_position(self._crew, self._feed)
+
+    async def _open(self) -> Source[DomainEvent | Unreadable]:
+        return await open_feed(self._crew, self._feed, after=self._after)

@@ -1,0 +1,104 @@
+"""Limits of the whole cluster with real processes: how many run at a time, and in what order.
+
+1,500 events over 100 customers by default. `make limits` has 10,000, by `VIGIL_TEST_LIMITED_EVENTS`:
+that many take under two minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from streams.jetstream import connect
+from streams.subjects import Stack
+from tests.acceptance.cluster import Cluster, wait_until
+from tests.acceptance.limited import AT_ONCE
+from tests.turns import Turns
+
+APP: Final = "tests.acceptance.limited:app"
+EVENTS: Final = int(os.environ.get("VIGIL_TEST_LIMITED_EVENTS", "1500"))
+CUSTOMERS: Final = 100
+BEFORE_KILL: Final = EVENTS // 5
+ENDED: Final = "select 1 from episodes where status = 'done'"
+ENDED_S_MAX: Final = 110.0
+HANDOVER_S_MAX: Final = 4.0
+
+
+def orders() -> dict[str, dict[str, str]]:
+    return {f"e{n}": {"order": f"o{n}", "customer": f"c{n % CUSTOMERS}"} for n in range(EVENTS)}
+
+
+async def check_turns(cluster: Cluster) -> None:
+    """Fold the journal: everything has run, never too many at a time, each customer's in order."""
+    turns = await turns_of(cluster)
+    assert len(turns.ended) == EVENTS
+    assert {end.status for end in turns.ended.values()} == {"done"}
+    assert turns.most_at_once <= AT_ONCE
+    assert set(turns.most_of_a_key.values()) == {1}
+    published = await published_by_customer(cluster)
+    assert turns.begun_by_key() == published
+
+
+async def turns_of(cluster: Cluster) -> Turns:
+    turns = Turns(lambda opened: str(opened.trigger.payload["customer"]))
+    async with connect(cluster.nats_url, stack=Stack()) as ports:
+        head = await ports.log.head()
+        async with ports.log.follow() as follower:
+            seq = 0
+            while seq < head:
+                records = await follower.receive(most=500, wait_s=1.0)
+                turns.take(records)
+                seq = records[-1].seq if records else seq
+    return turns
+
+
+async def published_by_customer(cluster: Cluster) -> dict[str, list[str]]:
+    """Return the causes of each customer's episodes, in the order of the events' stream."""
+    published: dict[str, list[str]] = {}
+    count = 0
+    async with (
+        connect(cluster.nats_url, stack=Stack()) as ports,
+        ports.world.follow(["order.paid"], after=0) as follower,
+    ):
+        while count < EVENTS:
+            for each in await follower.receive(most=500, wait_s=1.0):
+                customer = str(each.content.payload["customer"])
+                published.setdefault(customer, []).append(f"event:{each.content.id}")
+                count += 1
+    return published
+
+
+async def test_never_more_run_at_a_time_on_three_nodes_and_each_customers_in_order(
+    cluster: Cluster,
+):
+    for name in ("n1", "n2", "n3"):
+        await cluster.start(name, app=APP)
+    await cluster.publish("order.paid", orders())
+    await cluster.wait_rows(ENDED, EVENTS, most_s=ENDED_S_MAX)
+    await check_turns(cluster)
+    # The limit is what held them back: a slow machine may leave a turn unused now and then.
+    assert (await turns_of(cluster)).most_at_once > AT_ONCE // 2
+
+    first, *others = cluster.nodes
+    assert first.says("dispatching")
+    assert first.stop() == 0
+    # The lease itself lasts far longer.
+    await wait_until(
+        lambda: any(node.says("dispatching") for node in others),
+        "another node dispatches",
+        most_s=HANDOVER_S_MAX,
+    )
+    assert [node.stop() for node in others] == [0, 0]
+
+
+async def test_so_it_is_when_the_node_that_dispatches_is_killed(cluster: Cluster):
+    first = await cluster.start("n1", app=APP, VIGIL_LEASE_S="3")
+    for name in ("n2", "n3"):
+        await cluster.start(name, app=APP, VIGIL_LEASE_S="3")
+    assert first.says("dispatching")
+    await cluster.publish("order.paid", orders())
+    await cluster.wait_at_least(ENDED, BEFORE_KILL, most_s=ENDED_S_MAX)
+    first.kill()
+    await cluster.wait_rows(ENDED, EVENTS, most_s=ENDED_S_MAX)
+    await check_turns(cluster)
+    assert any(node.says("dispatching") for node in cluster.nodes[1:])

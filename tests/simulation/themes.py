@@ -1,0 +1,81 @@
+"""What a world has beyond the ordinary: one or two ways to wake an actor, or limits on it.
+
+Half of all worlds have none, and are as they were before there were any. A world with everything
+at once would be slow, and would hide what only one of them can do.
+
+Some limits are about time: how soon something may happen after something else. Where answers get
+lost and nodes freeze, a node may act on what it saw long ago, and only little can be promised. So a
+part of these worlds is *fine*: whatever a node decides on happens at once there or never, and the
+invariants about time can be strict.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from random import Random
+from typing import Final
+
+import msgspec
+
+
+class Theme(StrEnum):
+    """One thing that a world may have."""
+
+    TICKS = "ticks"
+    """Schedules, with each way to catch up."""
+    COOLDOWN = "cooldown"
+    """Expectations that rest after they have fired, and one that takes a sample."""
+    CALM = "calm"
+    """Expectations that wait until a subject has calmed down."""
+    BREAKER = "breaker"
+    """Circuit breakers, and an outside that fails for a while."""
+    FIRES = "fires"
+    """People who fire by hand: at once, for later, twice, and only to try."""
+    FEED = "feed"
+    """A stream that is not ours, with a history."""
+    HASTE = "haste"
+    """Episodes that are not worth beginning after a while."""
+    LANES = "lanes"
+    """Actors whose episodes take turns in the whole cluster."""
+
+
+class Programme(msgspec.Struct, frozen=True):
+    """What one world has."""
+
+    themes: frozenset[Theme] = frozenset()
+    has_orders: bool = False
+    """Whether people switch nodes over and pause actors."""
+    is_fine: bool = False
+    """Whether nothing comes between what a node decides and what it does."""
+    shut_since_s: float = 0.0
+    """From when on what is outside fails for those who depend on it, in simulated seconds."""
+    shut_for_s: float = 0.0
+
+    @property
+    def in_order(self) -> list[Theme]:
+        """The themes, always in the same order."""
+        return [theme for theme in Theme if theme in self.themes]
+
+    def is_shut(self, at_s: float) -> bool:
+        """Return whether what is outside fails at a time."""
+        return self.shut_since_s <= at_s < self.shut_since_s + self.shut_for_s
+
+
+THEMED_SHARE: Final = 0.5
+ORDERS_SHARE: Final = 0.3
+FINE_SHARE: Final = 0.35
+
+
+def programme_of(seed: int) -> Programme:
+    """Return what the world of `seed` has: always the same."""
+    rng = Random(f"themes {seed}")
+    if rng.random() >= THEMED_SHARE:
+        return Programme()
+    themes = rng.sample(list(Theme), rng.choice((1, 1, 1, 2)))
+    return Programme(
+        frozenset(themes),
+        has_orders=rng.random() < ORDERS_SHARE,
+        is_fine=rng.random() < FINE_SHARE,
+        shut_since_s=rng.uniform(2.0, 15.0),
+        shut_for_s=rng.uniform(8.0, 30.0),
+    )

@@ -1,0 +1,163 @@
+"""What must hold where the episodes of an actor take turns in the whole cluster.
+
+As in `invariants.py`, each finds its own breaches in what a world has left behind: what the lane
+says in the journal, and what really ran.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from streams.events import EpisodeFinished, EpisodeStarted, LaneKept, LaneMoved
+from streams.lanes import Ticket
+from tests.simulation.evidence import (
+    Breaches,
+    Evidence,
+    Life,
+    episode_id_of,
+    event_id_of,
+    identity,
+    readable,
+)
+from tests.simulation.themes import Theme
+from tests.simulation.wakeful import CLUSTER_MAX, SHED_QUEUE_MAX
+
+
+def a_lane_admits_as_many_as_it_may(evidence: Evidence) -> Breaches:
+    """At every point of the journal: those admitted, and those that really run."""
+    for actor, most in CLUSTER_MAX.items():
+        for place, admitted, _, _ in _lane_states(evidence, actor):
+            if len(admitted) > most:
+                yield f"{actor}@{place}: {len(admitted)} are admitted"
+            keys = [each.key for each in admitted.values() if each.key_limit]
+            if len(keys) > len(set(keys)):
+                yield f"{actor}@{place}: two of one key are admitted, {keys}"
+        lives = [each for each in evidence.lives.values() if each.opened.actor_id == actor]
+        yield from _run_at_once(actor, lives, most=most)
+    for key, lives in _by_payload_key(evidence.of("turn")).items():
+        yield from _run_at_once(f"turn {key}", lives, most=1)
+
+
+def who_is_admitted_has_waited(evidence: Evidence) -> Breaches:
+    for actor in CLUSTER_MAX:
+        for place, admitted, moved, _ in _lane_states(evidence, actor):
+            strange = [id_ for id_ in moved.admitted if id_ not in admitted]
+            yield from (f"{actor}@{place}: {id_} did not wait" for id_ in strange)
+
+
+def what_runs_was_admitted_before(evidence: Evidence) -> Breaches:
+    for actor in CLUSTER_MAX:
+        admitted_at: dict[str, int] = {}
+        for place, _, moved, _ in _lane_states(evidence, actor):
+            for episode_id in moved.admitted:
+                admitted_at.setdefault(episode_id, place)
+        for life in evidence.lives.values():
+            starts = life.of(EpisodeStarted)
+            if life.opened.actor_id != actor or not starts:
+                continue
+            if admitted_at.get(life.id, starts[0].seq) >= starts[0].seq:
+                yield f"{actor}: {life.id} began at {starts[0].seq}, {admitted_at.get(life.id)}"
+
+
+def episodes_of_one_key_run_in_the_order_of_their_events(evidence: Evidence) -> Breaches:
+    seqs: dict[str, int] = {}
+    for event in evidence.named("sim.turn"):
+        seqs.setdefault(identity(event), event.seq)
+    for key, lives in _by_payload_key(evidence.of("turn")).items():
+        began = sorted((life.of(EpisodeStarted)[0].seq, seqs[event_id_of(life)]) for life in lives)
+        order = [seq for _, seq in began]
+        if order != sorted(order):
+            yield f"turn {key}: ran in the order {order}"
+
+
+def every_event_of_a_lane_comes_to_something(evidence: Evidence) -> Breaches:
+    """`queue` and `shed_oldest`: exactly one episode. `drop`: that, or it was dropped."""
+    if Theme.LANES not in evidence.history.programme.themes:
+        return
+    watched = {
+        "turn": ("turns", ["sim.turn"]),
+        "urgent": ("turns", ["sim.urgent"]),
+        "lucky": ("drops", ["sim.turn"]),
+        "latest": ("sheds", ["sim.turn", "sim.urgent"]),
+    }
+    for name, (actor, names) in watched.items():
+        opened = [life.id for life in evidence.of(name)]
+        dropped = {id_ for _, _, moved, _ in _lane_states(evidence, actor) for id_ in moved.dropped}
+        for event in readable(evidence, *names):
+            own = episode_id_of(event, actor=actor, expectation=name)
+            if own not in opened and own not in dropped:
+                yield f"{name}: {identity(event)} opened nothing, and was not dropped"
+        if name in {"turn", "urgent"} and dropped:
+            yield f"{name}: dropped {dropped}"
+
+
+def nothing_loses_its_place_while_there_is_room(evidence: Evidence) -> Breaches:
+    for actor, most in CLUSTER_MAX.items():
+        for place, admitted, moved, waiting in _lane_states(evidence, actor):
+            is_short = len(admitted) < most
+            may_run_nowhere = evidence.history.programme.has_orders
+            if (moved.dropped or moved.shed) and is_short and not may_run_nowhere:
+                yield f"{actor}@{place}: {moved} while only {len(admitted)} are admitted"
+            if moved.shed and len(waiting) < SHED_QUEUE_MAX:
+                yield f"{actor}@{place}: shed {moved.shed} while {len(waiting)} wait"
+    for life in evidence.of("latest"):
+        is_shed = life.finished is not None and life.finished.error_class == "shed_oldest"
+        if is_shed and life.of(EpisodeStarted):
+            yield f"{life.id} was begun, and shed"
+
+
+def _lane_states(
+    evidence: Evidence, actor: str
+) -> Iterator[tuple[int, dict[str, Ticket], LaneMoved, dict[str, Ticket]]]:
+    """Yield the place of each commit of a lane, who is admitted after it, it, and who waits."""
+    waiting: dict[str, Ticket] = {}
+    admitted: dict[str, Ticket] = {}
+    for record in evidence.lanes.get(actor, ()):
+        for event in record.commit.events:
+            match event:
+                case LaneMoved():
+                    waiting |= {ticket.episode_id: ticket for ticket in event.placed}
+                    admitted |= {id_: waiting.pop(id_) for id_ in event.admitted if id_ in waiting}
+                    for id_ in (*event.left, *event.shed):
+                        waiting.pop(id_, None)
+                        admitted.pop(id_, None)
+                    yield record.seq, admitted, event, waiting
+                case LaneKept():
+                    assert [*admitted] == [each.episode_id for each in event.admitted]
+                case _:
+                    pass
+
+
+def _run_at_once(whose: str, lives: Sequence[Life], *, most: int) -> Breaches:
+    """Yield where more than `most` of `lives` have begun and not ended."""
+    moves = [(life.of(EpisodeStarted)[0].seq, 1) for life in lives if life.of(EpisodeStarted)]
+    moves += [
+        (life.of(EpisodeFinished)[0].seq, -1)
+        for life in lives
+        if life.of(EpisodeStarted) and life.of(EpisodeFinished)
+    ]
+    running = 0
+    for place, change in sorted(moves, key=lambda move: (move[0], move[1])):
+        running += change
+        if running > most:
+            yield f"{whose}@{place}: {running} run at once"
+
+
+def _by_payload_key(lives: Sequence[Life]) -> dict[str, list[Life]]:
+    found: dict[str, list[Life]] = defaultdict(list)
+    for life in lives:
+        if life.of(EpisodeStarted):
+            found[str(life.opened.trigger.payload.get("key"))].append(life)
+    return found
+
+
+INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
+    a_lane_admits_as_many_as_it_may,
+    who_is_admitted_has_waited,
+    what_runs_was_admitted_before,
+    episodes_of_one_key_run_in_the_order_of_their_events,
+    every_event_of_a_lane_comes_to_something,
+    nothing_loses_its_place_while_there_is_room,
+)
