@@ -18,7 +18,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from engine import dedupe, telemetry
-from engine.runtime.arbiter import Arbiter, unopened
+from engine.runtime.arbiter import Arbiter
 from engine.runtime.crew import Crew
 from engine.runtime.hands import Hands
 from engine.runtime.keeper import Keeper
@@ -28,6 +28,7 @@ from engine.runtime.receipt import Receipt
 from engine.runtime.shift import Shift
 from engine.runtime.slots import Slots
 from engine.runtime.undertaker import Undertaker
+from engine.runtime.unworkable import unopened
 from streams.delivery import Delivery, Unreadable
 from streams.errors import TooLarge, Unavailable, Unwritable
 from streams.events import EpisodeOpened

@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from engine import lanes, placing
 from engine.admission import Limits
 from engine.lanes import Lane, Seen
-from engine.runtime.arbiter import Arbiter, unopened
+from engine.runtime.arbiter import Arbiter
 from engine.runtime.mailbox import Asked
 from engine.runtime.opener import record_opening
 from engine.runtime.undertaker import Undertaker
+from engine.runtime.unworkable import unopened
 from engine.runtime.usher import Usher
 from streams.errors import TooLarge, Unwritable
 from streams.events import LaneEvent, LaneMoved

@@ -1,7 +1,7 @@
 """Limits of the whole cluster with real processes: how many run at a time, and in what order.
 
-1,500 events over 100 customers by default. `make limits` has 10,000, by `VIGIL_TEST_LIMITED_EVENTS`:
-that many take under two minutes on two cores.
+1,500 events over 100 customers by default. `make limits` has 10,000: so many take under two minutes
+on two cores. `VIGIL_TEST_LIMITED_EVENTS` says how many.
 """
 
 from __future__ import annotations

@@ -478,6 +478,8 @@ async def test_what_has_rested_for_long_is_left_to_another_version_all_the_same(
         await eventually(lambda: _most_deliveries(ports) > 30)
         await ports.registry.delete(pause_key("worker"))
         await begun(ports)
+        rested = _most_deliveries(ports)
+        await eventually(lambda: _most_deliveries(ports) > rested + 1)
     async with running(new, ports, "new"):
         assert await lived(ports, asked)
 
