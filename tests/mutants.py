@@ -463,6 +463,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/test_gating.py",
     ),
     Mutant(
+        "gates: who stood still begins no cooldown",
+        "engine/runtime/arbiter.py",
+        "is_late=is_begun is None and is_late()",
+        "is_late=False",
+        "tests/engine/runtime/test_entrance.py",
+    ),
+    Mutant(
         "only a sample fires",
         "engine/gating.py",
         "if share_of(happened.id, stack, actor, expectation.name) >= expectation.sample:",

@@ -7,7 +7,7 @@ mistake once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -80,15 +80,21 @@ class Arbiter:
                     parts.append(Gated(expectation=expectation, event=event, is_repeat=is_repeat))
         return parts
 
-    async def settle(self, part: Part) -> EpisodeOpened | Unreadable | None:
+    async def settle(
+        self, part: Part, *, is_late: Callable[[], bool] = lambda: False
+    ) -> EpisodeOpened | Unreadable | None:
         """Return the episode that `part` opens, or the message to bury; None: all is done.
 
+        Args:
+            part: of what woke the actor.
+            is_late: whether others may have it by now: then it begins no cooldown any more.
+
         Raises:
-            Unavailable: the log is away, or too much changes at the same time. Rule again later.
+            Unavailable: the log is away, too much changes at once, or it is late. Rule again later.
         """
         match part:
             case Gated() | Ticked():
-                return await self._settle(part)
+                return await self._settle(part, is_late)
             case EpisodeOpened() | Unreadable():
                 return part
             case Aged():
@@ -150,7 +156,9 @@ class Arbiter:
             start_by=crew.clock.now() + timedelta(seconds=within_s) if within_s else None,
         )
 
-    async def _settle(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable | None:
+    async def _settle(
+        self, part: Gated | Ticked, is_late: Callable[[], bool]
+    ) -> EpisodeOpened | Unreadable | None:
         opened = await self._wanted(part)
         if isinstance(opened, Unreadable):
             return opened
@@ -173,6 +181,7 @@ class Arbiter:
                     if is_begun:
                         self.note_duplicate(opened)
                         return None
+                    _check_late(opened, is_late=is_begun is None and is_late())
                     if is_begun is False or await self._passes(part, opened, ruling, sight):
                         return opened
                 case Look() | Wait():
@@ -297,3 +306,9 @@ class Arbiter:
         telemetry.gate_rulings.add(
             1, {"actor": self.crew.actor.id, "expectation": expectation.name, "reason": reason}
         )
+
+
+def _check_late(opened: EpisodeOpened, *, is_late: bool) -> None:
+    """Leave a cause to others that may have it by now, before anything is changed for it."""
+    if is_late:
+        raise Unavailable(opened.episode_id, detail="it came so late that others may have it")

@@ -69,7 +69,7 @@ class Entrance:
     async def _work_on(self, part: Part, receipt: Receipt) -> None:
         with receipt, telemetry.span("gate", context_of(receipt.delivery.trace)):
             try:
-                settled = await self.arbiter.settle(part)
+                settled = await self.arbiter.settle(part, is_late=lambda: receipt.is_overdue)
                 if isinstance(settled, Unreadable):
                     await self.undertaker.bury(settled, actor_id=self.crew.actor.id)
                 elif settled is not None and await self._open(settled, receipt):

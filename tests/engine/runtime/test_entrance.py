@@ -42,6 +42,19 @@ class Freezing(MemoryBucket):
         return revision
 
 
+class SlowToLook(MemoryBucket):
+    """A bucket whose first look at a cooldown takes until others have the cause."""
+
+    _has_frozen = False
+
+    async def get(self, key):
+        entry = await super().get(key)
+        if key == COOLDOWN and not self._has_frozen:
+            self._has_frozen = True
+            await asyncio.sleep(2 * ACK_WAIT_S)
+        return entry
+
+
 async def test_what_several_queues_bring_at_one_moment_leaves_as_much_room_as_before(ports):
     """Each asked for as much as there was room for."""
     app = app_of(Scripted())
@@ -80,3 +93,26 @@ def test_who_stood_still_until_a_message_was_given_to_others_opens_nothing(mode)
         return [event for record in records for event in record.commit.events]
 
     assert not [event for event in simulate(scenario()) if isinstance(event, EpisodeOpened)]
+
+
+def test_who_stood_still_before_the_cooldown_began_does_not_begin_it():
+    """It would rest from something that never fired."""
+
+    async def scenario():
+        clock = SimClock()
+        ports = replace(memory_ports(clock=clock), gates=SlowToLook(clock))
+        app = app_of(Scripted(), cooldown_s=600)
+        crew, names = crew_of(app, ports, clock=clock), app.actors["worker"].event_names()
+        hands, undertaker = Hands(lambda work: work), Undertaker(ports, clock)
+        keeper = Keeper(ports.leases, holder="n1", clock=clock)
+        entrance = Entrance(crew, keeper, undertaker, hands, Arbiter(crew))
+        source = await ports.world.open("worker", names)
+        await ports.world.publish(HAPPENED, {}, id="x1")
+        (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
+        parts = await entrance.arbiter.rule(delivery.content, is_repeat=False)
+        await entrance.let_in(delivery, parts)
+        await hands.finish()
+        await source.close()
+        return await ports.gates.get(COOLDOWN), await ports.log.head()
+
+    assert simulate(scenario()) == (None, 0)
