@@ -3,35 +3,17 @@
 A tick is an instant that follows from the schedule alone, so every node knows the same ticks and
 gives each the same dedupe key: however many nodes open one, it is one episode. Ticks of `every`
 are multiples of the interval since `FIRST_WINDOW`; ticks of `cron` are what the clock of its time
-zone says, and are known in UTC.
-
-When clocks are changed, cron does what Debian's does (measured with cronsim 2.8):
-
-    neither minutes nor hours begin with `*`
-        a time that is skipped ticks once, at the end of the gap; one that comes twice ticks
-        the first time only
-    one of them does
-        ticks whenever the clock shows such a time: not in what is skipped, and both times in
-        what comes twice; but where a clock is set back by half an hour (Lord Howe Island), the
-        half hour after that is left out
-
-The same library knows `L`, `LW` and `#`. If neither the day of the month nor the day of the week
-begins with `*`, either of them is enough; else both must fit.
+zone says (`engine.crontab`), and are known in UTC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from importlib import resources
-from itertools import islice
 from typing import Final, Literal, TypeAlias, assert_never, get_args
-from zoneinfo import ZoneInfo
 
 import msgspec
-from cronsim import CronSim, CronSimError
 
+from engine.crontab import is_zone, spelled_out, time_after
 from engine.dedupe import FIRST_WINDOW, WINDOWS, Window
 from engine.durations import Duration, seconds_of
 
@@ -54,37 +36,6 @@ EVERY_S_MIN: Final = 1.0
 
 EVERY_S_MAX: Final = 366 * 86_400.0
 """Longest interval, in seconds: a leap year."""
-
-EXPRESSION_CHARS_MAX: Final = 200
-"""Longest cron expression. Every minute of an hour, spelled out, takes 169; and a timer's key has
-room for this many."""
-
-MACROS: Final[Mapping[str, str]] = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-}
-"""Words for common expressions, and what they stand for."""
-
-_FIELDS: Final = 5
-
-_HINT: Final = (
-    "write minute, hour, day of month, month and day of week, such as '*/5 9-17 * * MON-FRI',"
-    f" or one of {', '.join(MACROS)}"
-)
-
-_JUDGED_FROM: Final = datetime(2024, 1, 1, tzinfo=UTC)
-"""Whether an expression ever matches is judged on four fixed years, one of them a leap year, so
-that it is accepted by every node on every day or by none."""
-
-_JUDGED_FOR: Final = timedelta(days=4 * 365 + 1)
-
-_TURNED_BACK_MINUTES_MAX: Final = 24 * 60
-"""Most minutes that a clock is set back by: a day, where the date line moves."""
 
 _MINUTE: Final = timedelta(minutes=1)
 
@@ -153,7 +104,8 @@ def cron(
 
     Args:
         expression: minute, hour, day of month, month, day of week, such as "*/5 9-17 * * MON-FRI";
-            or one of `MACROS`, such as "@hourly". Days of the week are 0-7, and 0 and 7 are Sunday.
+            or one of `engine.crontab.MACROS`, such as "@hourly". Days of the week are 0-7, and 0
+            and 7 are Sunday.
         tz: a name of the IANA database, such as "Europe/Berlin".
         catch_up: what becomes of ticks that came due while no node ran: "skip" them all, fire
             for "one" (the newest), or for "all".
@@ -163,19 +115,14 @@ def cron(
         ValueError: an argument cannot work, or the expression fits no day of four years; which
             one, and why.
     """
-    zone: object = tz
-    if not isinstance(zone, str) or zone not in _zones():
+    if not is_zone(tz):
         raise ValueError(f"cron(): tz: {tz!r} is not a time zone; write one such as Europe/Berlin")
     if problem := _problem_of_options(catch_up, window):
         raise ValueError(f"cron(): {problem}")
     try:
-        schedule = Cron(_spelled_out(expression), tz, catch_up, window)
-        tick = _tick_after(schedule, _JUDGED_FROM)
-    except (ValueError, CronSimError) as error:
-        raise ValueError(f"cron(): expression: {expression!r}: {error}; {_HINT}") from error
-    if tick is None or tick > _JUDGED_FROM + _JUDGED_FOR:
-        raise ValueError(f"cron(): expression: {expression!r} fits no day of four years")
-    return schedule
+        return Cron(spelled_out(expression, tz=tz), tz, catch_up, window)
+    except ValueError as error:
+        raise ValueError(f"cron(): expression: {error}") from error
 
 
 def checked_schedule(schedule: Schedule) -> Schedule:
@@ -214,8 +161,8 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime:
     match schedule:
         case Every(interval_s=interval_s):
             return _multiple(schedule, after) + timedelta(seconds=interval_s)
-        case Cron():
-            tick = _tick_after(schedule, after)
+        case Cron(expression=expression, tz=tz):
+            tick = time_after(expression, after, tz=tz)
             if tick is None:
                 raise ValueError(f"{spec_of(schedule)} never ticks after {after}")
             return tick
@@ -283,46 +230,12 @@ def _multiple(schedule: Every, at: datetime) -> datetime:
     return at - (at - FIRST_WINDOW) % timedelta(seconds=schedule.interval_s)
 
 
-def _tick_after(schedule: Cron, after: datetime) -> datetime | None:
-    """Return the first tick later than `after`; None if there is none within fifty years."""
-    zone = UTC if schedule.tz == "UTC" else ZoneInfo(schedule.tz)
-    shown = CronSim(schedule.expression, after.astimezone(zone))
-    # The second time that a clock shows an hour, the library offers what was due the first time.
-    for offered in islice(shown, 1 + _TURNED_BACK_MINUTES_MAX):
-        tick = offered.astimezone(UTC)
-        if tick > after:
-            return tick
-    return None
-
-
-def _spelled_out(expression: object) -> str:
-    """Return a cron expression as `Cron` holds it.
-
-    Raises:
-        ValueError: it is not five fields of text, or too long.
-    """
-    if not isinstance(expression, str):
-        raise ValueError("not a text")  # noqa: TRY004 - as for its value
-    if len(expression) > EXPRESSION_CHARS_MAX:
-        raise ValueError(f"{len(expression):,} characters, the limit is {EXPRESSION_CHARS_MAX}")
-    fields = MACROS.get(expression.strip().lower(), expression).upper().split()
-    if len(fields) != _FIELDS:
-        raise ValueError(f"{len(fields)} fields, not {_FIELDS}")
-    return " ".join(fields)
-
-
 def _problem_of_options(catch_up: object, window: object) -> str | None:
     if catch_up not in CATCH_UPS:
         return f"catch_up: {catch_up!r} is not one of {', '.join(CATCH_UPS)}"
     if window is not None and window not in tuple(WINDOWS):
         return f"window: {window!r} is not one of {', '.join(WINDOWS)}"
     return None
-
-
-@cache
-def _zones() -> frozenset[str]:
-    """Return the names of all time zones: of the package, so that all machines know the same."""
-    return frozenset(resources.files("tzdata").joinpath("zones").read_text("utf-8").split())
 
 
 def _iso(at: datetime) -> str:

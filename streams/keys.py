@@ -1,8 +1,12 @@
-"""Every key of the registry and of the gates. Those of leases are in `subjects.py`.
+"""Every key of the three buckets. No other module spells one.
+
+claims     episode.<actor>.<episode>                   the lease on an episode
+           lane.<actor>                                whoever gives its episodes their turns
+           projector.<name>                            whoever fills the tables
+           layout                                      whoever changes the number of partitions
 
 registry   mode.<node>                                 whether a node takes triggers and episodes
            pause.<actor>                               the actor is to wait, on every node
-           actor.<id>, workflow.<id>                   definitions
 
 gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject, and rests
            calmed.<actor>.<expectation>.<subject>      what fired for that subject once it was calm
@@ -41,6 +45,34 @@ HASH_BYTES: Final = 16
 
 _NONE: Final = "="
 _HASHED: Final = "=h"
+
+
+LAYOUT_CLAIM: Final = "layout"
+"""The lease of whoever spreads a stack over other partitions."""
+
+_EPISODES: Final = "episode"
+
+
+def episode_claim(actor: str, episode_id: str) -> str:
+    """Return the key of the lease on one episode."""
+    return f"{_EPISODES}.{name(actor, of='actor')}.{episode_id}"
+
+
+def episode_of_claim(key: str) -> tuple[str, str] | None:
+    """Return the actor and the episode that the lease `key` is for, if it is an episode's."""
+    first, _, rest = key.partition(".")
+    actor, _, episode_id = rest.partition(".")
+    return (actor, episode_id) if first == _EPISODES and episode_id else None
+
+
+def lane_claim(actor: str) -> str:
+    """Return the key of the lease of whoever gives the episodes of `actor` their turns."""
+    return f"lane.{name(actor, of='actor')}"
+
+
+def projector_claim(projection: str) -> str:
+    """Return the key of the lease of one projector."""
+    return f"projector.{name(projection, of='projection')}"
 
 
 def mode_key(node: str) -> str:

@@ -1,4 +1,4 @@
-"""Every subject, stream, bucket, lease and durable name. No other module spells one.
+"""Every subject, stream, bucket and durable name. No other module spells one.
 
 <stack>.event.<name…>                    stream <stack>-events    what happened in the world
 <stack>.inbox.episode.<actor>.<id>       stream <stack>-work      what a node is asked to do
@@ -9,9 +9,9 @@
 <stack>.lane.<actor>                     stream <stack>-journal   who waits for a turn, in order
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
 
-bucket <stack>-claims      episode.<actor>.<id>, lane.<actor>, projector.<name>, layout
-bucket <stack>-registry    small settings; see `keys.py`
-bucket <stack>-gates       what the gates have to remember; see `keys.py`
+bucket <stack>-claims      leases; what is in a bucket, `keys.py` says
+bucket <stack>-registry    small settings
+bucket <stack>-gates       what the gates have to remember
 
 A stack may spread its journal and its work over N streams, its partitions. Which one an
 aggregate lives in comes from its kind and key alone, and a token says so, here the third
@@ -366,27 +366,3 @@ class Stack(msgspec.Struct, frozen=True):
         if self.episode_inbox(actor, episode_id) != subject:
             raise BadName(f"no inbox of an episode is at {subject!r}")
         return to.episode_inbox(actor, episode_id)
-
-    # Leases.
-
-    def episode_claim(self, actor: str, episode_id: str) -> str:
-        """Return the lease key of one episode."""
-        return f"episode.{name(actor, of='actor')}.{episode_id}"
-
-    def episode_of_claim(self, key: str) -> tuple[str, str] | None:
-        """Return the actor and the episode that the lease `key` is for, if it is an episode's."""
-        kind, _, rest = key.partition(".")
-        actor, _, episode_id = rest.partition(".")
-        return (actor, episode_id) if kind == Kind.EPISODE and episode_id else None
-
-    def lane_claim(self, actor: str) -> str:
-        """Return the lease key of whoever gives the episodes of `actor` their turns."""
-        return f"lane.{name(actor, of='actor')}"
-
-    def layout_claim(self) -> str:
-        """Return the lease key of whoever spreads the stack over other partitions."""
-        return "layout"
-
-    def projector_claim(self, projection: str) -> str:
-        """Return the lease key of one projector."""
-        return f"projector.{name(projection, of='projection')}"

@@ -513,14 +513,14 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "no code runs in vain for a duplicate",
-        "engine/runtime/arbiter.py",
+        "engine/runtime/openings.py",
         "return None if newest is None else placing.untouched(newest) is None",
         "return None",
         "tests/engine/runtime/test_gate.py",
     ),
     Mutant(
         "an episode that only a newer version can read is there",
-        "engine/runtime/arbiter.py",
+        "engine/runtime/openings.py",
         "except UnreadableEvent:",
         "except ZeroDivisionError:",
         "tests/engine/runtime/test_gate.py",
@@ -1585,7 +1585,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: what was opened before a gate shut is completed",
         "engine/runtime/arbiter.py",
-        "if part.is_repeat and await self.is_open(opened):",
+        "if part.is_repeat and await self.openings.is_open(opened):",
         "if False:",
         "tests/engine/runtime/test_waker.py",
     ),
@@ -1697,7 +1697,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: a fire that is repeated begins no cooldown",
         "engine/runtime/arbiter.py",
-        "if cools and not await self.is_open(opened):",
+        "if cools and not await self.openings.is_open(opened):",
         "if cools:",
         "tests/engine/runtime/test_duplicates.py",
     ),
@@ -2145,13 +2145,13 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "simulated: what comes again completes an open episode, whatever the rules say by then",
         "engine/runtime/arbiter.py",
-        "if part.is_repeat and await self.is_open(opened):",
+        "if part.is_repeat and await self.openings.is_open(opened):",
         "if False:",
         SIMULATION,
     ),
     Mutant(
         "a duplicate calls for an open episode that nobody has begun",
-        "engine/runtime/arbiter.py",
+        "engine/runtime/openings.py",
         "return None if newest is None else placing.untouched(newest) is None",
         "return None if newest is None else True",
         "tests/engine/runtime/test_gate.py",

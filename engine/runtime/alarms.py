@@ -107,7 +107,9 @@ class Alarms:
         """Return the opening that a person asked for: what was asked for goes before the rest."""
         expectation = self.arbiter.crew.actor.expectations[asked.expectation]
         trigger = manual_trigger(asked, subject_key=expectation.subject_key)
-        opened = self.arbiter.opening(expectation, trigger, fire_dedupe_key(asked.key, asked.mode))
+        opened = self.arbiter.openings.of(
+            expectation, trigger, fire_dedupe_key(asked.key, asked.mode)
+        )
         is_dry = asked.mode is Mode.DRY_RUN
         return replace(
             opened,

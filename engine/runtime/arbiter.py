@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Final
 
 import structlog
 
-from engine import dedupe, gating, placing, telemetry
+from engine import dedupe, gating, telemetry
 from engine.errors import EpisodeFailed
 from engine.expectation import Expectation
 from engine.gating import Fire, Look, Refuse, Ruling, Standing, Wait
 from engine.runtime.crew import Crew
 from engine.runtime.debouncer import Debouncer
+from engine.runtime.openings import Openings
 from engine.runtime.parts import Aged, Gated, Part, Ticked
 from engine.runtime.turnstile import Sight, Turnstile
 from engine.runtime.unworkable import rejected
@@ -28,7 +28,7 @@ from engine.runtime.warden import Warden
 from engine.schedule import tick_key
 from engine.trigger import trigger_of
 from streams.delivery import Unreadable
-from streams.errors import TooLarge, Unavailable, UnreadableEvent
+from streams.errors import TooLarge, Unavailable
 from streams.events import EpisodeOpened
 from streams.triggers import Mode, Trigger
 from streams.world import DomainEvent
@@ -54,11 +54,13 @@ class Arbiter:
 
     crew: Crew
     _warned: set[tuple[str, ...]] = field(default_factory=set)
+    openings: Openings = field(init=False)
     _turnstile: Turnstile = field(init=False)
     _debouncer: Debouncer = field(init=False)
     _warden: Warden = field(init=False)
 
     def __post_init__(self) -> None:
+        self.openings = Openings(self.crew)
         self._turnstile, self._debouncer = Turnstile(self.crew), Debouncer(self.crew)
         self._warden = Warden(self.crew)
 
@@ -119,7 +121,7 @@ class Arbiter:
         """
         expectation = self.crew.actor.expectations[opened.expectation_id]
         cools = expectation.cooldown_s and opened.mode is Mode.LIVE
-        if cools and not await self.is_open(opened):
+        if cools and not await self.openings.is_open(opened):
             await self._turnstile.cool_anew(expectation, opened)
         return opened
 
@@ -131,38 +133,13 @@ class Arbiter:
         """
         await self._turnstile.take_back(self.crew.actor.expectations[opened.expectation_id], opened)
 
-    def opening(self, expectation: Expectation, trigger: Trigger, dedupe_key: str) -> EpisodeOpened:
-        """Return the opening of the episode that `trigger` has for `expectation`."""
-        crew = self.crew
-        episode_id = dedupe.episode_id(
-            stack=crew.ports.stack.name,
-            actor=crew.actor.id,
-            expectation=expectation.name,
-            dedupe_key=dedupe_key,
-        )
-        within_s = expectation.start_within_s
-        return EpisodeOpened(
-            episode_id=episode_id,
-            actor_id=crew.actor.id,
-            expectation_id=expectation.name,
-            trigger=trigger,
-            dedupe_key=dedupe_key,
-            budget=expectation.budget,
-            spec_rev=crew.actor.spec_rev,
-            subject_kind=expectation.subject_key,
-            priority=expectation.priority,
-            opened_by=crew.node,
-            is_request=crew.permits.wakes.is_given and not crew.permits.runs.is_given,
-            start_by=crew.clock.now() + timedelta(seconds=within_s) if within_s else None,
-        )
-
     async def _settle(
         self, part: Gated | Ticked, is_late: Callable[[], bool]
     ) -> EpisodeOpened | Unreadable | None:
         opened = await self._wanted(part)
         if isinstance(opened, Unreadable):
             return opened
-        if part.is_repeat and await self.is_open(opened):
+        if part.is_repeat and await self.openings.is_open(opened):
             # What it passed then may be shut by now, but what was begun is to be completed.
             return opened
         if isinstance(part, Ticked) and part.is_missed:
@@ -191,42 +168,21 @@ class Arbiter:
     async def _is_begun_before(
         self, expectation: Expectation, opened: EpisodeOpened
     ) -> bool | None:
-        """Return as `is_begun`, or None where passing changes nothing.
+        """Return as `Openings.is_begun`, or None where passing changes nothing.
 
         An episode that is open begins no cooldown and is nobody's probe: its time was when it was
         opened. Any cause may come to it, also an event whose id was used long ago.
         """
         if not expectation.cooldown_s and expectation.breaker is None:
             return None
-        return await self.is_begun(opened)
-
-    async def is_open(self, opened: EpisodeOpened) -> bool:
-        """Return whether the episode has been opened.
-
-        Raises:
-            Unavailable: the log is away.
-        """
-        return await self.is_begun(opened) is not None
-
-    async def is_begun(self, opened: EpisodeOpened) -> bool | None:
-        """Return whether a node has begun the episode, or ended it; None if it is not open.
-
-        Raises:
-            Unavailable: the log is away.
-        """
-        subject = self.crew.ports.stack.episode(opened.episode_id)
-        try:
-            newest = await self.crew.ports.log.last(subject)
-        except UnreadableEvent:  # Of a newer version, but there.
-            return True
-        return None if newest is None else placing.untouched(newest) is None
+        return await self.openings.is_begun(opened)
 
     async def _wanted(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable:
         """Return the episode that `part` would open, or the message to bury that has no key."""
         expectation = part.expectation
         if isinstance(part, Ticked):
             key = tick_key(part.schedule, part.trigger.scheduled_at)
-            return self.opening(expectation, part.trigger, key)
+            return self.openings.of(expectation, part.trigger, key)
         subject_key, coalesced = expectation.subject_key, part.coalesced
         fired = trigger_of(part.event, subject_key=subject_key, coalesced=coalesced)
         return await self._keyed(expectation, part.event, fired)
@@ -286,7 +242,7 @@ class Arbiter:
             self._count(DEDUPE_FAILED, expectation)
             detail = f"expectation {expectation.name!r}: {failed.detail}"
             return rejected(event, self.crew.ports.stack, reason=DEDUPE_FAILED, detail=detail)
-        return self.opening(expectation, fired, key)
+        return self.openings.of(expectation, fired, key)
 
     def _refused(self, refusal: Refuse, expectation: Expectation, event: DomainEvent) -> None:
         self._count(refusal.reason, expectation)

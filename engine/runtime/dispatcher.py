@@ -29,6 +29,7 @@ from engine.runtime.undertaker import Undertaker
 from engine.runtime.vacancies import Vacancies
 from engine.runtime.waits import wait_first, wait_set
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
+from streams.keys import lane_claim
 
 STANDBY_S: Final = 5.0
 """Longest wait for the lease before it is asked for again: a watch that was cut off may have
@@ -59,7 +60,7 @@ class Dispatcher:
 
     def __post_init__(self) -> None:
         self._arbiter = Arbiter(self.crew)
-        self._key = self.crew.ports.stack.lane_claim(self.crew.actor.id)
+        self._key = lane_claim(self.crew.actor.id)
         self._withdrawn = self._permit.withdrawn
         self._failures = 0
 

@@ -28,6 +28,7 @@ from engine.runtime.vacancies import Vacancies
 from engine.runtime.waits import wait_first, wait_set
 from streams.delivery import Source, Unreadable
 from streams.errors import VersionConflict
+from streams.keys import lane_claim
 from streams.world import DomainEvent, Feed
 
 STANDBY_S: Final = 5.0
@@ -55,7 +56,7 @@ class Drainer:
         """
         self.is_open.set()
         withdrawn = self.crew.permits.wakes.withdrawn
-        key = self.crew.ports.stack.lane_claim(self.crew.actor.id)
+        key = lane_claim(self.crew.actor.id)
         while not withdrawn.is_set() and not await self._is_closed():
             freed = self.vacancies.of(key)
             held = await self.keeper.acquire(key, on_lost=_nothing)

@@ -101,7 +101,7 @@ class Entrance:
         """
         if _is_own(opened) or receipt.delivery.deliveries > 1:
             return None
-        return await self.arbiter.is_begun(opened)
+        return await self.arbiter.openings.is_begun(opened)
 
     async def _run_here(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
         """Run an episode that its first commit opens, if there is room; return whether we did.

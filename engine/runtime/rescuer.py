@@ -19,6 +19,7 @@ from engine.runtime.vacancies import Vacancies
 from streams.clock import Clock
 from streams.commands import Recover
 from streams.errors import Unavailable
+from streams.keys import episode_of_claim
 from streams.leases import ClaimChange
 from streams.ports import Ports
 
@@ -54,7 +55,7 @@ class Rescuer:
 
     async def _look_at(self, change: ClaimChange) -> None:
         self.vacancies.note(change)
-        episode = self.ports.stack.episode_of_claim(change.key)
+        episode = episode_of_claim(change.key)
         if change.state != "expired" or episode is None or episode[0] not in self.actors:
             return None
         actor_id, episode_id = episode

@@ -27,6 +27,7 @@ from engine.runtime.turns import Contended
 from streams.commands import Recover
 from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
 from streams.events import EndStatus, EpisodeFinished, EpisodeOpened
+from streams.keys import episode_claim
 from streams.log import Recorded
 
 Accept: TypeAlias = Callable[[], Awaitable[None]]
@@ -79,7 +80,7 @@ class Shift:
     ) -> bool:
         task = asyncio.current_task()
         assert task is not None
-        key = self.crew.ports.stack.episode_claim(opened.actor_id, opened.episode_id)
+        key = episode_claim(opened.actor_id, opened.episode_id)
         hold = Hold(self.keeper, key, attempt=episode.attempts + 1, on_lost=task.cancel)
         tenure = Tenure(self.crew, opened, episode, records, hold=hold, accept=self.accept)
         try:

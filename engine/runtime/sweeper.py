@@ -18,6 +18,7 @@ from engine.episode import fold
 from engine.sweep import Verdict
 from streams.clock import Clock
 from streams.errors import UnreadableEvent
+from streams.keys import episode_claim
 from streams.log import Recorded
 from streams.ports import Ports
 
@@ -88,7 +89,7 @@ class Sweeper:
 
     async def _is_held(self, candidate: Candidate) -> bool:
         """Return whether some node has the claim: then nobody else can take it."""
-        key = self.ports.stack.episode_claim(candidate.actor_id, candidate.episode_id)
+        key = episode_claim(candidate.actor_id, candidate.episode_id)
         # Should we end in between, it lapses, and that calls for recovery by itself.
         lease = await self.ports.leases.acquire(key, holder=self.name)
         if lease is None:

@@ -10,13 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from engine import placing, publicity, recovery, telemetry
-from engine.app import Orphan
-from engine.episode import ENDED, RUNS, Begin, Cancel, Episode, Fail, Finish, Status
-from engine.errors import EpisodeFailed
+from engine.episode import ENDED, Begin, Cancel, Episode, Fail, Finish, Status
 from engine.expectation import Expectation
 from engine.expiry import expiry
 from engine.publicity import PublicEvent
-from engine.recovery import Policy, Takeover
+from engine.recovery import Takeover
 from engine.runtime.applier import Applied, Applier, oldest_of
 from engine.runtime.crew import Crew
 from engine.runtime.driver import Driver, admitting
@@ -26,9 +24,9 @@ from engine.runtime.hold import NO_CLAIM, Hold
 from engine.runtime.performer import Performer
 from engine.runtime.running import Run
 from engine.runtime.scribe import Scribe
+from engine.runtime.successor import decide_takeover
 from engine.runtime.thinker import Thinker
 from engine.runtime.undertaker import Undertaker
-from engine.runtime.usercode import call
 from streams.events import EpisodeEvent, EpisodeFinished, EpisodeOpened
 from streams.log import START, Recorded
 
@@ -151,7 +149,7 @@ class Tenure:
             self._scribe.record(*opening, canceled)
             return await self._scribe.barrier()
         if not opening:
-            self._takeover = await self._decide_takeover()
+            self._takeover = await decide_takeover(self._crew, self.opened, self.episode)
         self._has_begun = True
         self._scribe.record(*opening, Begin(node=self._crew.node, fresh=self._takeover.fresh))
         if careful:
@@ -214,21 +212,6 @@ class Tenure:
             await asyncio.gather(self._telling, return_exceptions=True)
         await self._scribe.close()
 
-    async def _decide_takeover(self) -> Takeover:
-        app, actor, expectation = self._crew.app, self._crew.actor, self._expectation()
-        try:
-            policy = await call(self._policy)
-        except EpisodeFailed as failed:
-            return Takeover(error_class=failed.error_class, detail=failed.detail)
-
-        def repeatable(tool_name: str) -> bool:
-            tool = app.tool(actor, tool_name.partition(".")[0])
-            return tool is not None and tool.idempotent
-
-        return recovery.take_over(
-            self.episode, policy, attempts_max=expectation.attempts_max, repeatable=repeatable
-        )
-
     async def _drive_and_finish(self) -> Sequence[Applied]:
         if self._takeover.error_class:
             await self._give_up()
@@ -258,27 +241,6 @@ class Tenure:
             await undertaker.bury_episode(self.opened, reason=why.error_class, detail=why.detail)
         self._scribe.record(Fail(error_class=why.error_class, error_detail=why.detail))
         await self._scribe.barrier()
-
-    async def _policy(self) -> Policy:
-        """Return what is to become of the episode if its node crashed."""
-        resolve, policy = self._crew.app.resolve_policy, self._expectation().recovery
-        if resolve is None or self.episode.status not in RUNS:
-            return policy
-        chosen = resolve(self._orphan()) or policy
-        if chosen not in recovery.POLICIES:
-            known = ", ".join(recovery.POLICIES)
-            raise EpisodeFailed("invalid_policy", f"resolve_policy gave {chosen!r}, not {known}")
-        return chosen
-
-    def _orphan(self) -> Orphan:
-        return Orphan(
-            episode_id=self.opened.episode_id,
-            actor_id=self.opened.actor_id,
-            expectation_id=self.opened.expectation_id,
-            node=self.episode.node,
-            crashes=self.episode.crashes + 1,
-            steps_recorded=self.episode.steps_recorded,
-        )
 
     def _expectation(self) -> Expectation:
         return self._crew.actor.expectations[self.opened.expectation_id]

@@ -23,6 +23,7 @@ from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, REFUSED, Connection, Pool, reason
 from streams.clock import Clock
 from streams.errors import LeaseLost, Unavailable, UnreadableEvent
+from streams.keys import projector_claim
 from streams.leases import Lease, Leases
 from streams.ports import Ports
 from streams.subjects import Stream
@@ -59,7 +60,7 @@ async def project(
 
 async def _take_turns(ports: Ports, pool: Pool, *, node: str, clock: Clock) -> None:
     trouble = _Trouble("lease")
-    key = ports.stack.projector_claim(Stream.JOURNAL.value)
+    key = projector_claim(Stream.JOURNAL.value)
     while True:
         try:
             lease = await ports.leases.acquire(key, holder=node)

@@ -16,6 +16,7 @@ from streams.jetstream import api
 from streams.jetstream.keys import KeyMessage, Keys, is_gone
 from streams.jetstream.link import Link
 from streams.json import UNDECODABLE, JsonObject
+from streams.keys import LAYOUT_CLAIM
 from streams.leases import Claim
 from streams.subjects import Stack, Stream
 
@@ -47,7 +48,7 @@ async def _holders(link: Link, stack: Stack) -> list[str]:
     return [
         f"{_holder(message)} holds {claims.key_of(message)}"
         async for message in claims.every()
-        if not is_gone(message) and claims.key_of(message) != stack.layout_claim()
+        if not is_gone(message) and claims.key_of(message) != LAYOUT_CLAIM
     ]
 
 

@@ -41,6 +41,7 @@ from streams.jetstream.shapes import (
     partitioned,
 )
 from streams.json import JsonObject
+from streams.keys import LAYOUT_CLAIM
 from streams.leases import Lease
 from streams.subjects import Stack, Stream
 
@@ -220,7 +221,7 @@ async def _alone(link: Link, stack: Stack) -> AsyncIterator[_Held]:
     await setup.check_server(link)
     await _layout(link, stack)
     leases = JetStreamLeases(link, stack)
-    lease = await leases.acquire(stack.layout_claim(), holder=link.settings.name)
+    lease = await leases.acquire(LAYOUT_CLAIM, holder=link.settings.name)
     if lease is None:
         raise Incompatible(
             f"somebody else changes the layout of stack {stack.name}",

@@ -26,6 +26,7 @@ from streams.events import (
 )
 from streams.jetstream import connect
 from streams.json import raw
+from streams.keys import episode_claim
 from streams.log import START, Commit
 from streams.ports import Ports
 from streams.subjects import Stack, Stream
@@ -113,7 +114,7 @@ class Past:
 
     def claim(self, host: str) -> None:
         """Let a node that will never be heard of again claim an episode, for half a minute."""
-        key = self.stack.episode_claim("watcher", opened_for(self.stack, host).episode_id)
+        key = episode_claim("watcher", opened_for(self.stack, host).episode_id)
         self._do(lambda ports: ports.leases.acquire(key, holder="elsewhere"))
 
     def _do(self, work) -> None:

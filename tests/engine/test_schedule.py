@@ -14,10 +14,9 @@ from hypothesis import example, settings
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
+from engine.crontab import EXPRESSION_CHARS_MAX, MACROS
 from engine.dedupe import FIRST_WINDOW
 from engine.schedule import (
-    EXPRESSION_CHARS_MAX,
-    MACROS,
     TICK_LATE_S,
     TICKS_MAX,
     Catch,

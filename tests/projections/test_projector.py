@@ -19,6 +19,7 @@ from projections.postgres.pool import AWAY, connect
 from projections.postgres.progress import caught_up
 from projections.statement import arrange
 from streams.clock import SystemClock
+from streams.keys import episode_claim
 from streams.log import Recorded
 from streams.memory import memory_ports
 from streams.subjects import Stream
@@ -108,7 +109,7 @@ async def claim_state(ports, pool, key):
 
 
 async def test_claims_become_rows_as_they_come_and_go(ports, pool):
-    key = ports.stack.episode_claim("monitor", lives.episode_id(1))
+    key = episode_claim("monitor", lives.episode_id(1))
     async with projecting(ports, pool):
         lease = await ports.leases.acquire(key, holder="n7")
 
@@ -124,7 +125,7 @@ async def test_claims_become_rows_as_they_come_and_go(ports, pool):
 
 
 async def test_a_claim_given_up_while_nobody_projected_shows_as_done(ports, pool):
-    key = ports.stack.episode_claim("monitor", lives.episode_id(1))
+    key = episode_claim("monitor", lives.episode_id(1))
     lease = await ports.leases.acquire(key, holder="n7")
 
     async def is_claimed():

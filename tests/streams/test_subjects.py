@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streams.errors import BadName
+from streams.keys import episode_claim
 from streams.subjects import PARTITIONED, PARTITIONS_MAX, Kind, Stack, Stream, stack_of
 from streams.tokens import TOKEN_BYTES_MAX, decode_token, encode_token, event_name, name
 
@@ -214,7 +215,7 @@ def test_an_actor_that_is_no_name_has_no_inbox_gate_or_claim(bad):
         with pytest.raises(BadName):
             spelled(bad)
     with pytest.raises(BadName):
-        STACK.episode_claim(bad, "e1")
+        episode_claim(bad, "e1")
 
 
 @pytest.mark.parametrize("bad", [0, -1, PARTITIONS_MAX + 1])

@@ -174,4 +174,4 @@ def opening_of_order(app):
     """Return the opening that the event of order 1 has."""
     arbiter = Arbiter(crew_of(app, memory_ports(clock=CLOCK)))
     trigger = EventTrigger(event_id="x1", event_type=HAPPENED, payload={"order": 1})
-    return arbiter.opening(app.actors["worker"].expectations["thing"], trigger, "value:order=1")
+    return arbiter.openings.of(app.actors["worker"].expectations["thing"], trigger, "value:order=1")

@@ -18,6 +18,7 @@ from engine.testing import FakeLeases
 from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.events import EndStatus, EpisodeStarted
+from streams.keys import episode_claim
 from tests.engine.runtime.stage import (
     CLOCK,
     LEASE_TTL_S,
@@ -212,7 +213,7 @@ async def test_losing_a_lease_stops_the_episode_at_once_and_another_claim_finish
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await tool.called.wait()
-        leases.lapse(ports.stack.episode_claim("worker", id_))
+        leases.lapse(episode_claim("worker", id_))
         await eventually(lambda: len(tool.calls) == 2)
         tool.gate.set()
         life = await lived(ports, id_)
@@ -270,7 +271,7 @@ async def test_a_node_that_was_overtaken_says_that_it_lost_the_claim(ports):
             tool.gate.set()
             await lived(ports, id_)
     (told,) = [line for line in logs if line["event"] == "claim_lost"]
-    assert told["key"] == ports.stack.episode_claim("worker", id_)
+    assert told["key"] == episode_claim("worker", id_)
     assert "another node has it" in told["why"]
 
 

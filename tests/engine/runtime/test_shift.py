@@ -20,6 +20,7 @@ from streams.events import (
     EpisodeStarted,
     StepRecorded,
 )
+from streams.keys import episode_claim
 from streams.triggers import Budget
 from tests.engine.runtime.stage import (
     HAPPENED,
@@ -265,7 +266,7 @@ async def test_who_takes_a_lapsed_claim_in_vain_calls_for_recovery_itself(ports)
     app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": Counter()})
     id_ = opening(app).episode_id
     await write(ports, id_, opening(app))
-    await ports.leases.acquire(ports.stack.episode_claim("worker", id_), holder="dead")
+    await ports.leases.acquire(episode_claim("worker", id_), holder="dead")
     async with asyncio.timeout(WAIT_S), ports.leases.watch() as watch:
         lapsed = False
         while not lapsed:

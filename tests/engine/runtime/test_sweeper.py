@@ -12,6 +12,7 @@ from engine.runtime.sweeper import Candidate, Sweeper
 from engine.sweep import Verdict
 from streams.clock import SystemClock
 from streams.events import EndStatus, EpisodeFinished
+from streams.keys import episode_claim
 from tests.engine.runtime.stage import (
     STARTED,
     Counter,
@@ -119,7 +120,7 @@ async def test_a_dry_run_calls_nobody(ports, app):
 async def test_a_sweep_leaves_the_claim_free(ports, app):
     episode_id = await opened(ports, app)
     await swept(ports, episode_id)
-    key = ports.stack.episode_claim("worker", episode_id)
+    key = episode_claim("worker", episode_id)
     assert await ports.leases.acquire(key, holder="n1") is not None
 
 

@@ -11,6 +11,7 @@ from streams.errors import Incompatible, LeaseLost, Unavailable, VersionConflict
 from streams.jetstream import connect, copying, inspect
 from streams.jetstream.link import Link
 from streams.jetstream.repartition import drop_retired, repartition
+from streams.keys import LAYOUT_CLAIM
 from streams.subjects import Stack, Stream
 from tests.contracts.samples import WAIT_S, commit, deliveries_of, opened, start
 from tests.streams.jetstream.moves import Cut, cut_off_at, settings, told
@@ -236,7 +237,7 @@ async def lose_the_layout(url, stack):
     """Take the right to change the layout from whoever has it."""
     connection = await nats_py.connect(url)
     bucket = await connection.jetstream().key_value(stack.claims_bucket())
-    await bucket.purge(stack.layout_claim())
+    await bucket.purge(LAYOUT_CLAIM)
     await connection.close()
 
 
