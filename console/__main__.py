@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from console import flags
-from console.cli import actors, dead, episodes, findings, serving
+from console.cli import actors, dead, episodes, findings, outputs, serving
 from console.cli.doctor import doctor
 from console.cli.fire import fire
+from console.cli.inbox import inbox
 from console.cli.mode import mode
 from console.cli.publish import publish
 from console.cli.recover import recover
@@ -37,6 +38,8 @@ app.add_typer(actors.app, name="actors")
 app.command()(mode)
 app.add_typer(episodes.app, name="episodes")
 app.add_typer(findings.app, name="findings")
+app.add_typer(outputs.app, name="outputs")
+app.command()(inbox)
 app.add_typer(dead.app, name="dead")
 app.command()(recover)
 app.command()(repartition)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-import msgspec
-
+from console import typed
 from console.ends import wait_ended
-from console.errors import Mistake, Trouble
+from console.errors import Mistake
 from console.looking import look_at, require_expectation, require_plausible, waking_obstacle
 from console.reading import ask
 from console.settings import Reading
@@ -25,12 +22,8 @@ from engine.runtime.requester import fire
 from projections.postgres.pool import Pool
 from projections.postgres.reader import Row
 from streams.clock import SystemClock
-from streams.json import UNDECODABLE, JsonObject
+from streams.json import JsonObject
 from streams.triggers import Overrides
-from streams.world import EVENT_BYTES_MAX
-
-TEXT_BYTES_MAX: Final = EVENT_BYTES_MAX
-"""Most that is read of a file or of standard input: no payload may be longer."""
 
 DELAY_S_MAX: Final = 366 * 86_400
 """Longest `--in`, in seconds. A later time can be said with `--at`."""
@@ -70,13 +63,7 @@ def payload_of(text: str) -> JsonObject:
         Mistake: it says none.
         Trouble: the file cannot be read.
     """
-    try:
-        said = msgspec.json.decode(_read(text, what="--payload"))
-    except UNDECODABLE as error:
-        raise Mistake(f"--payload: not JSON: {error}") from error
-    if not isinstance(said, dict):
-        raise Mistake(f"--payload: a {type(said).__name__}, not a JSON object")
-    return said
+    return typed.object_of(text, what="--payload")
 
 
 def overrides_of(text: str) -> Overrides:
@@ -87,7 +74,7 @@ def overrides_of(text: str) -> Overrides:
         Trouble: the file cannot be read.
     """
     try:
-        return parse_overrides(_read(text, what="--overrides"))
+        return parse_overrides(typed.read(text, what="--overrides"))
     except ValueError as error:
         raise Mistake(f"--overrides: {error}") from error
 
@@ -150,25 +137,6 @@ async def _send(reading: Reading, request: Request) -> Asked:
         except BadRequest as error:
             raise Mistake(str(error)) from error
         return Asked(episode_id=episode_id, obstacle=waking_obstacle(seen, request.actor))
-
-
-def _read(text: str, *, what: str) -> bytes:
-    try:
-        data = _data(text)
-    except OSError as error:
-        raise Trouble(f"{what}: {error}") from error
-    if len(data) > TEXT_BYTES_MAX:
-        raise Mistake(f"{what}: over {TEXT_BYTES_MAX:,} bytes")
-    return data
-
-
-def _data(text: str) -> bytes:
-    if text == "-":
-        return sys.stdin.buffer.read(TEXT_BYTES_MAX + 1)
-    if not text.startswith("@"):
-        return text.encode(errors="surrogateescape")
-    with Path(text[1:]).open("rb") as file:
-        return file.read(TEXT_BYTES_MAX + 1)
 
 
 def _delay_s(within: str) -> float:

@@ -13,6 +13,7 @@ from engine.errors import Rejected
 from engine.runtime.undertaker import Undertaker
 from streams.clock import SystemClock
 from streams.errors import BadName
+from streams.subjects import Kind
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ def requeue(reading: Reading, keys: Iterable[str], *, by: str | None) -> list[Se
 
     async def one(undertaker: Undertaker, key: str) -> str:
         requeued = await undertaker.requeue(key, by=who(reading, by))
+        if key.startswith(f"{Kind.OUTPUT}."):
+            return "requeued: its output is to be tried again"
         if requeued.episode_id:
             return f"requeued as episode {requeued.episode_id}"
         return f"requeued as event {requeued.event_seq}"

@@ -23,6 +23,7 @@ from engine.nodes import NodeInfo, known
 from engine.runtime.presence import live_nodes
 from projections.errors import PostgresUnavailable, QueryRefused
 from projections.postgres.reader import list_episodes
+from streams.keys import MODES, PAUSES
 from streams.ports import Ports
 
 NAMES_SHOWN_MAX: Final = 12
@@ -51,8 +52,10 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 async def look_at(ports: Ports) -> Look:
     """Return who is up, and what people said."""
     nodes = await live_nodes(ports.gates)
-    entries = await ports.registry.entries()
-    return Look(nodes=nodes, orders=modes.orders_of(entries.values()))
+    # Only these: the registry also says what every episode waits for.
+    said = [await ports.registry.entries(under=kind) for kind in (MODES, PAUSES)]
+    entries = (entry for each in said for entry in each.values())
+    return Look(nodes=nodes, orders=modes.orders_of(entries))
 
 
 async def require_plausible(reading: Reading, ports: Ports, seen: Look, actor: str) -> None:

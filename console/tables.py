@@ -14,6 +14,7 @@ from rich.text import Text
 
 from streams.events import EndStatus
 from streams.findings import FindingStatus, Severity
+from streams.outputs import OutputStatus
 
 PLAIN_WIDTH: Final = 200
 """Columns of characters to use when nobody watches: output into a file or another program."""
@@ -35,12 +36,19 @@ STATUS_STYLES: Final[Mapping[str, str]] = {
     EndStatus.FAILED: "bold red",
     EndStatus.PARTIALLY_FAILED: "red",
     EndStatus.CANCELED: "dim",
+    OutputStatus.AWAITING_APPROVAL: "magenta",
+    OutputStatus.PROPOSED: "yellow",
+    OutputStatus.DELIVERED: "green",
+    OutputStatus.REJECTED: "dim",
     FindingStatus.ACTIVE: "yellow",
     FindingStatus.CLEARED: "green",
     FindingStatus.EXPIRED: "dim",
     "ok": "green",
     "problem": "bold red",
 }
+
+UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
+"""What is shown for a character that only a terminal would understand."""
 
 SEPARATOR: Final = ", "
 """Between two of several words in one cell."""
@@ -93,7 +101,22 @@ def cell(column: str, value: object) -> Text:
     """Return what stands in a table for `value`."""
     styles = {"severity": SEVERITY_STYLES, "status": STATUS_STYLES}.get(column, {})
     words = said(value)
-    return Text(words, style=styles.get(words, ""))
+    return Text(printable(words), style=styles.get(words, ""))
+
+
+def printable(text: str) -> str:
+    """Return `text` without what would move a terminal's cursor or turn its letters around.
+
+    Summaries and plans are written by programs, from what others sent them: what somebody reads
+    before they decide must be what is there.
+    """
+    return "".join(each if each.isprintable() or each in "\n\t" else UNPRINTABLE for each in text)
+
+
+def spelled_out(row: Row, *columns: str) -> Row:
+    """Return `row` with the JSON of `columns` on lines of its own, behind everything else."""
+    last = {each: as_json(row[each]) for each in columns if row.get(each) is not None}
+    return {key: value for key, value in row.items() if key not in columns} | last
 
 
 def in_words(row: Row) -> Row:

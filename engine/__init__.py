@@ -4,8 +4,20 @@ This is what an app imports. Rules live in the modules of this package and wait 
 nothing; `engine.runtime` holds the doers that carry them out.
 """
 
-from engine.actions import Action, Step, checkpoint, converge, done, observe, synthesize, tool_call
+from engine.actions import (
+    Action,
+    Step,
+    approval,
+    checkpoint,
+    converge,
+    done,
+    observe,
+    synthesize,
+    tool_call,
+    wait,
+)
 from engine.actor import Actor
+from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
 from engine.aging import Escalation, escalate
 from engine.app import App, Orphan
 from engine.breaker import Breaker
@@ -13,14 +25,30 @@ from engine.budget import Budget
 from engine.convergence import ConvergeResult
 from engine.dedupe import Window, by_event, by_payload, by_value
 from engine.enrichment import Enriched, enriched
-from engine.errors import BadRequest, DeclarationError, EngineError, InvalidFinding, StrategyError
+from engine.errors import (
+    BadDefinition,
+    BadRequest,
+    DeclarationError,
+    EngineError,
+    InvalidFinding,
+    InvalidOutput,
+    Refused,
+    StrategyError,
+)
 from engine.expectation import Expectation
 from engine.filters import all_of, between, exists, ge, gt, in_, le, lt, missing, ne
 from engine.finding import clear_finding, raise_finding, update_finding
+
+# A module is called `output`, too: loaded after this function, it would take the function's place.
+from engine.output import Output as _Output  # noqa: F401 - only to be loaded
 from engine.overrides import overrides
+from engine.proposal import output, propose_output
 from engine.reading import Findings
+from engine.route import Retries, Route
 from engine.runtime.finder import findings_of
-from engine.runtime.requester import cancel, fire
+from engine.runtime.output_requests import approve_output, reject_output, retry_output
+from engine.runtime.requester import cancel, cancel_related, fire
+from engine.runtime.responder import approve, deny, resolve
 from engine.schedule import cron, every
 from engine.schema import StateSchema
 from engine.strategy import Context, EpisodeView, StepTaken, Strategy, abort, retry
@@ -30,6 +58,7 @@ from streams.errors import Unavailable, UnknownOutcome
 from streams.events import StepKind
 from streams.findings import Finding, FindingIntent
 from streams.json import JsonObject
+from streams.outputs import OutputIntent
 from streams.triggers import (
     CloudEvent,
     EventTrigger,
@@ -46,6 +75,7 @@ __all__ = [
     "Action",
     "Actor",
     "App",
+    "BadDefinition",
     "BadRequest",
     "Breaker",
     "Budget",
@@ -54,6 +84,7 @@ __all__ = [
     "Context",
     "ConvergeResult",
     "DeclarationError",
+    "DeliveryFailed",
     "DomainEvent",
     "EngineError",
     "Enriched",
@@ -66,11 +97,18 @@ __all__ = [
     "FindingIntent",
     "Findings",
     "InvalidFinding",
+    "InvalidOutput",
     "JsonObject",
     "ManualTrigger",
     "Mode",
     "Orphan",
+    "OutputAdapter",
+    "OutputIntent",
+    "OutputView",
     "Overrides",
+    "Refused",
+    "Retries",
+    "Route",
     "ScheduleTrigger",
     "StateSchema",
     "Step",
@@ -89,15 +127,20 @@ __all__ = [
     "WorkflowTrigger",
     "abort",
     "all_of",
+    "approval",
+    "approve",
+    "approve_output",
     "between",
     "by_event",
     "by_payload",
     "by_value",
     "cancel",
+    "cancel_related",
     "checkpoint",
     "clear_finding",
     "converge",
     "cron",
+    "deny",
     "done",
     "enriched",
     "escalate",
@@ -115,11 +158,17 @@ __all__ = [
     "missing",
     "ne",
     "observe",
+    "output",
     "overrides",
+    "propose_output",
     "raise_finding",
+    "reject_output",
+    "resolve",
     "retry",
+    "retry_output",
     "synthesize",
     "tool_call",
     "update_finding",
+    "wait",
     "workflow",
 ]

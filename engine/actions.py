@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import msgspec
 
+from engine.errors import InvalidAction
+from streams.blocks import OnExpiry
 from streams.json import JsonObject
+from streams.outputs import OutputIntent
 
 NAME_CHARS_MAX: Final = 256
 """Longest name of a capability, an action or a phase, in characters."""
+
+APPROVERS_MAX: Final = 64
+"""Most people that one request for approval names."""
+
+APPROVER_CHARS_MAX: Final = 200
+"""Longest name of one of them, in characters: as long as that of whoever decides may be."""
+
+SUMMARY_CHARS_MAX: Final = 4_000
+"""Longest summary of a request, in characters."""
+
+REF_CHARS_MAX: Final = 256
+"""Longest reference that something is waited for by, in characters."""
+
+EXPIRES_S_MAX: Final = 10 * 365 * 24 * 3600.0
+"""Longest that an answer can be waited for, unless it is for ever: ten years, in seconds."""
+
+REMIND_S_MIN: Final = 1.0
+"""Shortest time between two reminders, in seconds: each is a public event and a timer."""
+
+OF_APPROVALS: Final = frozenset({OnExpiry.DENY, OnExpiry.APPROVE, OnExpiry.FAIL})
+OF_WAITS: Final = frozenset({OnExpiry.CONTINUE, OnExpiry.FAIL})
+"""What the expiry of either may mean."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call"):
@@ -40,6 +66,32 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
     phase: str
 
 
+class SendOutput(msgspec.Struct, frozen=True, tag_field="kind", tag="output"):
+    """Have something delivered now, instead of with the result of `converge`."""
+
+    intent: OutputIntent
+
+
+class RequestApproval(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="approval"):
+    """Ask people, and go on when they have decided. No node has the episode meanwhile."""
+
+    plan: object
+    summary: str = ""
+    approvers: tuple[str, ...] = ()
+    expires_s: float = 0.0
+    on_expiry: OnExpiry = OnExpiry.DENY
+    remind_every_s: float = 0.0
+
+
+class WaitFor(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="wait"):
+    """Go on when word has come from outside. No node has the episode meanwhile."""
+
+    ref: str
+    expires_s: float = 0.0
+    on_expiry: OnExpiry = OnExpiry.FAIL
+    remind_every_s: float = 0.0
+
+
 class Converge(msgspec.Struct, frozen=True, tag_field="kind", tag="converge"):
     """Call `converge` and end with its result."""
 
@@ -48,8 +100,14 @@ class Done(msgspec.Struct, frozen=True, tag_field="kind", tag="done"):
     """End without a result."""
 
 
-Step: TypeAlias = ToolCall | Observe | Synthesize | Checkpoint
-"""An action that is performed, recorded and handed to `handle_result`."""
+Work: TypeAlias = ToolCall | Observe | Synthesize | Checkpoint | SendOutput
+"""An action that the node performs."""
+
+Pause: TypeAlias = RequestApproval | WaitFor
+"""An action that someone outside answers."""
+
+Step: TypeAlias = Work | Pause
+"""An action whose result is recorded and handed to `handle_result`."""
 
 Action: TypeAlias = Step | Converge | Done
 
@@ -82,6 +140,72 @@ def checkpoint(phase: str) -> Checkpoint:
     return Checkpoint(phase)
 
 
+def approval(
+    plan: object,
+    *,
+    summary: str = "",
+    approvers: Iterable[str] = (),
+    expires_s: float | None = None,
+    on_expiry: str = OnExpiry.DENY,
+    remind_every_s: float | None = None,
+) -> RequestApproval:
+    """Return the action that asks people whether `plan` may be carried out, and waits for them.
+
+    `handle_result` gets `{"resolution": "approved", "by": …, "reason": …}`, or a `Failure` of class
+    `denied` or `approval_expired`. An episode that a denial ends is canceled, not failed.
+
+    Args:
+        plan: what is to be done, any JSON value, for people to read. Whoever decides names its
+            SHA-256, so nobody approves something else than they saw.
+        summary: the same in one sentence, up to `SUMMARY_CHARS_MAX` characters.
+        approvers: names of those who may decide, at most `APPROVERS_MAX`; none: anybody.
+        expires_s: how long it can be decided, in seconds, up to `EXPIRES_S_MAX`; None: for as long
+            as it takes.
+        on_expiry: what it means that nobody has decided by then: `deny`, `approve` or `fail`.
+        remind_every_s: seconds between two public reminders, at least `REMIND_S_MIN`; None: none.
+
+    Raises:
+        InvalidAction: `on_expiry` is none of the three.
+    """
+    return RequestApproval(
+        plan=plan,
+        summary=summary,
+        approvers=(approvers,) if isinstance(approvers, str) else tuple(approvers),
+        expires_s=expires_s or 0.0,
+        on_expiry=_on_expiry(on_expiry, OF_APPROVALS),
+        remind_every_s=remind_every_s or 0.0,
+    )
+
+
+def wait(
+    ref: str,
+    *,
+    expires_s: float | None = None,
+    on_expiry: str = OnExpiry.FAIL,
+    remind_every_s: float | None = None,
+) -> WaitFor:
+    """Return the action that waits until somebody outside says that `ref` has come about.
+
+    `handle_result` gets what they said, any JSON value, or a `Failure` of class `wait_expired`.
+
+    Args:
+        ref: what they call it, such as `payment:42`: 1 to `REF_CHARS_MAX` characters.
+        expires_s: how long to wait, in seconds, up to `EXPIRES_S_MAX`; None: for as long as it
+            takes.
+        on_expiry: what it means that nothing has come by then: `fail`, or `continue` with `null`.
+        remind_every_s: seconds between two public reminders, at least `REMIND_S_MIN`; None: none.
+
+    Raises:
+        InvalidAction: `on_expiry` is neither of the two.
+    """
+    return WaitFor(
+        ref=ref,
+        expires_s=expires_s or 0.0,
+        on_expiry=_on_expiry(on_expiry, OF_WAITS),
+        remind_every_s=remind_every_s or 0.0,
+    )
+
+
 def converge() -> Converge:
     """Return the action that ends the episode with the result of `Strategy.converge`."""
     return Converge()
@@ -92,33 +216,12 @@ def done() -> Done:
     return Done()
 
 
-def problem_of(action: Action) -> str | None:
-    """Return what is wrong with the values of `action`, or None.
-
-    Whether JSON can say them is found out when they are recorded.
-    """
-    match action:
-        case ToolCall(capability=capability, action=name, args=args):
-            return _name("capability", capability) or _name("action", name) or _object("args", args)
-        case Synthesize(transient=transient):
-            return _object("transient", transient)
-        case Checkpoint(phase=phase):
-            return _name("phase", phase)
-        case _:
-            return None
+def _on_expiry(given: str, allowed: frozenset[OnExpiry]) -> OnExpiry:
+    if given not in allowed:
+        raise InvalidAction(f"on_expiry: {given!r}; use {either(allowed)}")
+    return OnExpiry(given)
 
 
-def _name(field: str, value: object) -> str | None:
-    if not isinstance(value, str):
-        return f"{field} must be text, not a {type(value).__name__}"
-    if len(value) > NAME_CHARS_MAX:
-        return f"{field}: {len(value):,} characters, the limit is {NAME_CHARS_MAX}"
-    return None
-
-
-def _object(field: str, value: object) -> str | None:
-    if not isinstance(value, dict):
-        return f"{field} must be a dict, not a {type(value).__name__}"
-    if strays := [key for key in value if not isinstance(key, str)]:
-        return f"{field}: its keys must be text, and one is a {type(strays[0]).__name__}"
-    return None
+def either(allowed: frozenset[OnExpiry]) -> str:
+    """Return `allowed` as a choice, for whoever is to make it."""
+    return " or ".join(sorted(each.value for each in allowed))

@@ -10,6 +10,8 @@ has another key, or none, overtakes them. `overflow` says what becomes of those 
     drop          newcomers are dropped; who waited already goes on waiting
     shed_oldest   at most `queue_max` wait; the rest goes, the lowest priority first, and of equal
                   ones the oldest: who waited is shed, and a newcomer is dropped
+
+What had a turn before, and goes on with what it has done, is neither dropped nor shed.
 """
 
 from __future__ import annotations
@@ -85,10 +87,13 @@ def losers(
         case "queue":
             return ()
         case "drop":
-            return [ticket for ticket in rest if ticket.episode_id in newcomers]
+            return [
+                ticket for ticket in rest if ticket.episode_id in newcomers and not ticket.resumes
+            ]
         case "shed_oldest":
             too_many = max(0, len(rest) - limits.queue_max)
-            return nsmallest(too_many, rest, key=lambda each: (each.priority, each.number))
+            strangers = (ticket for ticket in rest if not ticket.resumes)
+            return nsmallest(too_many, strangers, key=lambda each: (each.priority, each.number))
         case _:
             assert_never(limits.overflow)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.episode import Cancel
+from engine.commands import Cancel
 from engine.fields import BY_CHARS_MAX, REASON_CHARS_MAX, check_id, check_name, check_text
 from streams import commands
 

@@ -10,9 +10,11 @@ import msgspec
 from engine import state
 from engine.errors import InvalidResult
 from engine.finding import SUMMARY_CHARS_MAX, checked_key
+from engine.proposal import checked_intent
 from streams.events import EpisodeConverged
 from streams.findings import ClearFinding, FindingIntent, RaiseFinding, UpdateFinding
 from streams.json import JsonObject
+from streams.outputs import OutputIntent
 
 CONVERGED_BYTES_MAX: Final = 768 * 1024
 """Largest convergence: it must fit in one message, 1 MiB by the server's default."""
@@ -20,6 +22,9 @@ CONVERGED_BYTES_MAX: Final = 768 * 1024
 FINDINGS_MAX: Final = 1_000
 """Most findings of one convergence: the end of its episode, which names the outcome of each, must
 fit in one message, too."""
+
+OUTPUTS_MAX: Final = 100
+"""Most outputs of one convergence: its episode waits until each is settled, and names them."""
 
 
 class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +38,11 @@ class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence for people, of at most `SUMMARY_CHARS_MAX` characters."""
     findings: Sequence[FindingIntent] = ()
     """Made with `raise_finding`, `update_finding` and `clear_finding`; applied in order."""
+    outputs: Sequence[OutputIntent] = ()
+    """Made with `propose_output`; delivered once the findings are applied, in no order."""
+    result: object = None
+    """What a step of a workflow brings for those after it, any JSON value; None: an object of
+    classification, confidence and summary."""
 
 
 def conclude(result: object) -> EpisodeConverged:
@@ -40,7 +50,8 @@ def conclude(result: object) -> EpisodeConverged:
 
     Raises:
         InvalidResult: not a `ConvergeResult`, or one with impossible values.
-        Unencodable: the classification cannot be said in JSON.
+        InvalidFinding, InvalidOutput: what one of its intents says is impossible.
+        Unencodable: the classification or the result cannot be said in JSON.
     """
     if not isinstance(result, ConvergeResult):
         raise InvalidResult(f"converge() returned {_name(result)}; it must return a ConvergeResult")
@@ -50,6 +61,8 @@ def conclude(result: object) -> EpisodeConverged:
         confidence=None if result.confidence is None else float(result.confidence),
         summary=result.summary[:SUMMARY_CHARS_MAX],
         findings=tuple(result.findings),
+        outputs=tuple(result.outputs),
+        result=state.encode(result.result, what="result"),
     )
     encoded = msgspec.json.encode(converged)
     try:
@@ -59,7 +72,7 @@ def conclude(result: object) -> EpisodeConverged:
     size_bytes = len(encoded)
     if size_bytes > CONVERGED_BYTES_MAX:
         raise InvalidResult(
-            f"{len(result.findings)} findings make {size_bytes:,} bytes, the limit is"
+            f"{_contents(result)} make {size_bytes:,} bytes, the limit is"
             f" {CONVERGED_BYTES_MAX:,}; keep evidence elsewhere and hand on references"
         )
     return converged
@@ -75,14 +88,26 @@ def _check(result: ConvergeResult) -> None:
         isinstance(confidence, int | float) and 0 <= confidence <= 1
     ):
         raise InvalidResult(f"confidence must be a number from 0 to 1, not {confidence!r}")
-    if not isinstance(result.findings, list | tuple):
-        raise InvalidResult(f"findings must be a list, not {_name(result.findings)}")
-    if len(result.findings) > FINDINGS_MAX:
-        raise InvalidResult(f"{len(result.findings):,} findings, the limit is {FINDINGS_MAX:,}")
+    _check_list("findings", result.findings, most=FINDINGS_MAX)
+    _check_list("outputs", result.outputs, most=OUTPUTS_MAX)
+    for output in result.outputs:
+        checked_intent(output)
     for intent in result.findings:
         if not isinstance(intent, RaiseFinding | UpdateFinding | ClearFinding):
             raise InvalidResult(f"findings must be made with raise_finding(…), not {_name(intent)}")
         checked_key(intent.finding_key)
+
+
+def _contents(result: ConvergeResult) -> str:
+    outputs = f" and {len(result.outputs)} outputs" if result.outputs else ""
+    return f"{len(result.findings)} findings{outputs}"
+
+
+def _check_list(field: str, value: object, *, most: int) -> None:
+    if not isinstance(value, list | tuple):
+        raise InvalidResult(f"{field} must be a list, not {_name(value)}")
+    if len(value) > most:
+        raise InvalidResult(f"{len(value):,} {field}, the limit is {most:,}")
 
 
 def _name(value: object) -> str:

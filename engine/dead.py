@@ -10,6 +10,7 @@ it then only completes what was begun.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
@@ -19,14 +20,18 @@ import msgspec
 from msgspec.structs import replace
 
 from engine import dedupe
-from engine.episode import ENDED, Episode
+from engine.episode import (
+    Episode,
+)
 from engine.errors import Rejected
+from engine.output import Output
+from engine.status import ENDED
 from streams.codec import decode_command
-from streams.commands import Cancel
+from streams.commands import Cancel, Decide, Resolve, RetryOutput
 from streams.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued, EpisodeOpened
 from streams.json import UNDECODABLE
 from streams.log import Recorded
-from streams.subjects import Stack, Stream
+from streams.subjects import Kind, Stack, Stream
 
 
 class Status(StrEnum):
@@ -47,6 +52,10 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: datetime | None = None
 
 
+Said: TypeAlias = Cancel | Decide | Resolve | RetryOutput
+"""Commands by which people and programs say something; all others only call a node."""
+
+
 class Republish(msgspec.Struct, frozen=True):
     """Publish the domain event at this sequence again."""
 
@@ -63,14 +72,27 @@ class Recall(msgspec.Struct, frozen=True):
     """Call a node to this episode again: the call before found none that could have it."""
 
     episode_id: str
-    cancel: Cancel | None = None
-    """The command, if it was one to cancel; any other is made anew, as the episode stands then."""
+    command: Said | None = None
+    """The command, if somebody said something by it; any other is made anew, as the episode stands
+    then."""
 
 
-Remedy: TypeAlias = Republish | Reopen | Recall
+class Redeliver(msgspec.Struct, frozen=True):
+    """Have this output tried again."""
+
+    output_key: str
+    actor_id: str
+    episode_id: str
+    """Whose it is."""
+
+
+Remedy: TypeAlias = Republish | Reopen | Recall | Redeliver
 """How a letter is tried again."""
 
 UNWRITTEN: Final = Letter()
+
+MARK_BYTES: Final = 16
+"""Of the hash of an output's key: so many that no two are ever met with the same."""
 
 
 def decide(letter: Letter, command: DeadRequeued | DeadDiscarded) -> DeadEvent:
@@ -112,12 +134,25 @@ def remedy(letter: Letter, *, stack: Stack) -> Remedy:
     """
     lettered = _waiting(letter)
     if lettered.episode_id and stack.is_of(lettered.stream, Stream.WORK):
-        return Recall(lettered.episode_id, _cancel_in(lettered))
+        return Recall(lettered.episode_id, _said_in(lettered))
     if lettered.episode_id:
+        kind, key = stack.aggregate_of(lettered.subject)
+        if kind is Kind.OUTPUT:
+            return Redeliver(key, lettered.actor_id, lettered.episode_id)
         return Reopen(lettered.episode_id)
     if lettered.stream == stack.stream(Stream.EVENTS):
         return Republish(lettered.seq)
     raise Rejected("it was a command, and its queue keeps none that was given up; discard it")
+
+
+def cause_of(output: Output) -> str:
+    """Return what the dead letter of `output` is called after: each time it fails is another.
+
+    Not after the key itself, which may be as long as a token can be.
+    """
+    assert output.proposed is not None, "what failed was proposed"
+    mark = hashlib.blake2b(output.proposed.output_key.encode(), digest_size=MARK_BYTES).hexdigest()
+    return f"{mark}.{output.proposed.proposal_no}.{output.retries}"
 
 
 def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:
@@ -163,12 +198,12 @@ def recalled(episode: Episode) -> Episode:
     return episode
 
 
-def _cancel_in(lettered: DeadLettered) -> Cancel | None:
+def _said_in(lettered: DeadLettered) -> Said | None:
     try:
         command = decode_command(lettered.payload)
     except UNDECODABLE:
         return None
-    return command if isinstance(command, Cancel) else None
+    return command if isinstance(command, Said) else None
 
 
 def _waiting(letter: Letter) -> DeadLettered:

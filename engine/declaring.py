@@ -14,8 +14,10 @@ from engine.breaker import Breaker, problem_of_breaker
 from engine.budget import is_whole, problem_of_budget
 from engine.dedupe import Dedupe, problem_of_dedupe
 from engine.errors import DeclarationError
+from engine.gathering import GATHER
 from engine.overrides import problem_of_overrides
 from engine.paths import problem_of_path
+from engine.publishing import ENGINE, WORKFLOWS
 from engine.schema import StateSchema
 from engine.strategy import Strategy, missing, state_type
 from engine.tools import Tool, ToolLike, as_tool
@@ -45,6 +47,10 @@ def checked_tools(tools: Mapping[str, ToolLike], *, actor: str) -> Mapping[str, 
         if not isinstance(named, str) or not named or "." in named:
             raise DeclarationError(
                 actor=actor, field="tools", problem=f"{capability!r}: a name without dots, please"
+            )
+        if capability in (ENGINE, WORKFLOWS, GATHER):
+            raise DeclarationError(
+                actor=actor, field="tools", problem=f"{capability!r}: the engine has that name"
             )
         try:
             checked[capability] = as_tool(candidate)

@@ -7,8 +7,11 @@ tools       One that an override stands for is not called: the override is its r
             others, those without side effects are called, since they only look; one with side
             effects is not, and its step fails as `dry_run_side_effect`.
 synthesis   Done, unless an override stands for it.
+people      Nobody is asked, and nothing is waited for: what an approval asks is approved at once,
+            and what a wait is for has come about with `null`.
 findings    Left out, each with the outcome `dry_run`; or kept under keys and an actor of their own,
             which begin with a prefix, so that they touch no finding that is meant.
+outputs     Not delivered, each with the outcome `dry_run`. Nobody is asked to approve them.
 the world   Is told nothing: see `engine.publicity`.
 """
 
@@ -19,15 +22,23 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from engine import state
+from engine.actions import Pause, RequestApproval, WaitFor
+from engine.commands import Performed
 from engine.finding import checked_key
+from engine.fingerprint import fingerprint
 from engine.tools import Tool
-from streams.events import EpisodeConverged, EpisodeOpened
+from streams.events import EpisodeConverged, EpisodeOpened, Resolution, StepKind
 from streams.findings import Finding, FindingIntent, FindingOutcome, RaiseFinding
-from streams.json import NOTHING
+from streams.json import NOTHING, raw
+from streams.outputs import DRY_RUN, OutputOutcome
 from streams.triggers import Mode, Overrides
 
 LEFT_OUT: Final = "dry_run"
 """Outcome of a finding that a dry run does not keep."""
+
+NOBODY: Final = "dry_run"
+"""Who has approved what a dry run asks."""
 
 NO_OVERRIDES: Final = Overrides()
 
@@ -61,6 +72,23 @@ def may_call(opened: EpisodeOpened, tool: Tool) -> bool:
     return opened.mode is Mode.LIVE or not tool.side_effect
 
 
+def answer_to(action: Pause) -> Performed:
+    """Return what stands for the answer of people, or for word from outside.
+
+    Raises:
+        Unencodable: the plan is nothing that JSON can say, or is too large.
+    """
+    mark = fingerprint(action)
+    match action:
+        case RequestApproval(plan=plan):
+            said = {"resolution": Resolution.APPROVED.value, "by": NOBODY, "reason": ""}
+            shown = state.encode(plan, what="plan")
+            kind = StepKind.APPROVAL
+            return Performed(kind=kind, fingerprint=mark, args=shown, result=raw(said))
+        case WaitFor(ref=ref):
+            return Performed(kind=StepKind.WAIT, fingerprint=mark, args=raw({"ref": ref}))
+
+
 def keeps_findings(opened: EpisodeOpened) -> bool:
     """Return whether what an episode finds is carried out."""
     return opened.mode is Mode.LIVE or bool(_overrides(opened).persist_findings)
@@ -69,6 +97,16 @@ def keeps_findings(opened: EpisodeOpened) -> bool:
 def left_out(intent: FindingIntent) -> FindingOutcome:
     """Return what becomes of an intent that is not carried out."""
     return FindingOutcome(finding_key=intent.finding_key, outcome=LEFT_OUT)
+
+
+def delivers(opened: EpisodeOpened) -> bool:
+    """Return whether what an episode wants delivered is."""
+    return opened.mode is Mode.LIVE
+
+
+def undelivered(key: str) -> OutputOutcome:
+    """Return what becomes of an output that is not to be delivered."""
+    return OutputOutcome(output_key=key, outcome=DRY_RUN)
 
 
 def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConverged:

@@ -1,77 +1,51 @@
-"""The Episode aggregate: its state, its commands, `decide` and `evolve`. Pure."""
+"""The Episode aggregate: its state, `decide` and `evolve`. Pure.
+
+Its commands are in `engine.commands`, its statuses in `engine.status`.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from enum import StrEnum
-from typing import Final, TypeAlias, assert_never
+from collections.abc import Iterable
+from typing import Final, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
+from engine.commands import (
+    Announce,
+    Answer,
+    Begin,
+    Block,
+    Cancel,
+    Command,
+    Fail,
+    Finish,
+    Leave,
+    Performed,
+    Save,
+)
 from engine.errors import Rejected
 from engine.loops import WINDOW_STEPS, Trace
+from engine.status import RUNS, TRANSITIONS, Status
 from streams.events import (
     CheckpointSaved,
     EndStatus,
+    EpisodeBlocked,
     EpisodeConverged,
+    EpisodeDeferred,
     EpisodeEvent,
     EpisodeFinished,
     EpisodeLeft,
     EpisodeOpened,
+    EpisodeResolved,
     EpisodeStarted,
     StepAnnounced,
     StepKind,
     StepRecorded,
 )
-from streams.findings import FindingOutcome
-from streams.json import NOTHING
 from streams.log import Recorded
-
-
-class Status(StrEnum):
-    """Where an episode is in its life."""
-
-    UNOPENED = "unopened"
-    QUEUED = "queued"
-    RUNNING = "running"
-    CONVERGING = "converging"
-    """What is true has been decided; its findings are being applied."""
-    DONE = "done"
-    FAILED = "failed"
-    PARTIALLY_FAILED = "partially_failed"
-    CANCELED = "canceled"
-
-
-RUNS: Final = frozenset({Status.RUNNING, Status.CONVERGING})
-"""A node has it. If another one takes over, the first has crashed."""
-
-ENDED: Final = frozenset({Status.DONE, Status.FAILED, Status.PARTIALLY_FAILED, Status.CANCELED})
-
-TRANSITIONS: Final[Mapping[Status, Mapping[type, Status | None]]] = {
-    Status.UNOPENED: {EpisodeOpened: Status.QUEUED},
-    Status.QUEUED: {EpisodeStarted: Status.RUNNING, EpisodeFinished: Status.CANCELED},
-    Status.RUNNING: {
-        EpisodeStarted: Status.RUNNING,
-        EpisodeLeft: Status.QUEUED,
-        StepAnnounced: Status.RUNNING,
-        StepRecorded: Status.RUNNING,
-        CheckpointSaved: Status.RUNNING,
-        EpisodeConverged: Status.CONVERGING,
-        EpisodeFinished: None,
-    },
-    Status.CONVERGING: {EpisodeStarted: Status.CONVERGING, EpisodeFinished: None},
-    Status.DONE: {},
-    Status.FAILED: {},
-    Status.PARTIALLY_FAILED: {},
-    Status.CANCELED: {},
-}
-"""Status → event → status: every legal transition, and the source of the diagram in the docs.
-
-`EpisodeFinished` leads to the status it carries, which is one of `ENDED`; where a status stands, to
-no other.
-"""
+from streams.outputs import FAILURES, SETTLED, SUCCESSES, OutputOutcome, OutputResult
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,13 +73,39 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints_saved: int = 0
     checkpoints_kept: int = 0
     """Those since the strategy last began anew; without one, it has no state to go on from."""
+    blocked: EpisodeBlocked | None = None
+    """What it waits for, or waited for last."""
+    resolved: EpisodeResolved | None = None
+    """How it was answered last."""
+    outputs: tuple[str, ...] = ()
+    """Keys of the outputs that its steps have proposed, or had announced."""
+    outputs_settled: tuple[OutputOutcome, ...] = ()
+    """What became of those that were settled when the step was recorded."""
     converged: EpisodeConverged | None = None
+    deferred: EpisodeDeferred | None = None
+    """What was carried out of that when it could first wait no longer."""
     finished: EpisodeFinished | None = None
+
+    @property
+    def outputs_left(self) -> tuple[str, ...]:
+        """Keys of the outputs of its steps that may not be settled."""
+        settled = {each.output_key for each in self.outputs_settled}
+        return tuple(key for key in self.outputs if key not in settled)
 
     @property
     def turns_used(self) -> int:
         """Turns that led to a step, over all attempts. The one that ends it well is one more."""
         return self.steps_recorded
+
+    @property
+    def unanswered(self) -> EpisodeBlocked | None:
+        """What it waits for, or waited for when it was canceled; None: it has its answer."""
+        is_answered = (
+            self.blocked is not None
+            and self.resolved is not None
+            and self.resolved.step_no == self.blocked.step_no
+        )
+        return None if is_answered else self.blocked
 
     @property
     def turn(self) -> int:
@@ -115,86 +115,8 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
 
 UNOPENED: Final = Episode()
 
-
-class Performed(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that was done and what it brought back; the fields are `StepRecorded`'s."""
-
-    kind: StepKind
-    fingerprint: str
-    tool_name: str = ""
-    args: msgspec.Raw = NOTHING
-    result: msgspec.Raw = NOTHING
-    result_shown: msgspec.Raw = NOTHING
-    error_class: str = ""
-    error_detail: str = ""
-    cost_tokens: int = 0
-    cost_ms: int = 0
-    model: str = ""
-
-
-class Begin(msgspec.Struct, frozen=True, kw_only=True):
-    """A node begins, or takes over."""
-
-    node: str
-    claim_revision: int = 0
-    fresh: bool = False
-
-
-class Leave(msgspec.Struct, frozen=True, kw_only=True):
-    """The node is going down."""
-
-    node: str
-
-
-class Announce(msgspec.Struct, frozen=True, kw_only=True):
-    """A side effect is about to happen."""
-
-    fingerprint: str
-    tool_name: str
-    idempotency_key: str
-
-
-class Save(msgspec.Struct, frozen=True, kw_only=True):
-    """The state is to be kept."""
-
-    phase: str
-    state: msgspec.Raw
-    schema_version: int = 1
-
-
-class Finish(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided has been carried out, or nothing was to be."""
-
-    findings: tuple[FindingOutcome, ...] = ()
-
-
-class Fail(msgspec.Struct, frozen=True, kw_only=True):
-    """It cannot go on."""
-
-    error_class: str
-    error_detail: str = ""
-
-
-class Cancel(msgspec.Struct, frozen=True, kw_only=True):
-    """It is not wanted any more."""
-
-    error_class: str
-    error_detail: str = ""
-
-
-Command: TypeAlias = (
-    EpisodeOpened
-    | Begin
-    | Leave
-    | Announce
-    | Performed
-    | Save
-    | EpisodeConverged
-    | Finish
-    | Fail
-    | Cancel
-)
-"""Opening and convergence are decided elsewhere, by the gate and by the strategy."""
+ALL_OUTPUTS_FAILED: Final = "all_outputs_failed"
+"""Error class of an episode none of whose outputs could be delivered."""
 
 
 def decide(episode: Episode, command: Command) -> EpisodeEvent:
@@ -219,33 +141,14 @@ def _is_legal(status: Status, event: EpisodeEvent) -> bool:
 
 def _event(episode: Episode, command: Command) -> EpisodeEvent:
     match command:
-        case EpisodeOpened() | EpisodeConverged():
+        case EpisodeOpened() | EpisodeConverged() | EpisodeDeferred():
             return command
         case Begin():
             return EpisodeStarted(attempt=episode.attempts + 1, **msgspec.structs.asdict(command))
         case Leave(node=node):
             return EpisodeLeft(node=node)
-        case Announce():
-            return StepAnnounced(
-                step_no=episode.steps_recorded + 1, **msgspec.structs.asdict(command)
-            )
-        case Performed():
-            return StepRecorded(
-                step_no=episode.steps_recorded + 1, **msgspec.structs.asdict(command)
-            )
-        case Save():
-            return CheckpointSaved(
-                checkpoint_no=episode.checkpoints_saved,
-                step_no=episode.steps_recorded,
-                **msgspec.structs.asdict(command),
-            )
-        case Finish(findings=findings):
-            return EpisodeFinished(
-                status=EndStatus.DONE,
-                turns_used=episode.turns_used + 1,
-                tokens_used=episode.tokens_used,
-                findings=findings,
-            )
+        case Finish():
+            return _finished(episode, command)
         case Fail() | Cancel():
             return EpisodeFinished(
                 status=EndStatus.FAILED if isinstance(command, Fail) else EndStatus.CANCELED,
@@ -254,7 +157,54 @@ def _event(episode: Episode, command: Command) -> EpisodeEvent:
                 **msgspec.structs.asdict(command),
             )
         case _:
+            return _step_event(episode, command)
+
+
+def _step_event(
+    episode: Episode, command: Announce | Performed | Save | Block | Answer
+) -> EpisodeEvent:
+    """Return what `command` leads to, which is about the last step or the next one."""
+    last, said = episode.steps_recorded, msgspec.structs.asdict(command)
+    match command:
+        case Announce():
+            return StepAnnounced(step_no=last + 1, **said)
+        case Performed():
+            return StepRecorded(step_no=last + 1, **said)
+        case Block():
+            return EpisodeBlocked(step_no=last + 1, **said)
+        case Answer():
+            return EpisodeResolved(step_no=last, **said)
+        case Save():
+            number = episode.checkpoints_saved
+            return CheckpointSaved(checkpoint_no=number, step_no=last, **said)
+        case _:
             assert_never(command)
+
+
+def _finished(episode: Episode, command: Finish) -> EpisodeFinished:
+    status, failed = end_of(command.outputs)
+    return EpisodeFinished(
+        status=status,
+        turns_used=episode.turns_used + 1,
+        tokens_used=episode.tokens_used,
+        error_class=ALL_OUTPUTS_FAILED if status is EndStatus.FAILED else "",
+        error_detail=f"{failed} could not be delivered" if status is EndStatus.FAILED else "",
+        findings=command.findings,
+        outputs=command.outputs,
+    )
+
+
+def end_of(outputs: Iterable[OutputOutcome]) -> tuple[EndStatus, int]:
+    """Return how an episode ends whose outputs came to this, and how many of them failed.
+
+    One that people rejected or canceled counts neither way.
+    """
+    outcomes = [each.outcome for each in outputs]
+    failed = sum(each in FAILURES for each in outcomes)
+    if not failed:
+        return EndStatus.DONE, failed
+    has_succeeded = any(each in SUCCESSES for each in outcomes)
+    return EndStatus.PARTIALLY_FAILED if has_succeeded else EndStatus.FAILED, failed
 
 
 def evolve(episode: Episode, event: EpisodeEvent) -> Episode:
@@ -266,9 +216,24 @@ def evolve(episode: Episode, event: EpisodeEvent) -> Episode:
             return _started(episode, event)
         case EpisodeLeft():
             return replace(episode, status=Status.QUEUED)
-        case StepAnnounced(tool_name=tool):
-            effects = (*episode.effects, *({tool} - set(episode.effects)))
-            return replace(episode, announced=event, effects=effects)
+        case EpisodeConverged():
+            return replace(episode, status=Status.CONVERGING, converged=event)
+        case EpisodeDeferred():
+            return replace(episode, status=Status.DELIVERING, deferred=event)
+        case EpisodeFinished(status=status):
+            return replace(episode, status=Status(status.value), finished=event)
+        case _:
+            return _moved(episode, event)
+
+
+def _moved(
+    episode: Episode,
+    event: StepAnnounced | StepRecorded | CheckpointSaved | EpisodeBlocked | EpisodeResolved,
+) -> Episode:
+    """Return `episode` after `event`, by which its strategy got ahead, or waits."""
+    match event:
+        case StepAnnounced():
+            return _announced(episode, event)
         case StepRecorded():
             return _with_step(episode, event)
         case CheckpointSaved(checkpoint_no=number):
@@ -277,10 +242,10 @@ def evolve(episode: Episode, event: EpisodeEvent) -> Episode:
                 checkpoints_saved=number + 1,
                 checkpoints_kept=episode.checkpoints_kept + 1,
             )
-        case EpisodeConverged():
-            return replace(episode, status=Status.CONVERGING, converged=event)
-        case EpisodeFinished(status=status):
-            return replace(episode, status=Status(status.value), finished=event)
+        case EpisodeBlocked():
+            return replace(episode, status=Status.BLOCKED, blocked=event)
+        case EpisodeResolved():
+            return replace(episode, status=Status.QUEUED, resolved=event)
         case _:
             assert_never(event)
 
@@ -295,10 +260,10 @@ def fold(records: Iterable[Recorded], episode: Episode = UNOPENED) -> Episode:
 
 
 def _started(episode: Episode, event: EpisodeStarted) -> Episode:
-    crashed = episode.status in RUNS
+    crashed, is_decided = episode.status in RUNS, episode.converged is not None
     return replace(
         episode,
-        status=Status.CONVERGING if episode.status is Status.CONVERGING else Status.RUNNING,
+        status=Status.CONVERGING if is_decided else Status.RUNNING,
         node=event.node,
         attempts=event.attempt,
         crashes=episode.crashes + crashed,
@@ -308,6 +273,14 @@ def _started(episode: Episode, event: EpisodeStarted) -> Episode:
         effects=() if event.fresh else episode.effects,
         checkpoints_kept=0 if event.fresh else episode.checkpoints_kept,
     )
+
+
+def _announced(episode: Episode, event: StepAnnounced) -> Episode:
+    if event.output_key:
+        outputs = (*episode.outputs, *({event.output_key} - set(episode.outputs)))
+        return replace(episode, announced=event, outputs=outputs)
+    effects = (*episode.effects, *({event.tool_name} - set(episode.effects)))
+    return replace(episode, announced=event, effects=effects)
 
 
 def _outcome(step: StepRecorded) -> bytes:
@@ -323,6 +296,20 @@ def _with_step(episode: Episode, step: StepRecorded) -> Episode:
         steps_recorded=step.step_no,
         tokens_used=tokens_used,
         wall_used_s=episode.wall_used_s + step.cost_ms / 1000,
+        outputs_settled=episode.outputs_settled + _settled_by(step),
         traces=(*episode.traces, trace)[-WINDOW_STEPS:],
         announced=None,
     )
+
+
+def _settled_by(step: StepRecorded) -> tuple[OutputOutcome, ...]:
+    """Return what became of the output of a step, if it was one and that was known."""
+    if step.kind is not StepKind.OUTPUT or step.error_class:
+        return ()
+    said = msgspec.json.decode(step.result, type=OutputResult)
+    if said.status not in SETTLED:
+        return ()
+    outcome = OutputOutcome(
+        output_key=said.output_key, outcome=said.status, error_class=said.error_class
+    )
+    return (outcome,)

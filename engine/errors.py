@@ -2,15 +2,20 @@
 
 EngineError
 ├── DeclarationError       an actor says the impossible      fix the place that it names
+│   └── BadWorkflow        a workflow does                   the same
+├── BadDefinition          a definition cannot work          change the field that it names
 ├── BadRequest             a request cannot work             change the field that it names
+├── Refused                what is asked cannot stand any more  look at what became of it
 ├── NoFinding              no finding has ever had the key   look for its key; do not retry
 ├── Rejected               a command does not fit the state  a bug in the caller; do not retry
 ├── EpisodeFailed          the episode cannot go on          record it as failed, then stop
 ├── BadHistory             a history cannot be replayed      fix the file or the app that it names
 └── StrategyError          user code broke the contract      the episode fails, `error_class` says
+    ├── BadInput           a workflow's function said nothing that a step can run with
     ├── InvalidAction      `next_step` returned no action, or one with impossible values
     ├── InvalidResult      `converge` returned no usable result
     ├── InvalidFinding     a finding intent says something impossible
+    ├── InvalidOutput      an output says something impossible
     ├── Unencodable        a state, argument or result that JSON cannot say, or too large
     └── NondeterministicReplay   a replay asked for another action than the one recorded
 """
@@ -36,6 +41,32 @@ class DeclarationError(EngineError, ValueError):
         self.problem = problem
 
 
+class BadDefinition(EngineError, ValueError):
+    """What is defined as data cannot work."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.path = path
+        """Where, such as `expectations.disk.cooldown_s`; empty: it is the whole."""
+        self.problem = problem
+
+    def within(self, path: str) -> BadDefinition:
+        """Return the same, told of what holds this definition at `path`."""
+        return BadDefinition(".".join(filter(None, (path, self.path))), self.problem)
+
+
+class BadWorkflow(DeclarationError):
+    """A workflow or one of its steps is declared in a way that cannot work."""
+
+    def __init__(self, *, workflow: str, step: str = "", field: str, problem: str) -> None:
+        place = f"workflow {workflow!r}" + (f", step {step!r}" if step else "")
+        EngineError.__init__(self, f"{place}: {field}: {problem}")
+        self.workflow = workflow
+        self.step = step
+        self.field = field
+        self.problem = problem
+
+
 class BadRequest(EngineError, ValueError):
     """A request that cannot work as it was asked for: to fire by hand, or to cancel."""
 
@@ -43,6 +74,10 @@ class BadRequest(EngineError, ValueError):
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+
+
+class Refused(EngineError):
+    """What was asked for cannot stand as the journal is now; the message says why, for people."""
 
 
 class NoFinding(EngineError):
@@ -77,6 +112,12 @@ class StrategyError(EngineError, ValueError):
     """What the failed episode says."""
 
 
+class BadInput(StrategyError):
+    """`input`, `when` or `for_each` of a step raised, or returned what no step can run with."""
+
+    error_class = "bad_input"
+
+
 class InvalidAction(StrategyError):
     """`next_step` returned something that is no action, or one with impossible values."""
 
@@ -93,6 +134,12 @@ class InvalidFinding(StrategyError):
     """A finding intent has an impossible key, severity or confidence."""
 
     error_class = "invalid_finding"
+
+
+class InvalidOutput(StrategyError):
+    """An output has an impossible adapter, key or request for approval."""
+
+    error_class = "invalid_output"
 
 
 class Unencodable(StrategyError):

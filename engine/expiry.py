@@ -5,7 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from engine.episode import Cancel, Episode, Status
+from engine.commands import Cancel
+from engine.episode import (
+    Episode,
+)
+from engine.status import Status
 
 EXPIRED: Final = "expired"
 """Error class of an episode that was canceled because no node began with it in time."""

@@ -28,13 +28,26 @@ from msgspec.structs import replace
 from engine import recovery
 from engine.actions import Action, Converge, Done
 from engine.app import App
-from engine.episode import UNOPENED, Episode, Status, evolve, fold
+from engine.episode import (
+    UNOPENED,
+    Episode,
+    evolve,
+    fold,
+)
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
 from engine.expectation import Expectation
 from engine.runtime.thinker import Thinker
+from engine.status import Status
 from streams import codec
 from streams.errors import BadName, UnreadableEvent
-from streams.events import CheckpointSaved, EpisodeEvent, EpisodeOpened, EpisodeStarted, LogEvent
+from streams.events import (
+    CheckpointSaved,
+    EpisodeConverged,
+    EpisodeEvent,
+    EpisodeOpened,
+    EpisodeStarted,
+    LogEvent,
+)
 from streams.json import UNDECODABLE
 from streams.log import Recorded
 from streams.ports import Ports
@@ -182,8 +195,11 @@ class _Rerun:
 
 async def _check_next(thinker: Thinker, episode: Episode, asks: Action) -> None:
     """Check that the strategy goes on as the history does, as far as that goes on."""
-    if episode.announced is not None:
-        await thinker.check_same(episode.announced, asks)
+    asked = episode.blocked if episode.status is Status.BLOCKED else episode.announced
+    if asked is not None:
+        await thinker.check_same(asked, asks)
+    elif episode.converged == EpisodeConverged() and isinstance(asks, Done):
+        return  # It was done, and then only waited for the outputs of its steps.
     elif episode.converged is not None and not isinstance(asks, Converge):
         raise NondeterministicReplay(f"it converged; the replay asks for {recovery.kind_of(asks)}")
     elif _is_done_without_result(episode) and not isinstance(asks, Done):

@@ -64,6 +64,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """How many with the same key may run at a time; 0: any number."""
     start_by: datetime | None = None
     """Until when it is worth beginning; None: for ever."""
+    resumes: bool = False
+    """Whether it had a turn before, gave it up while it waited for something else, and wants one
+    again: it is never turned away, and what it gave up in the same moment is not its end."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +78,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Sequence[Wanted] = ()
     """In the order of their causes."""
     left: Collection[str] = ()
-    """Episodes that have ended."""
+    """Episodes that have ended, or wait for something else."""
 
 
 EMPTY: Final = Lane()
@@ -85,7 +88,8 @@ def decide(lane: Lane, seen: Seen, limits: Limits) -> tuple[LaneEvent, ...]:
     """Return the events of one commit: what moves, and all of the lane if it is time to keep it.
 
     Empty if nothing changes. An episode that is in the lane is not placed again, and one that has
-    ended, according to the same `seen`, is not placed at all.
+    ended, according to the same `seen`, is not placed at all. One that resumes has left before it
+    wanted a place again: in whichever order that was seen, it gets a new place for the old one.
     """
     known = {ticket.episode_id for ticket in (*lane.waiting, *lane.admitted)}
     left = tuple(each for each in dict.fromkeys(seen.left) if each in known)
@@ -168,7 +172,8 @@ def beginning(newest: Recorded | None) -> int:
 
 def _newcomers(seen: Seen, *, known: Collection[str], after: int) -> list[Ticket]:
     """Return a ticket for each episode that is to get a place, numbered from `after` on."""
-    settled = {*known, *seen.left}
+    back = {each.episode_id for each in seen.wanted if each.resumes}.intersection(seen.left)
+    settled = {*known, *seen.left} - back
     tickets: list[Ticket] = []
     for each in seen.wanted:
         if each.episode_id not in settled:
@@ -186,6 +191,7 @@ def _ticket(wanted: Wanted, *, number: int) -> Ticket:
         key=_short(wanted.key),
         key_limit=wanted.key_limit,
         start_by=wanted.start_by,
+        resumes=wanted.resumes,
     )
 
 

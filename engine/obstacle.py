@@ -9,7 +9,10 @@ import msgspec
 
 from engine import recovery
 from engine.actor import Actor
-from engine.episode import ENDED, Episode
+from engine.episode import (
+    Episode,
+)
+from engine.status import ENDED
 from streams.log import Recorded
 
 NO_SUCH_EPISODE: Final = "no_such_episode"

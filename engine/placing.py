@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.episode import Status, fold
+from engine.blocking import is_answered
+from engine.episode import (
+    fold,
+)
 from engine.expectation import Expectation
 from engine.lanes import Wanted
+from engine.status import ENDED, WAITING, Status
 from engine.trigger import text_at
 from streams.events import EpisodeOpened
 from streams.log import Recorded
@@ -20,6 +24,9 @@ from streams.timers import Timer
 
 LEFT: Final = "left"
 """Purpose of what says that an episode needs its place no more. The key is the episode."""
+
+FOR_NOW: Final = "for_now"
+"""In the payload of what says so: the episode goes on later, and will want a place again."""
 
 PLACE: Final = "place"
 """Purpose of what says that an episode is open and has no place. The key is the episode."""
@@ -30,13 +37,27 @@ def left(actor: str, episode_id: str) -> Timer:
     return Timer(actor=actor, purpose=LEFT, key=episode_id, payload={})
 
 
+def left_for_now(actor: str, episode_id: str) -> Timer:
+    """Return what tells the dispatcher of `actor` that an episode waits for something else.
+
+    It may be over with that when the dispatcher hears of it, so it is looked at then.
+    """
+    return Timer(actor=actor, purpose=LEFT, key=episode_id, payload={FOR_NOW: True})
+
+
 def place(actor: str, episode_id: str) -> Timer:
     """Return what asks the dispatcher of `actor` for a place."""
     return Timer(actor=actor, purpose=PLACE, key=episode_id, payload={})
 
 
-def wanted_of(opened: EpisodeOpened, expectation: Expectation) -> Wanted:
-    """Return the place that an episode wants, of the expectation that it is for."""
+def wanted_of(opened: EpisodeOpened, expectation: Expectation, *, resumes: bool = False) -> Wanted:
+    """Return the place that an episode wants, of the expectation that it is for.
+
+    Args:
+        opened: its opening.
+        expectation: the one that it is for.
+        resumes: whether it had a turn before; then it is never too late to go on with it.
+    """
     key = text_at(opened.trigger.payload, expectation.concurrency_key)
     return Wanted(
         episode_id=opened.episode_id,
@@ -44,15 +65,27 @@ def wanted_of(opened: EpisodeOpened, expectation: Expectation) -> Wanted:
         priority=opened.priority,
         key=key,
         key_limit=expectation.concurrency if key else 0,
-        start_by=opened.start_by,
+        start_by=None if resumes else opened.start_by,
+        resumes=resumes,
     )
 
 
-def untouched(newest: Recorded | None) -> EpisodeOpened | None:
-    """Return the opening of an episode that nobody has begun, given its newest commit; else None.
+def waits(newest: Recorded | None) -> bool:
+    """Return whether an episode waits for its turn, given its newest commit.
 
-    Only such a one may wait for its turn: what has begun goes on, and what has ended is over.
+    Nobody has begun it, or nobody has gone on with it since it had its answer. What has begun goes
+    on, and what has ended is over.
     """
+    return untouched(newest) is not None or is_answered(newest)
+
+
+def needs_no_turn(newest: Recorded | None) -> bool:
+    """Return whether an episode has ended or waits for something else, given its newest commit."""
+    return newest is not None and fold((newest,)).status in {*ENDED, *WAITING}
+
+
+def untouched(newest: Recorded | None) -> EpisodeOpened | None:
+    """Return the opening of an episode that nobody has begun, by its newest commit; else None."""
     if newest is None:
         return None
     episode = fold((newest,))

@@ -19,12 +19,14 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from engine.aging import AgeEvent
+from engine.blocking import Blocked
 from engine.outcome import IntentEvent
 from streams.events import (
     EndStatus,
     EpisodeConverged,
     EpisodeFinished,
     EpisodeOpened,
+    EpisodeResolved,
     FindingCleared,
     FindingClearedByHand,
     FindingEscalated,
@@ -117,6 +119,32 @@ def ended(
     return _event(opened, _ENDS[end.status], "ended", payload)
 
 
+def blocked(opened: EpisodeOpened, block: Blocked, *, seq: int) -> PublicEvent:
+    """Return `episode.blocked`: it waits for people or for word from outside."""
+    payload = {**_ids(opened), **_block(block), "journal_seq": seq}
+    return _event(opened, "episode.blocked", f"blocked.{block.step_no}", payload)
+
+
+def reminder(opened: EpisodeOpened, block: Blocked, *, number: int, seq: int) -> PublicEvent:
+    """Return `episode.reminder`: it still waits. An id for each time that people are reminded."""
+    payload = {**_ids(opened), **_block(block), "number": number, "journal_seq": seq}
+    id_ = f"reminder.{block.step_no}.{number}"
+    return _event(opened, "episode.reminder", id_, payload)
+
+
+def resumed(opened: EpisodeOpened, answer: EpisodeResolved, *, seq: int) -> PublicEvent:
+    """Return `episode.resumed`: it has its answer, and goes on."""
+    payload = {
+        **_ids(opened),
+        "step_no": answer.step_no,
+        "resolution": answer.resolution.value,
+        "by": answer.by,
+        "reason": answer.reason,
+        "journal_seq": seq,
+    }
+    return _event(opened, "episode.resumed", f"resumed.{answer.step_no}", payload)
+
+
 def finding_changed(
     opened: EpisodeOpened, change: IntentEvent, *, index: int, seq: int
 ) -> PublicEvent:
@@ -196,6 +224,21 @@ def _finding(finding: Finding) -> JsonObject:
         "summary": finding.summary,
         "subject_kind": finding.subject_kind,
         "subject_id": finding.subject_id,
+    }
+
+
+def _block(block: Blocked) -> JsonObject:
+    """Return what the world is told of a block. A plan is for those who may look it up."""
+    event, terms = block.event, block.terms
+    return {
+        "step_no": block.step_no,
+        "reason": event.reason.value,
+        "ref": block.ref,
+        "summary": event.approval.summary if event.approval else "",
+        "plan_hash": event.approval.plan_hash if event.approval else "",
+        "approvers": list(event.approval.approvers) if event.approval else [],
+        "expires_at": terms.expires_at.isoformat() if terms.expires_at else None,
+        "blocked_at": block.at.isoformat(),
     }
 
 

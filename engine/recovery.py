@@ -9,9 +9,19 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.actions import Action, Step, ToolCall
-from engine.episode import Episode, Status
+from engine.episode import (
+    Episode,
+)
 from engine.errors import NondeterministicReplay
-from streams.events import CheckpointSaved, EpisodeStarted, StepAnnounced, StepKind, StepRecorded
+from engine.status import Status
+from streams.events import (
+    CheckpointSaved,
+    EpisodeBlocked,
+    EpisodeStarted,
+    StepAnnounced,
+    StepKind,
+    StepRecorded,
+)
 from streams.log import Recorded
 
 ATTEMPTS_MAX: Final = 3
@@ -114,11 +124,15 @@ def _begin_at(
     return Tail(steps_before=steps_before, tokens_before=tokens_before)
 
 
-def check_same(recorded: StepRecorded | StepAnnounced, *, asked: str, action: Step) -> None:
+Asked: TypeAlias = StepRecorded | StepAnnounced | EpisodeBlocked
+"""What the journal holds of an action that a strategy has asked for."""
+
+
+def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
     """Check that a replay asks for what the journal holds.
 
     Args:
-        recorded: the step on the journal.
+        recorded: the step on the journal, or what is to be the next one.
         asked: the fingerprint of what the strategy asks for now.
         action: what it asks for now, for the message.
 
@@ -127,11 +141,21 @@ def check_same(recorded: StepRecorded | StepAnnounced, *, asked: str, action: St
     """
     if recorded.fingerprint == asked:
         return
-    before = f"{getattr(recorded, 'kind', 'tool_call')} {recorded.tool_name}".strip()
     raise NondeterministicReplay(
-        f"step {recorded.step_no} was {before} ({recorded.fingerprint[:12]}…);"
+        f"step {recorded.step_no} was {said_of(recorded)} ({recorded.fingerprint[:12]}…);"
         f" the replay asks for {kind_of(action)} ({asked[:12]}…)"
     )
+
+
+def said_of(recorded: Asked) -> str:
+    """Return what `recorded` was, without its values."""
+    match recorded:
+        case StepRecorded(kind=kind, tool_name=tool_name):
+            return f"{kind} {tool_name}".strip()
+        case StepAnnounced(tool_name=tool_name):
+            return f"{StepKind.TOOL_CALL} {tool_name}"
+        case EpisodeBlocked(reason=reason):
+            return reason.value
 
 
 def kind_of(action: Action) -> str:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from engine.episode import ENDED, Episode, Status
-from streams.commands import Command, Recover, Start
+from engine.episode import (
+    Episode,
+)
+from engine.status import ENDED, WAITING, Status
+from streams.commands import Attend, Command, Recover, Start
 
 
 class Verdict(StrEnum):
@@ -22,6 +25,8 @@ class Verdict(StrEnum):
     """A command that calls a node to it waits already."""
     HELD = "held"
     """Some node is at it, or was until a moment ago."""
+    WAITING = "waiting"
+    """It waits for people or for the outside, and a timer is armed for all that is due about it."""
     ENDED = "ended"
     """There is nothing left to do; the rows do not show it yet."""
     UNREADABLE = "unreadable"
@@ -31,6 +36,8 @@ class Verdict(StrEnum):
 def judge(episode: Episode, *, silent_s: float, stale_after_s: float) -> Verdict:
     """Return what `episode`'s journal says of it; `RECOVERED`: unless somebody is at it, do so.
 
+    `WAITING`: unless what is to call a node back to it is missing.
+
     Args:
         episode: as its journal stands.
         silent_s: seconds since its last commit.
@@ -38,13 +45,17 @@ def judge(episode: Episode, *, silent_s: float, stale_after_s: float) -> Verdict
     """
     if episode.status in ENDED or episode.status is Status.UNOPENED:
         return Verdict.ENDED
-    return Verdict.HELD if silent_s < stale_after_s else Verdict.RECOVERED
+    if silent_s < stale_after_s:
+        return Verdict.HELD
+    return Verdict.WAITING if episode.status in WAITING else Verdict.RECOVERED
 
 
 def call_for(episode: Episode) -> Command:
     """Return the command that has some node go on with `episode`, which must have been opened."""
     opened = episode.opened
     assert opened is not None, "a call for an episode that was never opened"
+    if episode.status in WAITING:
+        return Attend(actor_id=opened.actor_id, episode_id=opened.episode_id)
     if episode.attempts:
         return Recover(actor_id=opened.actor_id, episode_id=opened.episode_id, reason="swept")
     return Start(actor_id=opened.actor_id, episode_id=opened.episode_id)

@@ -86,3 +86,17 @@ enrichments: Final = _meter.create_counter(
     unit="{finding}",
     description="Enrichments of findings, by actor and what came of them: added, nothing, failed",
 )
+output_attempts: Final = _meter.create_counter(
+    "vigil.output.attempts",
+    unit="{attempt}",
+    description="Attempts at deliveries, by adapter and what came of them: delivered, postponed,"
+    " failed",
+)
+output_duration: Final = _meter.create_histogram(
+    "vigil.output.duration",
+    unit="s",
+    description="Time that one attempt at a delivery took, by adapter and what came of it",
+)
+outputs: Final = _meter.create_counter(
+    "vigil.outputs", unit="{output}", description="Outputs that were settled, by adapter, outcome"
+)

@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from engine.reading import OUT_OF_REACH, Findings
+from streams.events import EpisodeOpened
 from streams.json import JsonObject
 
 
@@ -26,6 +27,8 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     `<episode_id>:<turn>:<first 16 hex digits of the action's fingerprint>`."""
     findings: Findings = OUT_OF_REACH
     """Those of the stack, by key, as they are now."""
+    hops: int = 0
+    """How many engine-made events lie between what fired the episode and the outside world."""
 
 
 class ToolFailed(Exception):
@@ -72,6 +75,18 @@ class Tool:
     def redact_result(self, result: object) -> object:
         """Return `result` as people may see it."""
         return result
+
+
+class EngineTool(Tool):
+    """A tool that the engine supplies, and that is shown the episode that calls it."""
+
+    async def serve(self, opened: EpisodeOpened, action: str, args: JsonObject) -> object:
+        """Do `action` for the episode that `opened` opened, and return its result.
+
+        Raises:
+            ToolFailed: as `Tool.call`.
+        """
+        raise NotImplementedError
 
 
 ToolFunction: TypeAlias = Callable[[JsonObject, CallContext], Awaitable[object]]

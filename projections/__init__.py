@@ -1,11 +1,11 @@
 """THE READ MODELS: what the journal says, as rows that people query with SQL.
 
-    follower ──commits──▶ lives: episodes | findings | dead ──changes──▶ one transaction
-    watch ────claims────▶ claims ─────────────────────┘                  rows + checkpoint
+    follower ──commits──▶ lives: episodes | findings | outputs | … ──changes──▶ one transaction
+    watch ────claims────▶ claims ────────────────────────────────────────┘      rows + checkpoint
 
-**Rules are pure.** `episodes`, `findings`, `dead` and `claims` fold what was recorded into
-row changes as data (`statement`), for each aggregate by itself (`lives`); `values` makes any
-text and JSON acceptable to Postgres.
+**Rules are pure.** `episodes`, `findings`, `outputs`, `lanes`, `dead` and `claims` fold what was
+recorded into row changes as data (`statement`), for each aggregate by itself (`lives`); `values`
+makes any text and JSON acceptable to Postgres.
 
 **Every commit is applied once.** Rows and the checkpoint move in one transaction, and the
 checkpoint moves only from where this projector left it. A second projector, alive by

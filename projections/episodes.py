@@ -1,4 +1,4 @@
-"""The episodes read model: a row per episode, per step and per checkpoint. Pure.
+"""The episodes read model: a row per episode; its steps, checkpoints and blocks are beside. Pure.
 
 What some commits of one life come to is at most one change of the episode's row: an
 opening with everything known since, or what happened after an opening that is in the rows
@@ -9,21 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Final, assert_never, get_args
+from typing import Final, TypedDict, assert_never, get_args
 
 import msgspec
 
+from projections import blocks, steps
 from projections.belonging import events_of
+from projections.blocks import Answer, Block
 from projections.statement import Change, Row, Statement
+from projections.steps import Checkpoint, Step
 from projections.values import uuid_or_none
 from streams.errors import UnreadableEvent
 from streams.events import (
     CheckpointSaved,
+    EpisodeBlocked,
     EpisodeConverged,
+    EpisodeDeferred,
     EpisodeEvent,
     EpisodeFinished,
     EpisodeLeft,
     EpisodeOpened,
+    EpisodeResolved,
     EpisodeStarted,
     StepAnnounced,
     StepRecorded,
@@ -46,6 +52,8 @@ class Advance(Row, omit_defaults=True, kw_only=True):
     episode_id: str
     journal_seq: int
     status: str | None = None
+    blocked_by: str | None = None
+    """Said whenever `status` is: None then says that nothing does."""
     node: str | None = None
     attempts: int | None = None
     started_at: datetime | None = None
@@ -85,56 +93,8 @@ class Opened(Advance, omit_defaults=True, kw_only=True):
     start_by: datetime | None = None
 
 
-class Step(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/record_steps.sql`; None leaves a column as it is.
-
-    Not the fingerprint: it is of the arguments before redaction, and a short secret can be
-    guessed from a hash.
-    """
-
-    episode_id: str
-    step_no: int
-    journal_seq: int
-    kind: str
-    state: str
-    tool_name: str | None
-    created_at: datetime
-    announced_at: datetime | None = None
-    side_effect_key: str | None = None
-    args_redacted: msgspec.Raw = NOTHING
-    result: msgspec.Raw = NOTHING
-    error_class: str | None = None
-    error_detail: str | None = None
-    cost_tokens: int | None = None
-    cost_ms: int | None = None
-    model: str | None = None
-
-
-class Checkpoint(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/save_checkpoints.sql`.
-
-    Not the state: it may hold results as the strategy saw them, which `redact_result` keeps
-    from people. The journal has it.
-    """
-
-    episode_id: str
-    checkpoint_no: int
-    journal_seq: int
-    step_no: int
-    phase: str
-    schema_version: int
-    state_size_bytes: int
-    created_at: datetime
-
-
 OPEN: Final = Statement(name="open_episodes", table="episodes", keys=("episode_id",))
 ADVANCE: Final = Statement(name="advance_episodes", table="episodes", keys=("episode_id",))
-RECORD: Final = Statement(
-    name="record_steps", table="episode_steps", keys=("episode_id", "step_no")
-)
-SAVE: Final = Statement(
-    name="save_checkpoints", table="episode_checkpoints", keys=("episode_id", "checkpoint_no")
-)
 
 _TRIGGERS: Final[Mapping[type[Trigger], str]] = {
     EventTrigger: "event",
@@ -144,6 +104,17 @@ _TRIGGERS: Final[Mapping[type[Trigger], str]] = {
 }
 
 _EVENTS: Final[frozenset[type[EpisodeEvent]]] = frozenset(get_args(EpisodeEvent))
+
+OUTPUTS: Final = "outputs"
+"""What blocks an episode that waits for neither an approval nor word: its own outputs."""
+
+
+class _Place(TypedDict):
+    """Where and when something happened to an episode."""
+
+    episode_id: str
+    seq: int
+    at: datetime
 
 
 class EpisodeLife:
@@ -155,6 +126,7 @@ class EpisodeLife:
         """What is to happen to the episode's row; an `Opened`, if they open it."""
         self._steps: dict[int, Step] = {}
         self._saved: dict[int, Checkpoint] = {}
+        self._blocks: dict[int, Answer] = {}
 
     @classmethod
     def begin(cls, record: Recorded, aggregate: str) -> EpisodeLife:
@@ -182,31 +154,61 @@ class EpisodeLife:
         if self._advance is not None:
             yield Change(OPEN if isinstance(self._advance, Opened) else ADVANCE, self._advance)
         for step in self._steps.values():
-            yield Change(RECORD, step)
+            yield Change(steps.RECORD, step)
         for saved in self._saved.values():
-            yield Change(SAVE, saved)
+            yield Change(steps.SAVE, saved)
+        for block in self._blocks.values():
+            yield Change(blocks.SAVE if isinstance(block, Block) else blocks.ANSWER, block)
 
     def _add(self, event: EpisodeEvent, *, seq: int, at: datetime) -> None:
         match event:
-            case StepRecorded():
-                self._record(event, seq=seq, at=at)
+            # First, because most are.
+            case StepRecorded() | CheckpointSaved() | StepAnnounced():
+                self._add_step(event, seq=seq, at=at)
+            case EpisodeBlocked() | EpisodeResolved():
+                self._add_block(event, seq=seq, at=at)
             case EpisodeOpened():
                 self._advance = _opened(event, episode_id=self._episode_id, seq=seq, at=at)
             case EpisodeStarted():
                 _start(self._advanced(seq), event, at=at)
+            case EpisodeLeft():
+                _enter(self._advanced(seq), "queued")
             case EpisodeConverged():
                 _converge(self._advanced(seq), event)
+            case EpisodeDeferred():
+                _enter(self._advanced(seq), "blocked", blocked_by=OUTPUTS)
             case EpisodeFinished():
                 _finish(self._advanced(seq), event, at=at)
-            case EpisodeLeft():
-                self._advanced(seq).status = "queued"
-            case StepAnnounced():
-                self._put(_announced(event, episode_id=self._episode_id, seq=seq, at=at))
-            case CheckpointSaved():
-                saved = _checkpoint(event, episode_id=self._episode_id, seq=seq, at=at)
-                self._saved[saved.checkpoint_no] = saved
             case _:
                 assert_never(event)
+
+    def _add_step(
+        self, event: StepRecorded | CheckpointSaved | StepAnnounced, *, seq: int, at: datetime
+    ) -> None:
+        place = _Place(episode_id=self._episode_id, seq=seq, at=at)
+        match event:
+            case StepRecorded():
+                self._put(steps.recorded(event, **place))
+                advance = self._advanced(seq)
+                advance.turns_used = event.step_no
+                advance.tokens_added += event.cost_tokens
+            case CheckpointSaved():
+                self._saved[event.checkpoint_no] = steps.checkpoint(event, **place)
+            case StepAnnounced():
+                self._put(steps.announced(event, **place))
+
+    def _add_block(
+        self, event: EpisodeBlocked | EpisodeResolved, *, seq: int, at: datetime
+    ) -> None:
+        place = _Place(episode_id=self._episode_id, seq=seq, at=at)
+        match event:
+            case EpisodeBlocked():
+                self._blocks[event.step_no] = blocks.blocked(event, **place)
+                _enter(self._advanced(seq), "blocked", blocked_by=event.reason.value)
+            case EpisodeResolved():
+                earlier = self._blocks.get(event.step_no)
+                self._blocks[event.step_no] = blocks.answered(event, earlier=earlier, **place)
+                _enter(self._advanced(seq), "queued")
 
     def _advanced(self, seq: int) -> Advance:
         """Return what the commit at `seq` may add to."""
@@ -215,23 +217,9 @@ class EpisodeLife:
         self._advance.journal_seq = seq
         return self._advance
 
-    def _record(self, event: StepRecorded, *, seq: int, at: datetime) -> None:
-        self._put(_recorded(event, episode_id=self._episode_id, seq=seq, at=at))
-        advance = self._advanced(seq)
-        advance.turns_used = event.step_no
-        advance.tokens_added += event.cost_tokens
-
     def _put(self, step: Step) -> None:
         earlier = self._steps.get(step.step_no)
-        self._steps[step.step_no] = step if earlier is None else _filled_in(earlier, step)
-
-
-def _filled_in(earlier: Step, later: Step) -> Step:
-    """Return `later`, and where it says nothing, `earlier`."""
-    said = msgspec.structs.asdict(later).items()
-    return msgspec.structs.replace(
-        earlier, **{name: value for name, value in said if value not in (None, NOTHING)}
-    )
+        self._steps[step.step_no] = step if earlier is None else steps.filled_in(earlier, step)
 
 
 def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) -> Opened:
@@ -258,8 +246,13 @@ def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) ->
     )
 
 
+def _enter(advance: Advance, status: str, *, blocked_by: str | None = None) -> None:
+    advance.status = status
+    advance.blocked_by = blocked_by
+
+
 def _start(advance: Advance, event: EpisodeStarted, *, at: datetime) -> None:
-    advance.status = "running"
+    _enter(advance, "running")
     advance.node = event.node
     advance.attempts = event.attempt
     advance.started_at = advance.started_at or at
@@ -274,56 +267,10 @@ def _converge(advance: Advance, event: EpisodeConverged) -> None:
 
 
 def _finish(advance: Advance, event: EpisodeFinished, *, at: datetime) -> None:
-    advance.status = event.status.value
+    _enter(advance, event.status.value)
     advance.finished_at = at
     advance.turns_used = event.turns_used
     advance.tokens_used = event.tokens_used
     advance.tokens_added = 0
     advance.error_class = event.error_class or advance.error_class
     advance.error_detail = event.error_detail or advance.error_detail
-
-
-def _announced(event: StepAnnounced, *, episode_id: str, seq: int, at: datetime) -> Step:
-    return Step(
-        episode_id=episode_id,
-        step_no=event.step_no,
-        journal_seq=seq,
-        kind="tool_call",
-        state="announced",
-        tool_name=event.tool_name or None,
-        created_at=at,
-        announced_at=at,
-        side_effect_key=event.idempotency_key or None,
-    )
-
-
-def _recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) -> Step:
-    return Step(
-        episode_id=episode_id,
-        step_no=event.step_no,
-        journal_seq=seq,
-        kind=event.kind.value,
-        state="recorded",
-        tool_name=event.tool_name or None,
-        created_at=at,
-        args_redacted=event.args,
-        result=event.result if event.result_shown == NOTHING else event.result_shown,
-        error_class=event.error_class or None,
-        error_detail=event.error_detail or None,
-        cost_tokens=event.cost_tokens,
-        cost_ms=event.cost_ms,
-        model=event.model or None,
-    )
-
-
-def _checkpoint(event: CheckpointSaved, *, episode_id: str, seq: int, at: datetime) -> Checkpoint:
-    return Checkpoint(
-        episode_id=episode_id,
-        checkpoint_no=event.checkpoint_no,
-        journal_seq=seq,
-        step_no=event.step_no,
-        phase=event.phase,
-        schema_version=event.schema_version,
-        state_size_bytes=len(memoryview(event.state)),
-        created_at=at,
-    )

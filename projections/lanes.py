@@ -103,11 +103,12 @@ class LaneLife:
                 assert_never(event)
 
     def _move(self, event: LaneMoved, *, seq: int) -> None:
+        # What gave its place up to wait for something else may get another one in the same move.
+        for episode_id in (*event.shed, *event.left):
+            self._rows[episode_id] = Gone(actor_id=self._actor_id, episode_id=episode_id)
         self._place(event.placed, "waiting", seq=seq)
         for episode_id in event.admitted:
             self._admit(episode_id, seq=seq)
-        for episode_id in (*event.shed, *event.left):
-            self._rows[episode_id] = Gone(actor_id=self._actor_id, episode_id=episode_id)
 
     def _place(
         self, tickets: tuple[Ticket, ...], state: Literal["waiting", "admitted"], *, seq: int

@@ -14,6 +14,7 @@ from projections.dead import DeadLife
 from projections.episodes import EpisodeLife
 from projections.findings import FindingLife
 from projections.lanes import LaneLife
+from projections.outputs import OutputLife
 from projections.statement import Change
 from projections.values import key
 from streams.errors import BadName, UnreadableEvent
@@ -29,6 +30,17 @@ class Life(Protocol):
 
     def changes(self) -> Iterator[Change]:
         """Yield what they ask for, each row once."""
+
+
+class Rowless:
+    """The life of an instance of a workflow, which has no tables."""
+
+    def add(self, record: Recorded) -> None:
+        """Take the next commit, of which nothing is kept."""
+
+    def changes(self) -> Iterator[Change]:
+        """Yield nothing."""
+        return iter(())
 
 
 class Lives:
@@ -86,7 +98,11 @@ def _begin(kind: Kind, aggregate: str, record: Recorded) -> Life:
             return EpisodeLife.begin(record, aggregate)
         case Kind.FINDING:
             return FindingLife(aggregate)
+        case Kind.OUTPUT:
+            return OutputLife(aggregate)
         case Kind.LANE:
             return LaneLife(aggregate)
+        case Kind.WORKFLOW:
+            return Rowless()
         case Kind.DEAD:
             return DeadLife(aggregate)

@@ -3,8 +3,8 @@
 A statement is one query in `sql/`. It takes rows as one JSON document and changes each of
 them once. A change is one such row. No two changes of a batch are about the same row: what
 several commits ask of one row is folded into one change where the life of an aggregate is
-told (`episodes`, `findings`, `dead`, `claims`), so the order of statements means nothing,
-except that a batch keeps it.
+told (`episodes`, `findings`, `outputs`, `dead`, `claims`), so the order of statements means
+nothing, except that a batch keeps it.
 
 Why JSON: for 500 steps it takes 4.6 µs of processor time per row, 0.5 of them ours; an
 array per column took 7.1, 4.9 of them ours (asyncpg 0.31, PostgreSQL 18, measured).

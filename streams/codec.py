@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from streams.commands import Command
+from streams.commands import Command, WorkflowCommand
 from streams.errors import UnreadableEvent, Unwritable
 from streams.events import LogEvent
 from streams.json import UNDECODABLE
@@ -32,6 +32,9 @@ _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[_Body] = msgspec.json.Decoder(_Body)
 _old_decoder: msgspec.json.Decoder[_OldBody] = msgspec.json.Decoder(_OldBody)
 _command_decoder: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
+_workflow_command_decoder: msgspec.json.Decoder[WorkflowCommand] = msgspec.json.Decoder(
+    WorkflowCommand
+)
 
 
 def encode_commit(commit: Commit) -> bytes:
@@ -85,7 +88,7 @@ def _decode_old(data: bytes, *, subject: str, seq: int, upcasts: Mapping[str, Up
         raise UnreadableEvent(subject, seq=seq, detail=str(error)) from error
 
 
-def encode_command(command: Command) -> bytes:
+def encode_command(command: Command | WorkflowCommand) -> bytes:
     """Return the message body of `command`."""
     return _encoder.encode(command)
 
@@ -98,3 +101,13 @@ def decode_command(data: bytes) -> Command:
         RecursionError: they are JSON nested too deep to read.
     """
     return _command_decoder.decode(data)
+
+
+def decode_workflow_command(data: bytes) -> WorkflowCommand:
+    """Return the command to an instance of a workflow that `data` holds.
+
+    Raises:
+        ValueError: the bytes are not such a command that this version knows.
+        RecursionError: they are JSON nested too deep to read.
+    """
+    return _workflow_command_decoder.decode(data)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
+
+from streams.json import NOTHING
+from streams.workflows import ResumeHow
 
 
 class Start(
@@ -53,4 +57,188 @@ class Cancel(
     """Why, for people."""
 
 
-Command: TypeAlias = Start | Recover | Cancel
+class Attend(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="attend@1",
+):
+    """Look after an episode that waits: something about it may be due by now."""
+
+    actor_id: str
+    episode_id: str
+
+
+class Verdict(StrEnum):
+    """What somebody decides about a request for approval."""
+
+    APPROVE = "approve"
+    DENY = "deny"
+
+
+class Decide(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="decide@1",
+):
+    """Decide what an episode, or one of its outputs, asks people."""
+
+    actor_id: str
+    episode_id: str
+    id: str
+    """Of the decision: told again, it is the same one."""
+    verdict: Verdict
+    plan_hash: str
+    """Of what is decided; of nothing else."""
+    by: str
+    reason: str = ""
+    step_no: int = 0
+    """Which of the episode's requests it answers; 0: the one of an output."""
+    output_key: str = ""
+    """Which output; empty: the episode itself asks."""
+
+
+class Resolve(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="resolve@1",
+):
+    """Say that what an episode waits for has come about."""
+
+    actor_id: str
+    episode_id: str
+    id: str
+    """As in `Decide`."""
+    ref: str
+    by: str
+    result: msgspec.Raw = NOTHING
+    """Any JSON value, for the strategy."""
+
+
+class RetryOutput(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="retry_output@1",
+):
+    """Try again to deliver an output that has failed."""
+
+    actor_id: str
+    episode_id: str
+    """Whose output it is."""
+    id: str
+    """As in `Decide`."""
+    output_key: str
+    by: str
+    reason: str = ""
+
+
+Command: TypeAlias = Start | Recover | Cancel | Attend | Decide | Resolve | RetryOutput
+
+
+class Advance(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="advance@1",
+):
+    """Go on with an instance: it has begun, or something about it may be due by now."""
+
+    workflow: str
+    instance_id: str
+
+
+class StepDone(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="step_done@1",
+):
+    """Look at an attempt at a step: its episode, or its instance, has ended."""
+
+    workflow: str
+    instance_id: str
+    step: str
+    item: int
+    attempt: int
+    episode_id: str
+    """Of a step that is another workflow: the id of its instance."""
+    is_compensation: bool = False
+    """Whether it was to undo the item."""
+
+
+class ResumeWorkflow(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="resume_workflow@1",
+):
+    """Have the items of a step that are paused tried again, or skipped."""
+
+    workflow: str
+    instance_id: str
+    id: str
+    """As in `Decide`."""
+    step: str
+    how: ResumeHow
+    by: str
+    reason: str = ""
+
+
+class CancelWorkflow(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="cancel_workflow@1",
+):
+    """End an instance that is not wanted any more."""
+
+    workflow: str
+    instance_id: str
+    by: str
+    """As in `Cancel`."""
+    reason: str = ""
+
+
+class DecideStep(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="decide_step@1",
+):
+    """Decide whether a step may run."""
+
+    workflow: str
+    instance_id: str
+    id: str
+    """As in `Decide`."""
+    step: str
+    verdict: Verdict
+    plan_hash: str
+    """Of what is decided; of nothing else."""
+    by: str
+    reason: str = ""
+
+
+WorkflowCommand: TypeAlias = Advance | StepDone | ResumeWorkflow | CancelWorkflow | DecideStep
+"""Commands to instances of workflows. They have inboxes of their own."""

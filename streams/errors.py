@@ -6,7 +6,8 @@ StreamError
 ├── UnreadableEvent    bytes we cannot decode          stop the follower; never skip
 ├── Unavailable        no server, or no answer         hand the work back and try later
 │   ├── UnknownOutcome the request may have happened   repeat the identical request
-│   └── NoSuchStream   nobody has made that stream     say so, look again later
+│   ├── NoSuchStream   nobody has made that stream     say so, look again later
+│   └── Uncaptured     no stream keeps that subject    an operator must make one
 ├── Unwritable         an event no one could read      a bug, or a value nobody checked; never retry
 ├── TooLarge           over the server's limit         make it smaller; never retry
 ├── RevisionConflict   someone put the key first       read it again, decide again
@@ -75,6 +76,13 @@ class NoSuchStream(Unavailable):
     def __init__(self, stream: str) -> None:
         super().__init__(stream, detail="there is no such stream")
         self.stream = stream
+
+
+class Uncaptured(Unavailable):
+    """No stream of the server keeps what is published on that subject."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(subject, detail="no stream captures this subject")
 
 
 class TooLarge(StreamError):

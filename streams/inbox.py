@@ -1,18 +1,20 @@
-"""The port to work: commands to episodes, one shared queue per actor."""
+"""The port to work: commands, in one shared queue per actor, and one per workflow."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from streams.commands import Command
+from streams.commands import Command, WorkflowCommand
 from streams.delivery import Source, Unreadable
 
 
 class Inbox(Protocol):
     """Commands on their way to whichever node has room."""
 
-    async def send(self, command: Command, *, id: str, trace: str = "") -> None:
-        """Queue `command` for its episode's actor. The same `id` within two minutes is kept once.
+    async def send(self, command: Command | WorkflowCommand, *, id: str, trace: str = "") -> None:
+        """Queue `command` for its episode's actor, or its instance's workflow.
+
+        The same `id` within two minutes is kept once.
 
         Raises:
             UnknownOutcome: no answer. It may be queued; sending again with the same `id` is safe.
@@ -37,6 +39,13 @@ class Inbox(Protocol):
 
     async def open(self, actor: str) -> Source[Command | Unreadable]:
         """Return the queue of commands to episodes of `actor`, shared by all nodes.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def open_workflow(self, workflow: str) -> Source[WorkflowCommand | Unreadable]:
+        """Return the queue of commands to instances of `workflow`, shared by all nodes.
 
         Raises:
             Unavailable: no answer from the server.

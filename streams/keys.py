@@ -7,17 +7,19 @@ claims     episode.<actor>.<episode>                   the lease on an episode
 
 registry   mode.<node>                                 whether a node takes triggers and episodes
            pause.<actor>                               the actor is to wait, on every node
+           wait.<ref>.<episode>.<step>                 the episode waits for word of that
 
 gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject, and rests
            calmed.<actor>.<expectation>.<subject>      what fired for that subject once it was calm
            breaker.<actor>.<expectation>               the circuit breaker's state
            cancel.<episode>                            somebody wants it canceled
            node.<node>                                 the node is there
+           workflow.<workflow>.<subject>               the instance that is busy with that subject
 
-Nodes, actors, expectations and ids of episodes are names. A subject is data, of any length: a short
-one is encoded, so that people can read it; of a longer one there is a hash. In an encoded text `=`
-is always followed by two of `0-9A-F`, so what stands for a hash, and for no subject, is nobody's
-encoding.
+Nodes, actors, expectations and ids of episodes are names. A subject, or what an episode waits for,
+is data, of any length: a short one is encoded, so that people can read it; of a longer one there is
+a hash. In an encoded text `=` is always followed by two of `0-9A-F`, so what stands for a hash, and
+for no subject, is nobody's encoding.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ CALMED: Final = "calmed"
 BREAKERS: Final = "breaker"
 CANCELS: Final = "cancel"
 NODES: Final = "node"
+WAITS: Final = "wait"
+LOCKS: Final = "workflow"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
 
 SUBJECT_BYTES_MAX: Final = 128
@@ -113,9 +117,36 @@ def cancel_key(episode_id: str) -> str:
     return f"{CANCELS}.{name(episode_id, of='episode')}"
 
 
+def workflow_lock_key(workflow: str, subject: str) -> str:
+    """Return the key of the instance that is busy with `subject`, which may be empty.
+
+    Raises:
+        BadName: the workflow is no name, or the subject is not valid Unicode text.
+    """
+    return f"{LOCKS}.{name(workflow, of='workflow')}.{subject_token(subject)}"
+
+
 def node_key(node: str) -> str:
     """Return the key that says that `node` is there."""
     return f"{NODES}.{name(node, of='node')}"
+
+
+def wait_key(ref: str, episode_id: str, step_no: int) -> str:
+    """Return the registry's key that says that an episode waits for `ref`, as its step `step_no`.
+
+    Raises:
+        BadName: the reference is not valid Unicode text.
+    """
+    return f"{waits_for(ref)}.{name(episode_id, of='episode')}.{step_no}"
+
+
+def waits_for(ref: str) -> str:
+    """Return what the keys of all that wait for `ref` begin with, up to the dot.
+
+    Raises:
+        BadName: the reference is not valid Unicode text.
+    """
+    return f"{WAITS}.{subject_token(ref)}"
 
 
 def name_in(key: str) -> str:

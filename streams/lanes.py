@@ -22,3 +22,5 @@ class Ticket(Part, frozen=True, kw_only=True, omit_defaults=True):
     """How many; 0: any number."""
     start_by: datetime | None = None
     """Until when it is worth beginning; None: for ever."""
+    resumes: bool = False
+    """Whether it had a turn before, and goes on with what it has done: it is never shed."""

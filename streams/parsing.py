@@ -7,14 +7,14 @@ is an event, or an `Unreadable` that says why not and keeps the message as it ca
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from streams import codec
-from streams.commands import Command
+from streams.commands import Command, WorkflowCommand
 from streams.delivery import Unreadable
 from streams.errors import TooLarge
 from streams.json import UNDECODABLE, JsonObject, exact
@@ -58,6 +58,20 @@ DEPTH_MAX: Final = 64
 recurses: CPython gives up at about 1,000 levels, the caller's own frames included."""
 
 _HOPS = re.compile(r"[0-9]{1,6}")
+
+T = TypeVar("T")
+"""What a command may be."""
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Parse(Protocol[T_co]):
+    """Makes something of a message, or says why it says nothing."""
+
+    def __call__(
+        self, data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
+    ) -> T_co | Unreadable:
+        """Return what the message on `subject` says."""
 
 
 class _Refused(Exception):
@@ -166,8 +180,35 @@ def parse_command(
     data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
 ) -> Command | Unreadable:
     """Return the command that a message on `subject` says, or why it says none."""
+    return _parsed(codec.decode_command, data, headers, stream=stream, subject=subject, seq=seq)
+
+
+def inbox_of(stack: Stack, command: Command | WorkflowCommand) -> str:
+    """Return the subject that `command` is sent on."""
+    if isinstance(command, WorkflowCommand):
+        return stack.workflow_inbox(command.workflow, command.instance_id)
+    return stack.episode_inbox(command.actor_id, command.episode_id)
+
+
+def parse_workflow_command(
+    data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
+) -> WorkflowCommand | Unreadable:
+    """Return the command to an instance that a message on `subject` says, or why it says none."""
+    decode = codec.decode_workflow_command
+    return _parsed(decode, data, headers, stream=stream, subject=subject, seq=seq)
+
+
+def _parsed(
+    decode: Callable[[bytes], T],
+    data: bytes,
+    headers: Mapping[str, str],
+    *,
+    stream: str,
+    subject: str,
+    seq: int,
+) -> T | Unreadable:
     try:
-        return codec.decode_command(data)
+        return decode(data)
     except UNDECODABLE as error:
         return _unreadable(
             data,

@@ -2,11 +2,14 @@
 
 <stack>.event.<name…>                    stream <stack>-events    what happened in the world
 <stack>.inbox.episode.<actor>.<id>       stream <stack>-work      what a node is asked to do
+<stack>.inbox.workflow.<name>.<id>       stream <stack>-work      the same, of an instance
 <stack>.timer.<actor>.<purpose>.<key>    stream <stack>-work      what is to be said later
 <stack>.due.<actor>                      stream <stack>-work      the timers that have fired
 <stack>.episode.<id>                     stream <stack>-journal   an episode's life, in order
 <stack>.finding.<key>                    stream <stack>-journal   a finding's life, in order
+<stack>.output.<key>                     stream <stack>-journal   an output's life, in order
 <stack>.lane.<actor>                     stream <stack>-journal   who waits for a turn, in order
+<stack>.workflow.<id>                    stream <stack>-journal   an instance's life, in order
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
 
 bucket <stack>-claims      leases; what is in a bucket, `keys.py` says
@@ -73,7 +76,9 @@ class Kind(StrEnum):
 
     EPISODE = "episode"
     FINDING = "finding"
+    OUTPUT = "output"
     LANE = "lane"
+    WORKFLOW = "workflow"
     DEAD = "dead"
 
 
@@ -243,6 +248,20 @@ class Stack(msgspec.Struct, frozen=True):
         """Return the durable consumer that all runners of `actor` share."""
         return f"inbox-{name(actor, of='actor')}"
 
+    def workflow_inbox(self, workflow: str, instance_id: str) -> str:
+        """Return the subject of commands to one instance of `workflow`."""
+        within = self._within(Kind.WORKFLOW, instance_id)
+        return f"{self.name}.inbox.{within}workflow.{name(workflow, of='workflow')}.{instance_id}"
+
+    def workflow_inboxes(self, workflow: str, partition: int = 0) -> str:
+        """Return the filter for commands to every instance of `workflow` in one partition."""
+        within = self._work_within(partition)
+        return f"{self.name}.inbox.{within}workflow.{name(workflow, of='workflow')}.*"
+
+    def workflow_durable(self, workflow: str) -> str:
+        """Return the durable consumer of these that all nodes of `workflow` share."""
+        return f"workflow-{name(workflow, of='workflow')}"
+
     def timer(self, actor: str, purpose: str, key: str) -> str:
         """Return the subject of one timer while it is pending."""
         names = f"{name(actor, of='actor')}.{name(purpose, of='purpose')}"
@@ -317,9 +336,18 @@ class Stack(msgspec.Struct, frozen=True):
         token = encode_token(key)
         return f"{self.name}.finding.{self._within(Kind.FINDING, key)}{token}"
 
+    def output(self, key: str) -> str:
+        """Return the subject of one output's life."""
+        token = encode_token(key)
+        return f"{self.name}.output.{self._within(Kind.OUTPUT, key)}{token}"
+
     def lane(self, actor: str) -> str:
         """Return the subject of the lane of `actor`, whose episodes wait for their turn."""
         return f"{self.name}.lane.{self._within(Kind.LANE, actor)}{name(actor, of='actor')}"
+
+    def workflow(self, instance_id: str) -> str:
+        """Return the subject of the life of one instance of a workflow."""
+        return f"{self.name}.workflow.{self._within(Kind.WORKFLOW, instance_id)}{instance_id}"
 
     def dead(self, origin: str, cause: str) -> str:
         """Return the subject of the dead letter for `cause` (a sequence, an id) at `origin`."""
@@ -333,6 +361,22 @@ class Stack(msgspec.Struct, frozen=True):
         """
         origin, _, cause = key.partition(".")
         return self.dead(decode_token(origin), decode_token(cause))
+
+    def aggregate(self, kind: Kind, key: str) -> str:
+        """Return the subject of the life of an aggregate: what `aggregate_of` makes of it again."""
+        match kind:
+            case Kind.EPISODE:
+                return self.episode(key)
+            case Kind.FINDING:
+                return self.finding(key)
+            case Kind.OUTPUT:
+                return self.output(key)
+            case Kind.LANE:
+                return self.lane(key)
+            case Kind.WORKFLOW:
+                return self.workflow(key)
+            case Kind.DEAD:
+                return self.dead_letter(key)
 
     def aggregate_of(self, subject: str) -> tuple[Kind, str]:
         """Return what the aggregate at `subject` is, and its id or key.
@@ -360,9 +404,10 @@ class Stack(msgspec.Struct, frozen=True):
         """
         if not subject.startswith(f"{self.name}.inbox."):
             kind, key = self.aggregate_of(subject)
-            at = {Kind.FINDING: to.finding, Kind.LANE: to.lane}.get(kind, to.episode)
-            return at(key)
-        actor, episode_id = subject.split(".")[-2:]
-        if self.episode_inbox(actor, episode_id) != subject:
-            raise BadName(f"no inbox of an episode is at {subject!r}")
-        return to.episode_inbox(actor, episode_id)
+            return to.aggregate(kind, key)
+        owner, key = subject.split(".")[-2:]
+        if self.workflow_inbox(owner, key) == subject:
+            return to.workflow_inbox(owner, key)
+        if self.episode_inbox(owner, key) != subject:
+            raise BadName(f"no inbox of an episode or an instance is at {subject!r}")
+        return to.episode_inbox(owner, key)

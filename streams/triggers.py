@@ -82,6 +82,16 @@ class WorkflowTrigger(
 
     workflow_instance_id: str
     workflow_step_id: str
+    workflow_id: str = ""
+    """The workflow's name."""
+    workflow_step_no: int = 0
+    """How many steps lie before it on the longest way to it."""
+    item: int = 0
+    """0-based; which one of those that the step fans out over."""
+    attempt: int = 1
+    """1-based; of the step's attempts at the item, or of those to undo it."""
+    is_compensation: bool = False
+    """Whether the item is to be undone."""
     input: JsonObject = msgspec.field(default_factory=dict)
     entity_id: str = ""
     hops: int = 0

@@ -2,7 +2,7 @@
 
 A retired tag stays here for as long as any journal may hold it. An upcast takes the
 event as a JSON object under its old tag and returns it under a newer one, which may
-itself be retired: the codec goes on until it meets a tag that `events.py` knows.
+itself be retired: the codec goes on until it meets a tag that `streams.events` knows.
 """
 
 from __future__ import annotations

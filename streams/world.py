@@ -11,14 +11,17 @@ identity.
 An actor's events are read in one of two ways: shared out among its nodes, in no order
 (`open`, `open_feed`), or all of them by one reader, in order (`follow`, `follow_feed`). `position`
 and `feed_position` say where to go on when the first becomes the second.
+
+What is meant for others goes to any subject that a stream of the server captures (`send`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -95,6 +98,17 @@ class Followed(msgspec.Struct, frozen=True, kw_only=True):
     """W3C `traceparent` of the sender; empty when it did not trace."""
 
 
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a message to others is kept."""
+
+    stream: str
+    seq: int
+    """Stream sequence, from 1: the first one's if the stream knew its id."""
+
+
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 class EventFollower(Protocol):
     """A position in a stream of events that moves forward."""
 
@@ -151,6 +165,30 @@ class World(Protocol):
             TooLarge: it came at the server's limit, and an id of its own makes it too large.
             UnknownOutcome: no answer. Publishing again with the same `id` is safe.
             Unavailable: the server refused. It is not published.
+        """
+
+    async def send(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        id: str,
+        headers: Mapping[str, str] = NO_HEADERS,
+        hops: int = 0,
+    ) -> Sent:
+        """Send `data` to `subject`, which is not the engine's own, once it is kept there.
+
+        A stream keeps one message of the same `id` within its duplicate window, two minutes unless
+        its owner says otherwise. `hops` counts as an event's, should an actor be woken by it.
+
+        Raises:
+            BadName: `subject` is no subject, the server's, or the stack's own and no event's; or
+                one of `headers` is reserved.
+            TooLarge: over the limit of the server or of that stream.
+            Uncaptured: no stream keeps what is sent there. Nobody has got it for good.
+            Incompatible: this user may not publish there.
+            UnknownOutcome: no answer. Sending again with the same `id` is safe in that window.
+            Unavailable: the server or the stream refused. It is not kept.
         """
 
     async def open(

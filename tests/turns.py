@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from streams.events import EpisodeFinished, EpisodeOpened, EpisodeStarted
+from streams.events import EpisodeBlocked, EpisodeFinished, EpisodeOpened, EpisodeStarted
 from streams.log import Recorded
 
 KeyOf: TypeAlias = Callable[[EpisodeOpened], str]
@@ -44,6 +44,8 @@ class Turns:
                 if subject not in self.begun:
                     self.begun.append(subject)
                 self._running.add(subject)
+            case EpisodeBlocked():
+                self._running.discard(subject)
             case EpisodeFinished():
                 assert subject not in self.ended, f"{subject} ended twice"
                 self.ended[subject] = event

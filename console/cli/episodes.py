@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from console.cli import context
+from console.cli import answers, context
 from console.cli.output import WAIT_S, IsJson, Limit, Timeout, show_record, show_rows
 from streams.events import EndStatus
 
@@ -29,6 +29,10 @@ STEP_COLUMNS: Final = (
     "args_redacted", "result",
 )  # fmt: skip
 
+OUTPUT_COLUMNS: Final = (
+    "output_key", "adapter", "status", "attempts", "next_attempt_at", "delivered_ref",
+    "error_class", "error_detail",
+)  # fmt: skip
 REPLAY_COLUMNS: Final = (
     "number", "seq", "at", "event", "status", "node", "attempts", "crashes", "steps_recorded",
     "checkpoints_saved", "tokens_used", "wall_used_s",
@@ -52,6 +56,7 @@ class Unended(StrEnum):
 
     QUEUED = "queued"
     RUNNING = "running"
+    BLOCKED = "blocked"
 
 
 @app.command("list")
@@ -83,15 +88,24 @@ def show(
     is_json: IsJson = False,
 ) -> None:
     """Show all there is to know about one episode."""
+    from console import episodes, tables
     from console.errors import Trouble
     from console.reading import ask, parse_id
-    from projections.postgres.reader import show_episode
 
     reading, wanted = context.reading(ctx), parse_id(episode_id)
-    row = ask(reading, lambda pool: show_episode(pool, reading.stack, wanted))
+    row = ask(reading, lambda pool: episodes.whole(pool, reading.stack, wanted))
     if row is None:
         raise Trouble(f"no episode {wanted} in stack {reading.stack.name}")
-    show_record(row, is_json=is_json)
+    if is_json:
+        show_record(row, is_json=True)
+        return
+    block, outputs = row.pop("waits_for"), row.pop("outputs")
+    show_record(row, is_json=False)
+    if isinstance(block, dict):
+        words = tables.in_words(tables.spelled_out(episodes.asked(block), "plan"))
+        show_record(words, is_json=False)
+    if isinstance(outputs, list) and outputs:
+        show_rows(outputs, OUTPUT_COLUMNS, is_json=False)
 
 
 @app.command()
@@ -170,7 +184,7 @@ def cancel(
     timeout_s: Timeout = WAIT_S,
     is_json: IsJson = False,
 ) -> None:
-    """End episodes that are not wanted any more, whether they are queued or run."""
+    """End episodes that are not wanted any more, whether they are queued, run or are blocked."""
     from console import canceling
     from console.errors import EXIT_TROUBLE, Mistake
     from console.reading import parse_id
@@ -197,6 +211,11 @@ def cancel(
         _say_all(after)
     if not all(each.is_known and (each.is_canceled or not is_waiting) for each in after):
         raise typer.Exit(EXIT_TROUBLE)
+
+
+app.command()(answers.approve)
+app.command()(answers.deny)
+app.command()(answers.resolve)
 
 
 def _say_each(episodes: Sequence[Episode], reading: Reading) -> None:

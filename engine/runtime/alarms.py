@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from engine import aging, calm, firing, placing
+from engine import aging, blocking, calm, firing, placing
 from engine.calm import calming_in
 from engine.dryrun import merged
 from engine.errors import BadRequest
@@ -22,7 +22,8 @@ from engine.runtime.debouncer import fired_of
 from engine.runtime.parts import Part
 from engine.runtime.ticker import Ticker
 from engine.runtime.warden import PURPOSES, Warden
-from streams.commands import Start
+from engine.workflows import starter
+from streams.commands import Advance, Attend, Start
 from streams.delivery import Delivery, Unreadable
 from streams.events import EpisodeOpened
 from streams.json import raw
@@ -61,6 +62,10 @@ class Alarms:
                 return await self._fired(due, delivery)
             case placing.PLACE:
                 return await self._start(due)
+            case blocking.ATTEND:
+                return await self._attend(due)
+            case starter.CONDUCT:
+                return await self._conduct(due)
             case aging.EXPIRE | aging.ESCALATE:
                 aged = self.warden.due(due, is_repeat=is_repeat)
                 return None if aged is None else [aged]
@@ -83,6 +88,22 @@ class Alarms:
         crew = self.arbiter.crew
         start = Start(actor_id=crew.actor.id, episode_id=due.key)
         await crew.ports.inbox.send(start, id=f"start.{due.id}")
+        return []
+
+    async def _attend(self, due: Due) -> Sequence[Part]:
+        """Call a node to an episode that waits: something about it is due."""
+        crew = self.arbiter.crew
+        attend = Attend(actor_id=crew.actor.id, episode_id=due.key)
+        await crew.ports.inbox.send(attend, id=f"attend.{due.id}")
+        return []
+
+    async def _conduct(self, due: Due) -> Sequence[Part] | None:
+        """Call a node to an instance: something about it is due."""
+        workflow = starter.workflow_of(self.arbiter.crew.actor.id)
+        if workflow is None:
+            return None
+        advance = Advance(workflow=workflow, instance_id=due.key)
+        await self.arbiter.crew.ports.inbox.send(advance, id=f"advance.{due.id}")
         return []
 
     def _calmed(self, due: Due, *, is_repeat: bool) -> Sequence[Part] | None:

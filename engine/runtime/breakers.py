@@ -18,7 +18,7 @@ import structlog
 from engine import breaker, publicity, telemetry
 from engine.actor import Actor
 from engine.breaker import CLOSED, Breaker, BreakerState, Change, Outcome
-from engine.episode import Cancel
+from engine.commands import Cancel
 from engine.expectation import Expectation
 from engine.runtime.backoff import backoff_s, jittered_s
 from engine.runtime.herald import Herald

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 import structlog
 
 from engine import canceling
-from engine.episode import ENDED, Episode, Status
+from engine.episode import (
+    Episode,
+)
 from engine.runtime.crew import Crew
 from engine.runtime.keeper import Keeper
 from engine.runtime.shift import Shift
+from engine.status import ENDED, Status
 from streams import codec
 from streams.commands import Cancel, Command
 from streams.delivery import Delivery, Unreadable
@@ -64,7 +67,7 @@ class Cancellation:
         A command that comes again may have ended the episode itself before.
         """
         is_first = self.delivery.deliveries == 1
-        return episode.status is Status.CONVERGING or (episode.status in ENDED and is_first)
+        return _is_too_late(episode) or (episode.status in ENDED and is_first)
 
     async def _answer(self) -> None:
         """Say that the episode has ended, or ends without this."""
@@ -77,3 +80,14 @@ class Cancellation:
         """Have whoever runs the episode hear of it; the key of who asked may have lapsed."""
         key, said = cancel_key(self.command.episode_id), codec.encode_command(self.command)
         await self.crew.ports.gates.put(key, said, ttl_s=canceling.KEY_TTL_S)
+
+
+def _is_too_late(episode: Episode) -> bool:
+    """Return whether all that is left of an episode is to carry out what cannot be taken back.
+
+    Outputs can be, until they are delivered.
+    """
+    converged = episode.converged
+    if episode.status is not Status.CONVERGING or converged is None:
+        return False
+    return not converged.outputs and not episode.outputs_left

@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from engine import placing, telemetry
+from engine.blocking import ATTEND, is_answered
 from engine.obstacle import NO_SUCH_EPISODE, NO_SUCH_EXPECTATION
 from engine.runtime.alarms import Alarms
 from engine.runtime.arbiter import Arbiter
@@ -213,12 +214,20 @@ class Collector:
         return asked
 
     def _asking(
-        self, opened: EpisodeOpened, cause: Cause, *, seq: int, trace: str, is_open: bool = False
+        self,
+        opened: EpisodeOpened,
+        cause: Cause,
+        *,
+        seq: int,
+        trace: str,
+        is_open: bool = False,
+        resumes: bool = False,
     ) -> Asked:
+        expectation = self._expectations[opened.expectation_id]
         with telemetry.span("gate", context_of(trace)):
             return Asked(
                 opened=opened,
-                wanted=placing.wanted_of(opened, self._expectations[opened.expectation_id]),
+                wanted=placing.wanted_of(opened, expectation, resumes=resumes),
                 cause=cause,
                 seq=seq,
                 trace=traceparent(),
@@ -230,10 +239,11 @@ class Collector:
         due = delivery.content
         match due:
             case Due(purpose=placing.LEFT):
-                return Item(left=due.key, delivery=delivery)
+                is_left = await self._is_left(due)
+                return Item(left=due.key if is_left else "", delivery=delivery)
             case Due(purpose=placing.PLACE):
                 return await self._place(due, delivery)
-            case Due() if not self.takes_causes:
+            case Due() if not self.takes_causes and due.purpose != ATTEND:
                 await delivery.nak(delay_s=RESTING_S)
                 return None
         parts = await self._due_parts(due, delivery)
@@ -244,15 +254,32 @@ class Collector:
         asked = await self._asked(outcomes, cause=due, seq=delivery.seq, trace=delivery.trace)
         return Item(asked=asked, delivery=delivery)
 
-    async def _place(self, due: Due, delivery: Delivery[Due | Unreadable]) -> Item | None:
-        """Return what a wish for a place comes to: something only if nobody has begun yet."""
+    async def _is_left(self, due: Due) -> bool:
+        """Return whether an episode that is said to have left its place needs it no more.
+
+        One that waited for something else may have its answer by now: then it keeps the place.
+        """
+        if placing.FOR_NOW not in due.payload:
+            return True
         newest = await self.usher.newest(due.key)
-        opened = placing.untouched(newest)
+        return newest is None or placing.needs_no_turn(newest)
+
+    async def _place(self, due: Due, delivery: Delivery[Due | Unreadable]) -> Item | None:
+        """Return what a wish for a place comes to: something only if it waits for its turn."""
+        newest = await self.usher.newest(due.key)
+        opened = await self.usher.opening_of(newest)
         is_known = opened is None or opened.expectation_id in self._expectations
         if newest is not None and is_known:
             if opened is None:
                 return Item(delivery=delivery)
-            asked = self._asking(opened, due, seq=delivery.seq, trace=delivery.trace, is_open=True)
+            asked = self._asking(
+                opened,
+                due,
+                seq=delivery.seq,
+                trace=delivery.trace,
+                is_open=True,
+                resumes=is_answered(newest),
+            )
             return Item(asked=[asked], delivery=delivery)
         if self._is_for_others(due):
             await leave(delivery)

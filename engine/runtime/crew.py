@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from engine.actor import Actor
 from engine.app import App
 from engine.runtime.breakers import Breakers
+from engine.runtime.outlets import Outlets
 from engine.runtime.permit import Permits
 from engine.runtime.running import Running
 from engine.runtime.slots import Slots
@@ -32,6 +33,8 @@ class Crew:
     breakers: Breakers
     turns: Turns
     """The node's, for all of its actors."""
+    outlets: Outlets
+    """The node's adapters, for all of its actors."""
     slots: Slots
     """Places for episodes of this actor."""
     pens: Iterator[str]

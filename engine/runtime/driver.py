@@ -8,10 +8,21 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from engine import recovery
-from engine.actions import Checkpoint, Converge, Done, Step, Synthesize, ToolCall
+from engine import answering, blocking, dryrun, recovery
+from engine.actions import (
+    Checkpoint,
+    Converge,
+    Done,
+    Pause,
+    RequestApproval,
+    SendOutput,
+    Step,
+    Synthesize,
+    ToolCall,
+    WaitFor,
+)
 from engine.budget import overspent
-from engine.episode import Announce, Cancel, Fail, Finish, Leave
+from engine.commands import Announce, Cancel, Fail, Finish, Leave, Performed
 from engine.errors import EpisodeFailed
 from engine.fingerprint import fingerprint
 from engine.loops import find_loop
@@ -19,13 +30,15 @@ from engine.runtime.performer import Performer
 from engine.runtime.permit import Permit
 from engine.runtime.running import Run
 from engine.runtime.scribe import Scribe
+from engine.runtime.sender import Sender
 from engine.runtime.thinker import Thinker, ended_early
 from engine.runtime.usercode import call, in_text
 from engine.runtime.walltime import WallTime
 from engine.tools import CallContext, Tool
 from streams.clock import Clock
-from streams.events import StepAnnounced
+from streams.events import EpisodeConverged, StepAnnounced
 from streams.log import Recorded
+from streams.triggers import Mode
 
 KEY_MARK_CHARS: Final = 16
 """How much of an action's fingerprint its idempotency key holds: 64 bits, told apart per turn."""
@@ -45,6 +58,7 @@ class Driver:
     scribe: Scribe
     thinker: Thinker
     performer: Performer
+    sender: Sender
     clock: Clock
     run: Run
     runs: Permit
@@ -53,7 +67,7 @@ class Driver:
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
 
     async def drive(self, records: Sequence[Recorded]) -> None:
-        """Run the strategy to its end and record how it ended. Findings are not applied here.
+        """Run the strategy until it ends or has to wait, and record that. Findings are not applied.
 
         Args:
             records: the episode's journal, up to where the scribe stands.
@@ -70,14 +84,20 @@ class Driver:
             await self.scribe.barrier()
             raise
         except EpisodeFailed as failed:
-            self.scribe.record(self._end_of(failed))
+            end = self._end_of(failed)
+            if isinstance(end, Cancel):
+                end = await self.sender.cancel(self.scribe.episode, end)
+            self.scribe.record(end)
         await self.scribe.barrier()
 
     def _end_of(self, failed: EpisodeFailed) -> Cancel | Fail:
         """Return how the episode ends: one that was to be canceled does, whatever it died of."""
         if self.run.canceled is not None:
             return admitting(self.run.canceled, self.scribe.episode.announced)
-        return Fail(error_class=in_text(failed.error_class), error_detail=in_text(failed.detail))
+        error_class, detail = in_text(failed.error_class), in_text(failed.detail)
+        denied = answering.denied(self.scribe.episode, error_class, detail)
+        settled = self.scribe.episode.outputs_settled
+        return denied or Fail(error_class=error_class, error_detail=detail, outputs=settled)
 
     async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
         wall_s, used_s = self.thinker.opened.budget.wall_s, self.scribe.episode.wall_used_s
@@ -106,7 +126,9 @@ class Driver:
                 case Converge():
                     return await self._converge(current)
                 case Done():
-                    return self.scribe.record(Finish())
+                    return self._finish()
+                case RequestApproval() | WaitFor() if self.thinker.opened.mode is Mode.LIVE:
+                    return await self._block(current, action)
                 case _:
                     current = await self._take(current, action, wall)
 
@@ -134,16 +156,31 @@ class Driver:
             steps = ", ".join(mark[:12] for mark in cycle)
             raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
 
+    async def _block(self, current: Any, action: Pause) -> None:
+        """Leave the episode to wait, with its state in the same commit: no node has it from then.
+
+        What others can do about it follows once this is durable.
+        """
+        mark, announced = await call(fingerprint, action), self.scribe.episode.announced
+        if announced is not None:
+            await self._repeat(announced, action, mark, None)
+        block = await call(blocking.block_for, action, at=self.clock.now())
+        self.scribe.record(await self.thinker.keep(current, phase=blocking.PHASE), block)
+
     async def _take(self, current: Any, action: Step, wall: WallTime) -> Any:
         if not self.scribe.episode.checkpoints_kept:
             self.scribe.record(await self.thinker.keep(current, phase=INIT))
-        if isinstance(action, ToolCall | Synthesize) and not self.scribe.is_fenced:
+        acts = isinstance(action, ToolCall | Synthesize | SendOutput)
+        if acts and not self.scribe.is_fenced:
             # Another node may have done this step before; then the fence is refused.
             await self._barrier(wall)
         mark = await call(fingerprint, action)
         ctx = self._call_context(mark)
         await self._announce(action, ctx, mark, wall)
-        performed = await self.performer.perform(action, ctx)
+        if isinstance(action, SendOutput) and dryrun.delivers(self.thinker.opened):
+            performed = await self._send(action, wall)
+        else:
+            performed = await self.performer.perform(action, ctx)
         self.scribe.record(performed)
         step_no = self.scribe.episode.steps_recorded
         current = await self.thinker.handle(current, action, performed, step_no=step_no)
@@ -152,6 +189,25 @@ class Driver:
         if self.thinker.expectation.durability == "strict":
             await self._barrier(wall)
         return current
+
+    async def _send(self, action: SendOutput, wall: WallTime) -> Performed:
+        """Have an output carried to the outside, which nothing interrupts: it has its own time."""
+        episode = self.scribe.episode
+        is_repeat = episode.announced is not None
+        if episode.announced is None:
+            announcement = await self.sender.announcement(action, turn=episode.turn)
+            self.scribe.record(announcement)
+            await self._barrier(wall)
+            episode = self.scribe.episode
+        assert episode.announced is not None, "what is sent was announced"
+        sent: list[Performed] = []
+        key = episode.announced.output_key
+
+        async def send() -> None:
+            sent.append(await self.sender.send(action, key, is_repeat=is_repeat))
+
+        await wall.standing_still(send)
+        return sent[0]
 
     async def _barrier(self, wall: WallTime) -> None:
         """Wait until all is durable; nothing that the outside can see follows a cancellation."""
@@ -177,6 +233,8 @@ class Driver:
     ) -> None:
         """Allow a side effect that was announced by a node that died, if it may be repeated."""
         await call(recovery.check_same, announced, asked=mark, action=action)
+        if announced.output_key:  # Carried on, not made again.
+            return
         if tool is None or not tool.idempotent:
             raise EpisodeFailed(
                 "outcome_unknown",
@@ -187,9 +245,18 @@ class Driver:
     async def _converge(self, current: Any) -> None:
         turn, tokens_used = self.scribe.episode.turn, self.scribe.episode.tokens_used
         converged = await self.thinker.converge(current, turn=turn, tokens_used=tokens_used)
-        self.scribe.record(converged)
-        if not converged.findings:
-            self.scribe.record(Finish())
+        if converged.findings or converged.outputs:
+            self.scribe.record(converged)
+        else:
+            self._finish(converged)
+
+    def _finish(self, *converged: EpisodeConverged) -> None:
+        """End the episode; one whose steps have outputs that are not settled, once those are."""
+        episode = self.scribe.episode
+        if episode.outputs_left:
+            self.scribe.record(*(converged or (EpisodeConverged(),)))
+        else:
+            self.scribe.record(*converged, Finish(outputs=episode.outputs_settled))
 
     def _call_context(self, mark: str) -> CallContext:
         opened, episode = self.thinker.opened, self.scribe.episode
@@ -203,12 +270,16 @@ class Driver:
             step_no=episode.steps_recorded + 1,
             idempotency_key=key,
             findings=self.thinker.findings,
+            hops=opened.trigger.hops,
         )
 
 
 def admitting(canceled: Cancel, announced: StepAnnounced | None) -> Cancel:
-    """Return `canceled`, admitting that a side effect may have been cut off in the middle."""
-    if announced is None:
+    """Return `canceled`, admitting that a side effect may have been cut off in the middle.
+
+    Of an output that is known by itself.
+    """
+    if announced is None or announced.output_key:
         return canceled
     begun = f"step {announced.step_no}, {announced.tool_name}, had been announced"
     detail = f"{canceled.error_detail}; {begun}, and nobody knows whether it happened"

@@ -43,7 +43,7 @@ class Asked:
     """Of the cause, in its stream."""
     trace: str = ""
     is_open: bool = False
-    """Whether it is known that the episode is open, and that nobody has begun it."""
+    """Whether it is known that the episode is open, and that it waits for its turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Item:
     """Whether it must not be ruled on again: what the cluster remembered then had a say."""
     asked: Sequence[Asked] = ()
     left: str = ""
-    """The episode that has ended; empty: none."""
+    """The episode that has ended, or waits for something else; empty: none."""
     delivery: Delivery[Any] | None = None
     """To be answered for."""
 
@@ -94,7 +94,7 @@ class Haul:
 
     @property
     def left(self) -> list[str]:
-        """The episodes that have ended."""
+        """The episodes that have ended, or wait for something else."""
         return [item.left for item in self.items if item.left]
 
     @property

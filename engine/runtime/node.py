@@ -16,21 +16,31 @@ import structlog
 from engine import telemetry
 from engine.app import App
 from engine.modes import NodeMode
+from engine.publishing import ENGINE, WORKFLOWS
 from engine.runtime.breakers import Breakers
 from engine.runtime.canceler import Canceler
+from engine.runtime.conductor import Conductor
 from engine.runtime.crew import Crew
+from engine.runtime.effector import Effector
 from engine.runtime.hands import Hands
+from engine.runtime.instance_book import InstanceBook
+from engine.runtime.instance_desk import InstanceDesk
 from engine.runtime.keeper import Keeper
+from engine.runtime.outlets import Outlets
 from engine.runtime.posts import Post, posts_of
 from engine.runtime.presence import Presence, Roster
+from engine.runtime.publisher import Publisher
 from engine.runtime.rescuer import Rescuer
+from engine.runtime.resolver import Resolver
 from engine.runtime.running import Running
 from engine.runtime.slots import Slots
+from engine.runtime.starter import Starter
 from engine.runtime.switchboard import Switchboard
 from engine.runtime.tripper import Tripper
 from engine.runtime.turns import Turns
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.vacancies import Vacancies
+from engine.workflows.starter import starter_id
 from streams.clock import Clock, SystemClock
 from streams.errors import Unavailable
 from streams.ports import Ports
@@ -80,8 +90,10 @@ class Node:
             BadName: `name` cannot name a node.
         """
         self.name = checked_name(name, of="node")
-        self._app, self._ports, self._grace_s = app, ports, grace_s
+        self._ports, self._grace_s = ports, grace_s
         self._clock = clock or SystemClock()
+        starter = Starter(app, ports, self._clock)
+        self._app = app.supplied({ENGINE: Publisher(ports.world), WORKFLOWS: starter})
         self._version = version
         self._stopping = asyncio.Event()
         self._switchboard = Switchboard(
@@ -92,6 +104,7 @@ class Node:
             setting=mode,
             never_wakes=never_wakes,
         )
+        self._outlets = Outlets(self._app.outputs, ports, self._clock)
         self._roster = Roster(ports.gates, self._clock)
         self._vacancies = Vacancies()
         self._running = Running()
@@ -129,6 +142,7 @@ class Node:
         finally:
             await _cancel([*servers, *helpers])
             await hands.cut_off()
+            await self._outlets.close()
         await presence.leave()
         log.info("node down", node=self.name, clean=not late)
         return not late
@@ -159,6 +173,7 @@ class Node:
                 running=self._running,
                 breakers=self._breakers[actor.id],
                 turns=turns,
+                outlets=self._outlets,
                 slots=Slots(actor.max_concurrent_episodes),
                 pens=pens,
             )
@@ -170,7 +185,20 @@ class Node:
                 roster=self._roster,
                 vacancies=self._vacancies,
             )
-        return posts
+        posts += self._conductors(undertaker, hands, pens)
+        runs = self._switchboard.runs
+        return [*posts, Post(Resolver(self._ports, self._clock, undertaker, runs), runs)]
+
+    def _conductors(
+        self, undertaker: Undertaker, hands: Hands, pens: Iterator[str]
+    ) -> Iterator[Post]:
+        """Yield who has the instances of each workflow go on."""
+        effector = Effector(self._app, self._ports, self._clock, self.name)
+        for workflow in self._app.workflows.values():
+            permit = self._switchboard.permits[starter_id(workflow.name)].runs
+            book = InstanceBook(self._ports, pens)
+            desk = InstanceDesk(workflow, self._app, self._clock, book, effector)
+            yield Post(Conductor(self._ports, desk, permit, undertaker, hands), permit)
 
     def _presence(self) -> Presence:
         return Presence(

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
 from msgspec.structs import replace
 
 from engine import dryrun, state, telemetry
-from engine.actions import Checkpoint, Observe, Step, Synthesize, ToolCall
+from engine.actions import (
+    Checkpoint,
+    Observe,
+    RequestApproval,
+    SendOutput,
+    Step,
+    Synthesize,
+    ToolCall,
+    WaitFor,
+)
 from engine.actor import Actor
 from engine.app import App
-from engine.episode import Performed
+from engine.commands import Performed
 from engine.expectation import Expectation
 from engine.fingerprint import fingerprint, without_transient
+from engine.proposal import checked_intent, inline_key
 from engine.runtime.usercode import attempt, call, in_text
-from engine.tools import CallContext, Synthesis, Tool, ToolFailed
+from engine.tools import CallContext, EngineTool, Synthesis, Tool, ToolFailed
 from streams.clock import Clock
 from streams.events import EpisodeOpened, StepKind
-from streams.json import NOTHING, unraw
+from streams.json import NOTHING, raw, unraw
+from streams.outputs import DRY_RUN, OutputResult
 
 NO_TOOL: Final = "no_tool_for_capability"
 SIDE_EFFECT: Final = "dry_run_side_effect"
@@ -71,6 +82,13 @@ class Performer:
                     fingerprint=fingerprint(action),
                     args=state.encode({"phase": phase}, what="phase"),
                 )
+            case RequestApproval() | WaitFor():
+                return dryrun.answer_to(action)
+            case SendOutput(intent=intent):
+                assert not dryrun.delivers(self.opened), "an output that is meant is sent"
+                checked_intent(intent)
+                key = inline_key(action, self.opened, turn=ctx.step_no)
+                return sent(action, OutputResult(output_key=key, status=DRY_RUN))
             case _:
                 assert_never(action)
 
@@ -95,10 +113,15 @@ class Performer:
         if not dryrun.may_call(self.opened, tool):
             return _failed(step, SIDE_EFFECT, f"no override stands for {step.tool_name!r}")
         try:
-            result = await attempt(tool.call(action.action, action.args, ctx))
+            result = await attempt(self._called(tool, action, ctx))
         except ToolFailed as failure:
             return _failed(step, failure.error_class, failure.detail)
         return _with_result(step, result, redact=tool.redact_result)
+
+    def _called(self, tool: Tool, action: ToolCall, ctx: CallContext) -> Awaitable[object]:
+        if isinstance(tool, EngineTool):
+            return tool.serve(self.opened, action.action, action.args)
+        return tool.call(action.action, action.args, ctx)
 
     async def _synthesize(self, action: Synthesize, ctx: CallContext) -> Performed:
         synthesizer = self.app.synthesizer_of(self.actor, self.expectation)
@@ -137,3 +160,14 @@ def _with_result(
 
 def _failed(step: Performed, error_class: str, detail: str) -> Performed:
     return replace(step, error_class=in_text(error_class), error_detail=in_text(detail))
+
+
+def sent(action: SendOutput, result: OutputResult) -> Performed:
+    """Return the step that had something delivered, or not."""
+    return Performed(
+        kind=StepKind.OUTPUT,
+        fingerprint=fingerprint(action),
+        tool_name=f"{StepKind.OUTPUT.value}.{action.intent.adapter}",
+        args=raw({"adapter": action.intent.adapter}),
+        result=raw(result),
+    )

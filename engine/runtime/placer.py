@@ -7,7 +7,7 @@ decided again if some of what it would place, or drop, turns out to have run alr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -77,8 +77,10 @@ class Placer:
         Raises:
             Unavailable: the log is away. Some of it may be open.
         """
-        wanting = self._wanting(lane, asked)
-        is_open = {id_: True for id_, each in wanting.items() if each.is_open}
+        wanting = self._wanting(lane, asked, left=seen.left)
+        # What has left its place in the same moment may have ended since it asked for another one.
+        sure = (id_ for id_, each in wanting.items() if each.is_open and id_ not in seen.left)
+        is_open = dict.fromkeys(sure, True)
         while True:
             wanted = [each.wanted for each in wanting.values()]
             events = lanes.decide(lane, replace(seen, wanted=wanted), limits)
@@ -92,13 +94,16 @@ class Placer:
                 id_: each for id_, each in wanting.items() if found.get(id_, True) is not None
             }
 
-    def _wanting(self, lane: Lane, asked: Iterable[Asked]) -> dict[str, Asked]:
-        """Return what is asked for and not in the lane yet, each episode once."""
+    def _wanting(
+        self, lane: Lane, asked: Iterable[Asked], *, left: Collection[str]
+    ) -> dict[str, Asked]:
+        """Return what is asked for and not in the lane, or has just left it, each episode once."""
         known = {ticket.episode_id for ticket in chain(lane.waiting, lane.admitted)}
         wanting: dict[str, Asked] = {}
         for each in asked:
             episode_id = each.opened.episode_id
-            if episode_id not in known:
+            is_back = each.wanted.resumes and episode_id in left and episode_id not in wanting
+            if episode_id not in known or is_back:
                 known.add(episode_id)
                 wanting[episode_id] = each
             elif not each.is_open:
@@ -121,6 +126,8 @@ class Placer:
 
     async def _open(self, asked: Asked) -> bool | None:
         opened, crew = asked.opened, self.arbiter.crew
+        if asked.wanted.resumes:
+            return await self._look_up(asked) or None
         now, trace = crew.clock.now(), asked.trace
         try:
             if await record_opening(crew.ports, opened, at=now, trace=trace):
@@ -138,7 +145,7 @@ class Placer:
         newest = await self.usher.newest(asked.opened.episode_id)
         if newest is None:
             return False
-        if placing.untouched(newest) is not None:
+        if placing.waits(newest):
             return True
         self.arbiter.note_duplicate(asked.opened)
         return None

@@ -7,10 +7,12 @@ from uuid import uuid4
 
 from engine.canceling import KEY_TTL_S, cancel_command
 from engine.errors import BadRequest
-from engine.fields import check_switch
+from engine.fields import check_name, check_switch
 from engine.firing import FireRequest, fire_timer, fired_episode_id
+from engine.runtime.census import open_episodes
 from streams import codec
 from streams.armed import due_time
+from streams.commands import Cancel
 from streams.json import JsonObject
 from streams.keys import cancel_key
 from streams.ports import Ports
@@ -106,10 +108,47 @@ async def cancel(ports: Ports, actor: str, episode_id: str, *, by: str, reason: 
         Unavailable: no answer, or the server refused. It may be asked for; asking again is safe.
     """
     command = cancel_command(actor, episode_id, by=by, reason=reason)
-    key, said = cancel_key(episode_id), codec.encode_command(command)
+    await ask_to_cancel(ports, command, id=f"cancel.{episode_id}.{uuid4().hex}")
+
+
+async def ask_to_cancel(ports: Ports, command: Cancel, *, id: str) -> None:
+    """Send a command that has an episode canceled, under `id`.
+
+    Raises:
+        Unavailable: no answer, or the server refused. Doing it again is safe.
+    """
+    key, said = cancel_key(command.episode_id), codec.encode_command(command)
     # The command last: whoever answers for it deletes the key.
     await ports.gates.put(key, said, ttl_s=KEY_TTL_S)
-    await ports.inbox.send(command, id=f"cancel.{episode_id}.{uuid4().hex}", trace=traceparent())
+    await ports.inbox.send(command, id=id, trace=traceparent())
+
+
+async def cancel_related(
+    ports: Ports, actor: str, expectation: str, *, by: str, reason: str = ""
+) -> list[str]:
+    """Ask for every episode of an expectation to be canceled that has not ended; return their ids.
+
+    Also those that wait for people or for the outside. Which they are is read from the journal, all
+    of it: a matter of seconds per million commits. One that is opened meanwhile is not canceled.
+
+    Args:
+        ports: of the stack.
+        actor: the actor's id.
+        expectation: the name of one of its expectations.
+        by: who asks, for people: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        UnreadableEvent: a newer version of the engine has written to the journal.
+        Unavailable: no answer, or the server refused. Asking again is safe.
+    """
+    check_name("actor", actor)
+    check_name("expectation", expectation)
+    found = await open_episodes(ports, actor, expectation)
+    for episode_id in found:
+        await cancel(ports, actor, episode_id, by=by, reason=reason)
+    return found
 
 
 def _time(at: datetime) -> datetime:

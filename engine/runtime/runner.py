@@ -18,8 +18,12 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from engine import placing, telemetry
-from engine.episode import Episode, Status, fold
+from engine.episode import (
+    Episode,
+    fold,
+)
 from engine.obstacle import NO_SUCH_EPISODE, Obstacle, obstacle
+from engine.runtime.attendant import Attendant, is_for_attendant
 from engine.runtime.backoff import backoff_s
 from engine.runtime.cancellation import Cancellation
 from engine.runtime.crew import Crew
@@ -28,6 +32,7 @@ from engine.runtime.intake import taking
 from engine.runtime.keeper import Keeper
 from engine.runtime.shift import Shift
 from engine.runtime.undertaker import Undertaker
+from engine.status import Status
 from streams.commands import Cancel, Command, Start
 from streams.delivery import Delivery, Source, Unreadable
 from streams.errors import Unavailable, UnreadableEvent
@@ -148,6 +153,8 @@ class Runner:
         hindrance = obstacle(self.crew.actor, episode, records)
         if hindrance is not None:
             return await self._refuse(delivery, command, hindrance)
+        if is_for_attendant(command, records[-1]):
+            return await self._attend(delivery, command, episode, records)
         if self._has_no_turn(command, episode):
             return await self._ask_for_place(delivery, command)
         if self._is_turned_away(episode):
@@ -168,6 +175,18 @@ class Runner:
         """End an episode. A node can do so that could not run it, and need not give it a turn."""
         cancellation = Cancellation(self.crew, self.keeper, command, delivery)
         if not await cancellation.carry_out(episode, records):
+            await _hand_back(delivery)
+
+    async def _attend(
+        self,
+        delivery: Delivery[Command | Unreadable],
+        command: Command,
+        episode: Episode,
+        records: Sequence[Recorded],
+    ) -> None:
+        """Follow a command about an episode that waits, or did."""
+        attendant = Attendant(self.crew, self.keeper)
+        if not await attendant.attend(delivery, command, episode, records):
             await _hand_back(delivery)
 
     def _is_turned_away(self, episode: Episode) -> bool:

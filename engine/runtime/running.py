@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from engine.episode import Cancel
+from engine.commands import Cancel
 from streams.events import EpisodeOpened
 
 WISHES_MAX: Final = 100_000

@@ -18,7 +18,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.episode import Command, Episode, decide, evolve
+from engine.commands import Command
+from engine.episode import (
+    Episode,
+    decide,
+    evolve,
+)
 from streams.clock import Clock
 from streams.errors import TooLarge
 from streams.events import EpisodeEvent, EpisodeStarted

@@ -17,13 +17,17 @@ from typing import TypeAlias
 
 import structlog
 
-from engine.episode import ENDED, UNOPENED, Episode
+from engine.episode import (
+    UNOPENED,
+    Episode,
+)
 from engine.runtime.crew import Crew
 from engine.runtime.driver import Leaving
 from engine.runtime.hold import Busy, Hold
 from engine.runtime.keeper import Keeper
 from engine.runtime.tenure import Tenure
 from engine.runtime.turns import Contended
+from engine.status import ENDED
 from streams.commands import Recover
 from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
 from streams.events import EndStatus, EpisodeFinished, EpisodeOpened
@@ -52,6 +56,19 @@ class Shift:
         """
         return await self._run(opened, UNOPENED, (), careful=False)
 
+    async def settle(self, episode: Episode, records: Sequence[Recorded]) -> bool:
+        """Carry what is left of the outputs of an episode that has ended; return whether we may.
+
+        Args:
+            episode: the fold of `records`; it has ended.
+            records: its journal.
+
+        Raises:
+            Unavailable: the log was away before the claim was made.
+        """
+        assert episode.opened is not None, "an end of what was never opened"
+        return await self._run(episode.opened, episode, records, careful=True, settles=True)
+
     async def take_over(
         self, episode: Episode, records: Sequence[Recorded], *, careful: bool
     ) -> bool:
@@ -77,6 +94,7 @@ class Shift:
         records: Sequence[Recorded],
         *,
         careful: bool,
+        settles: bool = False,
     ) -> bool:
         task = asyncio.current_task()
         assert task is not None
@@ -86,7 +104,7 @@ class Shift:
         try:
             if careful:
                 await hold.claim()
-            await self._work(tenure, hold, careful=careful)
+            await self._work(tenure, hold, careful=careful, settles=settles)
         except Busy:
             return False
         except asyncio.CancelledError:
@@ -96,18 +114,36 @@ class Shift:
             log.warning("stopped: the claim was lost")
         finally:
             hold.let_lapse()
-        return tenure.is_fenced or tenure.has_ended
+        return tenure.is_fenced or tenure.has_ended or tenure.is_accepted
 
-    async def _work(self, tenure: Tenure, hold: Hold, *, careful: bool) -> None:
+    async def _work(self, tenure: Tenure, hold: Hold, *, careful: bool, settles: bool) -> None:
         """Do what is left of an episode, and give the claim up unless it is to lapse."""
-        if tenure.has_ended:
+        if settles:
+            may_go = await self._settle(tenure, hold)
+        elif tenure.has_ended:
             await tenure.tell_again()
             may_go = True
         else:
             may_go = await self._serve(tenure, hold, careful=careful)
         if may_go:
-            finished = tenure.episode.finished if tenure.has_ended else None
+            has_failed = tenure.has_ended and not settles
+            finished = tenure.episode.finished if has_failed else None
             await hold.give_up(error=_failure(finished))
+
+    async def _settle(self, tenure: Tenure, hold: Hold) -> bool:
+        """Carry outputs of an episode that has ended, and return whether its claim may be given up.
+
+        If it may not, the claim lapses and calls for the next owner.
+        """
+        try:
+            await tenure.settle()
+        except (VersionConflict, LeaseLost) as error:
+            hold.note_lost(error)
+            return False
+        except (Contended, Unavailable) as error:
+            log.warning("stopped; what is left is for the next owner", error=str(error))
+            return False
+        return True
 
     async def _serve(self, tenure: Tenure, hold: Hold, *, careful: bool) -> bool:
         """Serve a tenure to its end, and return whether its claim may be given up."""

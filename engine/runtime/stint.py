@@ -128,8 +128,8 @@ class Stint:
         else:
             await book.read()
         await self._complete()
-        ended = await self._usher.ended(ticket.episode_id for ticket in book.lane.admitted)
-        self._mailbox.put(Item(left=each) for each in ended)
+        gone = await self._usher.gone(ticket.episode_id for ticket in book.lane.admitted)
+        self._mailbox.put(Item(left=each) for each in gone)
         self._make_room()
         log.info(
             "dispatching",
@@ -241,7 +241,7 @@ class Stint:
 
     async def _call_again(self, haul: Haul, before: Lane) -> None:
         """Call a node to what asks for a place and has its turn: the call was answered in vain."""
-        admitted = {ticket.episode_id for ticket in before.admitted}
+        admitted = {ticket.episode_id for ticket in before.admitted}.difference(haul.left)
         for each in haul.asked:
             if each.is_open and each.opened.episode_id in admitted:
                 await self._usher.call(each.opened.episode_id, again=str(each.seq))
@@ -282,8 +282,8 @@ class Stint:
         while True:
             await self.crew.clock.sleep(LOOK_S)
             overdue = lanes.overdue(self._book.lane, at=self.crew.clock.now())
-            ended = await self._usher.expire(overdue)
-            self._mailbox.put(Item(left=each) for each in ended)
+            gone = await self._usher.expire(overdue)
+            self._mailbox.put(Item(left=each) for each in gone)
             self._is_late = bool(self._reached)
             self._mailbox.nudge()
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from engine import recovery
 from engine.actor import Actor
 from engine.app import App, Orphan
-from engine.episode import RUNS, Episode
+from engine.episode import (
+    Episode,
+)
 from engine.errors import EpisodeFailed
 from engine.expectation import Expectation
 from engine.recovery import Policy, Takeover
 from engine.runtime.crew import Crew
 from engine.runtime.usercode import call
+from engine.status import RUNS
 from streams.events import EpisodeOpened
 
 

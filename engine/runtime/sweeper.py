@@ -14,11 +14,12 @@ from typing import Final
 import msgspec
 
 from engine import sweep
+from engine.blocking import ATTEND, block_in, next_wake
 from engine.episode import fold
 from engine.sweep import Verdict
 from streams.clock import Clock
 from streams.errors import UnreadableEvent
-from streams.keys import episode_claim
+from streams.keys import episode_claim, wait_key
 from streams.log import Recorded
 from streams.ports import Ports
 
@@ -70,7 +71,9 @@ class Sweeper:
         verdict = sweep.judge(
             episode, silent_s=self._silent_s(records), stale_after_s=self.stale_after_s
         )
-        if verdict is not Verdict.RECOVERED:
+        if verdict is Verdict.WAITING and not await self._is_forgotten(records, candidate):
+            return verdict
+        if verdict not in (Verdict.WAITING, Verdict.RECOVERED):
             return verdict
         if await self.ports.inbox.is_waiting(candidate.actor_id, candidate.episode_id):
             return Verdict.CALLED
@@ -80,7 +83,19 @@ class Sweeper:
             # The journal has not moved since; should another sweep see the same, one call is kept.
             call_id = f"sweep.{candidate.episode_id}.{records[-1].seq}"
             await self.ports.inbox.send(sweep.call_for(episode), id=call_id)
-        return verdict
+        return Verdict.RECOVERED
+
+    async def _is_forgotten(self, records: Sequence[Recorded], candidate: Candidate) -> bool:
+        """Return whether nothing would call a node back to an episode that waits."""
+        ports, actor, id_ = self.ports, candidate.actor_id, candidate.episode_id
+        block = block_in(records[-1])
+        if block is not None and block.ref:
+            entry = await ports.registry.get(wait_key(block.ref, id_, block.step_no))
+            if entry is None:
+                return True
+        if block is not None and next_wake(block, after=self.clock.now()) is None:
+            return False
+        return await ports.timers.pending(actor, ATTEND, id_) is None
 
     def _silent_s(self, records: Sequence[Recorded]) -> float:
         if not records:

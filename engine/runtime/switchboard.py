@@ -14,10 +14,11 @@ import structlog
 
 from engine import modes
 from engine.modes import NO_ORDERS, NodeMode, Orders, Switch
-from engine.runtime.permit import Permits
-from streams.bucket import Bucket, Entry
+from engine.runtime.permit import Permit, Permits
+from engine.runtime.waits import wait_first
+from streams.bucket import Bucket, BucketWatch, Entry
 from streams.clock import Clock
-from streams.keys import mode_key, pause_key
+from streams.keys import MODES, PAUSES, mode_key, pause_key
 
 CHANGES_MAX: Final = 500
 """Changes of the registry looked at in one go."""
@@ -58,6 +59,8 @@ class Switchboard:
             never_wakes: whether its gates stay shut, whatever anybody says.
         """
         self.permits: Mapping[str, Permits] = {actor: Permits() for actor in actors}
+        self.runs = Permit()
+        """Whether the node may run the episodes of any of its actors."""
         self.has_looked = asyncio.Event()
         """Set once what the registry says is in force."""
         self.changed = asyncio.Event()
@@ -84,6 +87,7 @@ class Switchboard:
         for each in self.permits.values():
             each.wakes.end()
             each.runs.end()
+        self.runs.end()
         self.changed.set()
 
     async def serve(self) -> None:
@@ -92,15 +96,25 @@ class Switchboard:
         Raises:
             Unavailable: the registry is away. What was in force stays so.
         """
-        async with self._registry.watch() as watch:
+        async with (
+            # Only these: the registry also says what every episode waits for.
+            self._registry.watch(under=MODES) as of_modes,
+            self._registry.watch(under=PAUSES) as of_pauses,
+        ):
             await self._look(self._keys)
             self.has_looked.set()
-            looked_s = self._clock.monotonic_s()
-            while True:
-                self._hear(await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S))
-                if self._clock.monotonic_s() - looked_s >= LOOK_S:
-                    await self._look(self._standing())
-                    looked_s = self._clock.monotonic_s()
+            await wait_first(
+                self._follow(of_modes), self._follow(of_pauses), self._look_now_and_then()
+            )
+
+    async def _follow(self, watch: BucketWatch) -> None:
+        while True:
+            self._hear(await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S))
+
+    async def _look_now_and_then(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_S)
+            await self._look(self._standing())
 
     async def _look(self, keys: Iterable[str]) -> None:
         """Ask what stands at `keys`, and do that."""
@@ -138,6 +152,7 @@ class Switchboard:
             changes_running = each.runs.turn(on=may.runs)
             if changes_waking or changes_running:
                 switched.setdefault(self.may(actor), []).append(actor)
+        self.runs.turn(on=any(each.runs.is_given for each in self.permits.values()))
         for may, actors in switched.items():
             log.info("switched", mode=self.mode, wakes=may.wakes, runs=may.runs, actors=actors)
         if switched or self.mode is not mode_before:

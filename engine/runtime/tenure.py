@@ -1,5 +1,7 @@
 """One node's time with one episode: fence → drive → carry out → finish → tell.
 
+An episode that has to wait for somebody is left once what is to call a node back to it is in place.
+
 Each stage is durable before the next begins and harmless to repeat, so a tenure that ends
 anywhere, in a crash or in a lost claim, leaves the next one exactly what is left to do.
 """
@@ -10,23 +12,32 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from engine import placing, publicity, recovery, telemetry
-from engine.episode import ENDED, Begin, Cancel, Episode, Fail, Finish, Status
+from engine.commands import Begin, Cancel, Fail
+from engine.episode import (
+    Episode,
+)
 from engine.expectation import Expectation
 from engine.expiry import expiry
 from engine.publicity import PublicEvent
 from engine.recovery import Takeover
-from engine.runtime.applier import Applied, Applier, oldest_of
+from engine.runtime.applier import Applier, oldest_of
+from engine.runtime.blocker import Blocker
+from engine.runtime.carrier import NOTHING_DONE, CarriedOut, Carrier
+from engine.runtime.courier import Courier
 from engine.runtime.crew import Crew
 from engine.runtime.driver import Driver, admitting
 from engine.runtime.finder import Finder
 from engine.runtime.herald import Herald
 from engine.runtime.hold import NO_CLAIM, Hold
+from engine.runtime.instances import tell_instance
 from engine.runtime.performer import Performer
 from engine.runtime.running import Run
 from engine.runtime.scribe import Scribe
+from engine.runtime.sender import Sender
 from engine.runtime.successor import decide_takeover
 from engine.runtime.thinker import Thinker
 from engine.runtime.undertaker import Undertaker
+from engine.status import ENDED, RUNS, Status
 from streams.events import EpisodeEvent, EpisodeFinished, EpisodeOpened
 from streams.log import START, Recorded
 
@@ -57,7 +68,8 @@ class Tenure:
         """
         self.opened = opened
         self._crew, self._records, self._hold, self._accept = crew, records, hold, accept
-        self._is_accepted = False
+        self.is_accepted = False
+        """Whether whoever offered the episode has been answered."""
         self._has_begun = False
         self._run = Run(opened)
         self._takeover = Takeover()
@@ -65,6 +77,8 @@ class Tenure:
         self._since = oldest_of(records)
         self._fenced_at = START
         self._had_ended = episode.status in ENDED
+        self._had_crashed = episode.status in RUNS
+        self._was_deferred = episode.status is Status.DELIVERING
         self._scribe = Scribe(
             crew.ports.log,
             crew.clock,
@@ -75,7 +89,10 @@ class Tenure:
             before_fence=self._secure,
             after_fence=self._note_fenced,
         )
-        self._applier = Applier(crew.ports, crew.app.actors, crew.clock, crew.turns)
+        applier = Applier(crew.ports, crew.app.actors, crew.clock, crew.turns)
+        courier = Courier(crew, opened, next(crew.pens), self._check_claim)
+        self._carrier = Carrier(crew, opened, self._run, applier, courier)
+        self._sender = Sender(self._carrier, opened, self._publish)
         self._herald = Herald(crew.ports.world)
 
     @property
@@ -115,14 +132,18 @@ class Tenure:
             with self._crew.running.during(self._run):
                 # Only now: a breaker that opens after this finds the run there.
                 await self._crew.breakers.check(self._run)
-                await self._fence(careful=careful)
-                applied = await self._drive_and_finish()
-            await self._note_end()
-            await self._tell(applied)
+                carried = await self._go_on(careful=careful)
+            if self.episode.status in ENDED:
+                await self._note_end()
+                await self._tell([*carried.news, self._ended()])
+            else:
+                await self._leave_waiting(carried)
             await self._accept_once()
         finally:
             telemetry.episodes_running.add(-1, labels)
             await self._close()
+        if self.episode.status not in ENDED:
+            return
         telemetry.episodes_ended.add(1, {**labels, "status": self.episode.status.value})
         telemetry.episode_duration.record(self._crew.clock.monotonic_s() - started_s, labels)
 
@@ -132,12 +153,39 @@ class Tenure:
         Raises:
             Unavailable: try again later.
         """
-        converged = self.episode.converged
-        intents = converged.findings if converged else ()
         await self._note_end()
-        applied = await self._applier.look(intents, opened=self.opened, since=self._since)
-        await self._publish(self._news(applied))
+        carried = await self._carrier.tell_again(self.episode, since=self._since)
+        await self._carrier.wake(carried.wakes_at)
+        await self._publish([*carried.news, self._ended()])
         await self._accept_once()
+
+    async def settle(self) -> None:
+        """Carry what is left of the outputs of an episode that has ended; it stays as it is.
+
+        Raises:
+            LeaseLost, VersionConflict: another node may have the episode, or has.
+            Contended: an output is fought over without end.
+            Unavailable: what is left is for the next owner.
+        """
+        await self._accept_once()
+        carried = await self._carrier.settle(self.episode)
+        await self._carrier.wake(carried.wakes_at)
+        await self._publish(carried.news)
+
+    async def _go_on(self, *, careful: bool) -> CarriedOut:
+        """Do what the journal leaves to be done; of an episode that waits, nothing is."""
+        if self.episode.status is Status.BLOCKED and self._called_off() is None:
+            return NOTHING_DONE
+        await self._fence(careful=careful)
+        return await self._drive_and_finish()
+
+    async def _leave_waiting(self, carried: CarriedOut) -> None:
+        """See to it that the episode is gone on with once it has its answer, or its time."""
+        await self._tell(carried.news)
+        if self.episode.status is Status.BLOCKED:
+            await Blocker(self._crew).settle(self.opened)
+        else:
+            await self._carrier.leave(carried, version=self._scribe.version)
 
     async def _fence(self, *, careful: bool) -> None:
         """Put down this node's start, and the opening if there is none yet.
@@ -146,6 +194,9 @@ class Tenure:
         """
         opening = (self.opened,) if self.episode.opened is None else ()
         if canceled := self._called_off():
+            if self.episode.outputs_left:
+                await self._hold.claim()
+                canceled = await self._sender.cancel(self.episode, canceled)
             self._scribe.record(*opening, canceled)
             return await self._scribe.barrier()
         if not opening:
@@ -159,10 +210,11 @@ class Tenure:
     def _called_off(self) -> Cancel | None:
         """Return how the episode ends if no node shall run it any more; else None.
 
-        Once it is recorded what is true, it is too late to cancel it.
+        Once it is recorded what is true, it is too late to cancel it, but for outputs that are not
+        delivered yet: the carrier sees to those.
         """
         canceled, episode = self._run.canceled, self.episode
-        if canceled is not None and episode.status is not Status.CONVERGING:
+        if canceled is not None and episode.converged is None:
             return admitting(canceled, episode.announced)
         return expiry(episode, at=self._crew.clock.now())
 
@@ -178,27 +230,33 @@ class Tenure:
         self._fenced_at = self._scribe.version
         if self._hold.revision != NO_CLAIM:
             await self._accept_once()
-        if self.episode.status not in ENDED:
+        if self.episode.status not in ENDED and not self._was_deferred:
             self._telling = asyncio.create_task(self._publish([self._started()]))
 
     async def _accept_once(self) -> None:
-        if not self._is_accepted:
-            self._is_accepted = True
+        if not self.is_accepted:
+            self.is_accepted = True
             await self._accept()
 
     async def _note_end(self) -> None:
-        """Have the circuit breaker and the lane know of the end, while someone comes back to it."""
+        """Have breaker, workflow and lane know of the end, while someone comes back to it."""
         assert self.episode.finished is not None, "an end that is noted"
+        if (block := self.episode.unanswered) is not None:
+            await Blocker(self._crew).forget(self.opened, block)
+        elif self.episode.deferred is not None:
+            await self._carrier.sleep()
+        if self.episode.status is Status.FAILED and self.episode.outputs_left:
+            await self._carrier.wake(self._crew.clock.now())
         await self._crew.breakers.note(self.opened, self.episode.finished)
+        await tell_instance(self._crew.ports, self.opened)
         if self._crew.actor.is_laned:
             left = placing.left(self.opened.actor_id, self.opened.episode_id)
             await self._crew.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
 
-    async def _tell(self, applied: Sequence[Applied]) -> None:
-        news = self._news(applied)
+    async def _tell(self, news: Sequence[PublicEvent]) -> None:
         if self._telling is not None:
             await self._telling
-        elif self._has_begun:
+        elif self._has_begun and not self._was_deferred:
             news = [self._started(), *news]
         await self._publish(news)
 
@@ -212,26 +270,23 @@ class Tenure:
             await asyncio.gather(self._telling, return_exceptions=True)
         await self._scribe.close()
 
-    async def _drive_and_finish(self) -> Sequence[Applied]:
+    async def _drive_and_finish(self) -> CarriedOut:
         if self._takeover.error_class:
             await self._give_up()
         elif self.episode.status is Status.RUNNING:
             records = () if self._takeover.fresh else self._records
             await self._driver().drive(records)
         if self.episode.status is not Status.CONVERGING:
-            return ()
-        assert self.episode.converged is not None
-        applied = await self._applier.apply(
-            self.episode.converged.findings,
-            opened=self.opened,
-            attempt=self.episode.attempts,
+            return NOTHING_DONE
+        carried = await self._carrier.carry_out(
+            self.episode,
             since=self._since,
             version=self._scribe.version,
+            retells=self._had_crashed or self._hold.is_stolen,
         )
-        outcomes = tuple(one.outcome for one in applied)
-        self._scribe.record(Finish(findings=outcomes))
+        self._scribe.record(carried.end)
         await self._scribe.barrier()
-        return applied
+        return carried
 
     async def _give_up(self) -> None:
         """End the episode as the takeover says, its dead letter first if it gets one."""
@@ -239,7 +294,10 @@ class Tenure:
         if why.error_class == recovery.ATTEMPTS_EXHAUSTED:
             undertaker = Undertaker(self._crew.ports, self._crew.clock)
             await undertaker.bury_episode(self.opened, reason=why.error_class, detail=why.detail)
-        self._scribe.record(Fail(error_class=why.error_class, error_detail=why.detail))
+        settled = self.episode.outputs_settled
+        self._scribe.record(
+            Fail(error_class=why.error_class, error_detail=why.detail, outputs=settled)
+        )
         await self._scribe.barrier()
 
     def _expectation(self) -> Expectation:
@@ -256,6 +314,7 @@ class Tenure:
                 Finder(crew.ports.log, crew.ports.stack, crew.clock),
             ),
             performer=Performer(crew.app, crew.actor, expectation, self.opened, crew.clock),
+            sender=self._sender,
             clock=crew.clock,
             run=self._run,
             runs=crew.permits.runs,
@@ -273,16 +332,9 @@ class Tenure:
             seq=self._fenced_at,
         )
 
-    def _news(self, applied: Sequence[Applied]) -> list[PublicEvent]:
-        """Return what the end of the episode has to tell: its findings first, then itself."""
+    def _ended(self) -> PublicEvent:
         episode = self.episode
-        assert episode.finished is not None
-        changes = [
-            publicity.finding_changed(self.opened, one.event, index=one.index, seq=one.seq)
-            for one in applied
-            if one.event is not None
-        ]
-        end = publicity.ended(
+        assert episode.finished is not None, "an end that is told of"
+        return publicity.ended(
             self.opened, episode.converged, episode.finished, seq=self._scribe.version
         )
-        return [*changes, end]

@@ -9,11 +9,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from engine import dryrun, recovery, state
-from engine.actions import Action, Converge, Done, Step, problem_of
+from engine.actions import Action, Converge, Done, Step
+from engine.commands import Performed, Save
 from engine.convergence import conclude
-from engine.episode import Performed, Save
 from engine.errors import EpisodeFailed, InvalidAction, NondeterministicReplay, Unencodable
 from engine.expectation import Expectation
+from engine.faults import problem_of
 from engine.fingerprint import fingerprint
 from engine.reading import OUT_OF_REACH, Findings
 from engine.runtime.usercode import call
@@ -69,7 +70,7 @@ class Thinker:
         assert isinstance(action, Step)
         return await self.handle(current, action, step, step_no=step.step_no)
 
-    async def check_same(self, recorded: StepRecorded | StepAnnounced, action: Action) -> None:
+    async def check_same(self, recorded: recovery.Asked, action: Action) -> None:
         """Check that `action`, asked for in a replay, is the one that was `recorded`."""
         if isinstance(action, Converge | Done):
             raise ended_early(recorded, action)
@@ -166,9 +167,12 @@ def view_of(opened: EpisodeOpened, stack: str, findings: Findings) -> EpisodeVie
     )
 
 
-def ended_early(recorded: StepRecorded | StepAnnounced, action: Converge | Done) -> EpisodeFailed:
+def ended_early(recorded: recovery.Asked, action: Converge | Done) -> EpisodeFailed:
     """Return what to raise when a replay asks to end before `recorded`, which did happen."""
-    before = recorded.kind if isinstance(recorded, StepRecorded) else recorded.tool_name
+    if isinstance(recorded, StepAnnounced):
+        before = recorded.tool_name
+    else:
+        before = recorded.kind if isinstance(recorded, StepRecorded) else recorded.reason
     return EpisodeFailed(
         NondeterministicReplay.error_class,
         f"step {recorded.step_no} was {before}; the replay asks for {action!r}",

@@ -6,17 +6,22 @@ letter, so a crash in between is completed by requeuing it again.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
 from engine import dead, sweep, telemetry
+from engine.delivering import tried_again
 from engine.episode import Episode, fold
-from engine.errors import Rejected
+from engine.errors import Refused, Rejected
+from engine.output import Output
+from engine.output import fold as fold_output
 from engine.runtime.opener import open_episode
 from streams import codec
 from streams.clock import Clock
-from streams.commands import Command
+from streams.commands import Command, RetryOutput
 from streams.delivery import Unreadable
 from streams.errors import UnreadableEvent, VersionConflict
 from streams.events import (
@@ -29,6 +34,9 @@ from streams.events import (
 from streams.log import START, Commit
 from streams.ports import Ports
 from streams.subjects import Kind, Stream
+
+OUTPUT_FAILED: Final = "output_failed"
+"""Reason of the dead letter of an output."""
 
 log = structlog.get_logger("vigil.undertaker")
 
@@ -78,6 +86,27 @@ class Undertaker:
         )
         await self._write(stack.dead(Kind.EPISODE, opened.episode_id), letter)
 
+    async def bury_output(self, output: Output) -> None:
+        """Keep a dead letter for an output that has failed, each time that it has.
+
+        Raises:
+            Unavailable: it could not be written; its episode is not to go on yet.
+        """
+        proposed, failed, stack = output.proposed, output.failed, self.ports.stack
+        assert proposed is not None, "what failed was proposed"
+        assert failed is not None, "what is buried has failed"
+        subject = stack.output(proposed.output_key)
+        letter = DeadLettered(
+            reason=OUTPUT_FAILED,
+            detail=f"{proposed.adapter}: {failed.error_class}: {failed.error_detail}",
+            stream=stack.stream_of(subject),
+            seq=START,
+            subject=subject,
+            actor_id=proposed.actor_id,
+            episode_id=proposed.episode_id,
+        )
+        await self._write(stack.dead(Kind.OUTPUT, dead.cause_of(output)), letter)
+
     async def bury_command(self, command: Command, *, seq: int, reason: str, detail: str) -> None:
         """Keep a dead letter for a command, at `seq` of its queue, that no node can follow.
 
@@ -103,7 +132,7 @@ class Undertaker:
         """Have a letter tried again, and return what was done.
 
         An event is published again, as it came; for an episode that was given up, another one is
-        opened; for a command, a node is called to its episode again.
+        opened; for a command, a node is called to its episode again; an output is tried again.
 
         Args:
             letter_key: as `Stack.aggregate_of` gives it.
@@ -122,6 +151,8 @@ class Undertaker:
                 requeued = await self._reopen(episode_id, by=by)
             case dead.Recall() as recall:
                 requeued = await self._recall(recall, letter_key=letter_key, by=by)
+            case dead.Redeliver() as redeliver:
+                requeued = await self._redeliver(redeliver, letter_key=letter_key, by=by)
         await self._settle(subject, letter, requeued, after=version)
         return requeued
 
@@ -162,9 +193,47 @@ class Undertaker:
 
     async def _recall(self, recall: dead.Recall, *, letter_key: str, by: str) -> DeadRequeued:
         episode = dead.recalled(await self._episode(recall.episode_id))
-        command = recall.cancel or sweep.call_for(episode)
+        command = recall.command or sweep.call_for(episode)
         await self.ports.inbox.send(command, id=f"recall.{letter_key}")
         return DeadRequeued(by=by, episode_id=recall.episode_id)
+
+    async def _redeliver(
+        self, redeliver: dead.Redeliver, *, letter_key: str, by: str
+    ) -> DeadRequeued:
+        id_ = f"requeue.{letter_key}"
+        retry = RetryOutput(
+            actor_id=redeliver.actor_id,
+            episode_id=redeliver.episode_id,
+            id=id_,
+            output_key=redeliver.output_key,
+            by=by,
+        )
+        failed = fold_output(await self.ports.log.read(self.ports.stack.output(retry.output_key)))
+        try:
+            tried_again(failed, retry)
+        except Refused as error:
+            raise Rejected(f"{error}; discard it") from error
+        await self.ports.inbox.send(retry, id=id_)
+        return DeadRequeued(by=by, episode_id=redeliver.episode_id)
+
+    async def note_retried(self, failed: Output, *, by: str) -> None:
+        """Note on the dead letter of an output that it is tried again, unless that is known.
+
+        Args:
+            failed: the output, as it was when it had failed.
+            by: who wants that.
+
+        Raises:
+            Unavailable: the log is away. Doing it again is safe.
+        """
+        assert failed.proposed is not None, "what failed was proposed"
+        subject = self.ports.stack.dead(Kind.OUTPUT, dead.cause_of(failed))
+        records = await self.ports.log.read(subject)
+        if not records:
+            return
+        requeued = DeadRequeued(by=by, episode_id=failed.proposed.episode_id)
+        with suppress(Rejected, VersionConflict):  # Whoever requeued the letter has noted it.
+            await self._settle(subject, dead.fold(records), requeued, after=records[-1].seq)
 
     async def _episode(self, episode_id: str) -> Episode:
         try:

@@ -1,7 +1,7 @@
 """Calls what users wrote. The one place that expects anything.
 
 Whatever user code raises becomes the engine's own here: `EpisodeFailed` out of a callback,
-a class and a detail out of a tool. What it never finishes is cut off by a deadline.
+a class and a detail out of a tool or an adapter. What it never finishes is cut off by a deadline.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
+from engine import adapter, tools
+from engine.adapter import DeliveryFailed
 from engine.errors import EpisodeFailed, StrategyError
-from engine.tools import ERROR_CLASSES, ToolFailed
+from engine.tools import ToolFailed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,6 +58,23 @@ async def attempt(work: Awaitable[R]) -> R:
     Raises:
         ToolFailed: it failed, in its own words or in the ones that fit what it raised.
     """
+    return await _attempt(work, ToolFailed, _as_tool_failure)
+
+
+async def delivery(work: Awaitable[R]) -> R:
+    """Await an adapter's `work`, in a task of its own, too.
+
+    Raises:
+        DeliveryFailed: it failed, in its own words or in the ones that fit what it raised.
+    """
+    return await _attempt(work, DeliveryFailed, _as_delivery_failure)
+
+
+async def _attempt(
+    work: Awaitable[R],
+    known: type[Exception],
+    in_our_words: Callable[[BaseException], Exception],
+) -> R:
     task = asyncio.ensure_future(work)
     try:
         await _ended(task)
@@ -65,12 +84,11 @@ async def attempt(work: Awaitable[R]) -> R:
         raise
     try:
         return task.result()
-    except ToolFailed:
+    except known:
         raise
-    except asyncio.CancelledError as error:  # Its own doing: we have not been cancelled.
-        raise ToolFailed("crash", "the call cancelled itself") from error
-    except (Exception, SystemExit) as error:
-        raise _in_our_words(error) from error
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        # Canceled is its own doing: we have not been.
+        raise in_our_words(error) from error
 
 
 def _ended(task: asyncio.Future[Any]) -> asyncio.Future[None]:
@@ -102,11 +120,24 @@ def _are_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _in_our_words(error: BaseException) -> ToolFailed:
-    for kind, error_class in ERROR_CLASSES:
+def _as_tool_failure(error: BaseException) -> ToolFailed:
+    return ToolFailed(*_in_our_words(error, tools.ERROR_CLASSES, "call"))
+
+
+def _as_delivery_failure(error: BaseException) -> DeliveryFailed:
+    return DeliveryFailed(*_in_our_words(error, adapter.ERROR_CLASSES, "delivery"))
+
+
+def _in_our_words(
+    error: BaseException, classes: Iterable[tuple[type[Exception], str]], what: str
+) -> tuple[str, str]:
+    """Return class and detail of what user code has raised."""
+    if isinstance(error, asyncio.CancelledError):
+        return "crash", f"the {what} cancelled itself"
+    for kind, error_class in classes:
         if isinstance(error, kind):
-            return ToolFailed(error_class, f"{type(error).__name__}: {error}")
-    return ToolFailed("crash", _trace(error))
+            return error_class, f"{type(error).__name__}: {error}"
+    return "crash", _trace(error)
 
 
 def _trace(error: BaseException) -> str:

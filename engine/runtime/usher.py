@@ -15,12 +15,19 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from engine import placing, publicity, telemetry
-from engine.episode import Cancel, Status, decide, fold
+from engine.blocking import is_answered
+from engine.commands import Cancel
+from engine.episode import (
+    decide,
+    fold,
+)
 from engine.expiry import expiry
 from engine.lanes import Lane
 from engine.publicity import PublicEvent
 from engine.runtime.crew import Crew
 from engine.runtime.herald import Herald
+from engine.runtime.instances import tell_instance
+from engine.status import Status
 from streams.commands import Start
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
 from streams.events import EpisodeFinished, EpisodeOpened, LaneMoved
@@ -69,7 +76,8 @@ class Usher:
         Raises:
             Unavailable: some of it may not be done. Do it again.
         """
-        called = (partial(self.call, each) for each in moved.admitted)
+        again = {each.episode_id: f"again.{each.number}" for each in lane.admitted if each.resumes}
+        called = (partial(self.call, each, again=again.get(each, "")) for each in moved.admitted)
         shed = (partial(self.cancel, each, NO_PLACE) for each in moved.shed)
         news = list(_queued(moved, lane, openings, version))
         await _all([*called, *shed, partial(Herald(self.crew.ports.world).tell, news)])
@@ -100,7 +108,7 @@ class Usher:
         await Herald(self.crew.ports.world).tell(news)
 
     async def expire(self, episodes: Iterable[str]) -> list[str]:
-        """Cancel those of `episodes` that are not worth beginning any more; return who has ended.
+        """Cancel those of `episodes` that are not worth beginning any more; return who is gone.
 
         Raises:
             Unavailable: as `cancel`.
@@ -110,7 +118,7 @@ class Usher:
         cancels = (expiry(fold((last,)), at=now) if last else None for last in newest)
         found = zip(ids, cancels, strict=True)
         await _all([partial(self.cancel, id_, cancel) for id_, cancel in found if cancel])
-        return await self.ended(ids)
+        return await self.gone(ids)
 
     async def complete(self, newest: Recorded, lane: Lane) -> None:
         """Do what the newest commit of a lane asks for, whoever made it.
@@ -169,17 +177,31 @@ class Usher:
         except UnreadableEvent:
             return None
 
-    async def ended(self, episodes: Iterable[str]) -> list[str]:
-        """Return those of `episodes` that have ended.
+    async def opening_of(self, newest: Recorded | None) -> EpisodeOpened | None:
+        """Return the opening of an episode that waits for its turn; None: it does not.
+
+        Args:
+            newest: its newest commit.
+
+        Raises:
+            Unavailable: the log is away, or a replica lags.
+        """
+        if newest is None or not is_answered(newest):
+            return placing.untouched(newest)
+        records = await self.crew.ports.log.read(newest.subject)
+        if not records or records[-1].seq < newest.seq:
+            raise Unavailable(newest.subject, detail="what a replica holds is not the newest")
+        return fold(records).opened
+
+    async def gone(self, episodes: Iterable[str]) -> list[str]:
+        """Return those of `episodes` that need no turn: they have ended, or wait for something.
 
         Raises:
             Unavailable: the log is away.
         """
         ids = list(episodes)
         newest = await _all([partial(self.newest, each) for each in ids])
-        return [
-            id_ for id_, last in zip(ids, newest, strict=True) if last and fold((last,)).finished
-        ]
+        return [id_ for id_, last in zip(ids, newest, strict=True) if placing.needs_no_turn(last)]
 
     async def _complete(self, moved: LaneMoved, lane: Lane, *, version: int) -> None:
         # What has been begun since needs no call, and who waits no more is not told of as waiting.
@@ -188,7 +210,8 @@ class Usher:
         newest = await _all([partial(self.newest, each) for each in ids])
         found = (placing.untouched(each) for each in newest)
         openings = {each.episode_id: each for each in found if each is not None}
-        admitted = tuple(each for each in moved.admitted if each in openings)
+        waiting = {id_ for id_, last in zip(ids, newest, strict=True) if placing.waits(last)}
+        admitted = tuple(each for each in moved.admitted if each in waiting)
         todo = replace(moved, admitted=admitted)
         await self.carry_out(todo, lane, version=version, openings=openings)
         # Of those that were dropped some may have been opened by whoever dispatched before.
@@ -212,6 +235,7 @@ class Usher:
 
     async def _tell(self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int) -> None:
         await self.crew.breakers.note(opened, finished)
+        await tell_instance(self.crew.ports, opened)
         if publicity.is_public(opened):
             end = publicity.ended(opened, None, finished, seq=seq)
             await Herald(self.crew.ports.world).tell([end])
@@ -220,7 +244,7 @@ class Usher:
 def _queued(
     moved: LaneMoved, lane: Lane, openings: Mapping[str, EpisodeOpened], version: int
 ) -> Iterator[PublicEvent]:
-    placed = {ticket.episode_id for ticket in moved.placed}
+    placed = {ticket.episode_id for ticket in moved.placed if not ticket.resumes}
     for position, ticket in enumerate(lane.waiting, start=1):
         opened = openings.get(ticket.episode_id)
         if ticket.episode_id in placed and opened is not None and publicity.is_public(opened):

@@ -70,6 +70,11 @@ async def list_steps(
     return await _rows(pool, "list_steps", stack.name, episode_id, limit)
 
 
+async def show_block(pool: Pool, stack: Stack, episode_id: UUID) -> Row | None:
+    """Return what an episode waits for, or waited for last, with its answer; None: nothing yet."""
+    return _only(await _rows(pool, "show_block", stack.name, episode_id))
+
+
 async def list_findings(
     pool: Pool,
     stack: Stack,
@@ -145,6 +150,48 @@ async def active_for(
 async def list_causal_chain(pool: Pool, stack: Stack, key: str, *, depth: int = 10) -> list[Row]:
     """Return a finding and what explains it, step by step, up to `depth` steps."""
     return await _rows(pool, "list_causal_chain", stack.name, key, depth)
+
+
+async def list_outputs(
+    pool: Pool,
+    stack: Stack,
+    *,
+    status: str | None = None,
+    actor: str | None = None,
+    adapter: str | None = None,
+    episode_id: UUID | None = None,
+    past: Row | None = None,
+    limit: int = 50,
+) -> list[Row]:
+    """Return outputs: the latest proposed first.
+
+    With `past`, a row of an earlier answer, those that come after it.
+    """
+    place = (None, None) if past is None else (past["created_at"], past["output_key"])
+    said = (status, actor, adapter, episode_id)
+    return await _rows(pool, "list_outputs", stack.name, *said, *place, limit)
+
+
+async def show_output(pool: Pool, stack: Stack, key: str) -> Row | None:
+    """Return one output as it was last proposed, and under `history` what happened to it."""
+    output = _only(await _rows(pool, "show_output", stack.name, key))
+    if output is None:
+        return None
+    return output | {"history": await list_output_events(pool, stack, key)}
+
+
+async def list_output_events(
+    pool: Pool, stack: Stack, key: str, *, limit: int = ROWS_MAX
+) -> list[Row]:
+    """Return what happened to one output, over all its proposals: the latest first."""
+    return await _rows(pool, "list_output_events", stack.name, key, limit)
+
+
+async def list_inbox(
+    pool: Pool, stack: Stack, *, actor: str | None = None, limit: int = 50
+) -> list[Row]:
+    """Return what waits for a person, and what to type about it: the oldest first."""
+    return await _rows(pool, "list_inbox", stack.name, actor, limit)
 
 
 async def list_dead_letters(

@@ -1,8 +1,12 @@
--- What happened to episodes after their opening; NULL leaves a column as it is.
+-- What happened to episodes after their opening; NULL leaves a column as it is, but what blocks an
+-- episode is said with its status.
 -- $1 stack, $2 rows as JSON (projections/episodes.py, Advance).
 UPDATE episodes AS episode SET
     journal_seq = advance.journal_seq,
     status = coalesce(advance.status, episode.status),
+    blocked_by = CASE
+        WHEN advance.status IS NULL THEN episode.blocked_by ELSE advance.blocked_by
+    END,
     node = coalesce(advance.node, episode.node),
     attempts = coalesce(advance.attempts, episode.attempts),
     started_at = coalesce(episode.started_at, advance.started_at),
@@ -16,9 +20,9 @@ UPDATE episodes AS episode SET
     error_class = coalesce(advance.error_class, episode.error_class),
     error_detail = coalesce(advance.error_detail, episode.error_detail)
 FROM json_to_recordset($2::json) AS advance (
-    episode_id uuid, journal_seq bigint, status text, node text, attempts bigint,
-    started_at timestamptz, finished_at timestamptz, turns_used bigint, tokens_used bigint,
-    tokens_added bigint, classification jsonb, confidence double precision, summary text,
-    error_class text, error_detail text
+    episode_id uuid, journal_seq bigint, status text, blocked_by text, node text,
+    attempts bigint, started_at timestamptz, finished_at timestamptz, turns_used bigint,
+    tokens_used bigint, tokens_added bigint, classification jsonb, confidence double precision,
+    summary text, error_class text, error_detail text
 )
 WHERE episode.stack = $1 AND episode.episode_id = advance.episode_id

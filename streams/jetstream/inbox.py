@@ -1,9 +1,13 @@
-"""The inboxes on JetStream: commands, queued per actor and per partition of the work."""
+"""The inboxes on JetStream: commands, queued per actor or workflow, and per partition."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 from streams import codec
-from streams.commands import Command
+from streams.commands import Command, WorkflowCommand
 from streams.delivery import Source, Unreadable
 from streams.jetstream import stored
 from streams.jetstream.arrival import Arrival
@@ -13,8 +17,17 @@ from streams.jetstream.link import Link
 from streams.jetstream.merge import MergedSource
 from streams.jetstream.publish import Write
 from streams.jetstream.source import JetStreamSource
-from streams.parsing import message_headers, parse_command
+from streams.parsing import (
+    Parse,
+    inbox_of,
+    message_headers,
+    parse_command,
+    parse_workflow_command,
+)
 from streams.subjects import Stack, Stream
+
+C = TypeVar("C")
+"""What is in a queue."""
 
 
 class JetStreamInbox:
@@ -28,13 +41,13 @@ class JetStreamInbox:
 
     async def send(
         self,
-        command: Command,
+        command: Command | WorkflowCommand,
         *,
         id: str,
         trace: str = "",
     ) -> None:
         """Queue `command`. See `Inbox.send`."""
-        subject = self._stack.episode_inbox(command.actor_id, command.episode_id)
+        subject = inbox_of(self._stack, command)
         more = message_headers(id=id, trace=trace)
         write = Write(subject, codec.encode_command(command), more, key=id)
         await store_surely(self._link, self._groups.to(self._stack.stream_of(subject)), write)
@@ -53,14 +66,28 @@ class JetStreamInbox:
 
     async def open(self, actor: str) -> Source[Command | Unreadable]:
         """Return the actor's queue. See `Inbox.open`."""
-        partitions = self._stack.partitions_of(Stream.WORK)
-        sources = [await self._open(actor, partition) for partition in partitions]
-        return sources[0] if len(sources) == 1 else MergedSource(sources, self._link.clock)
+        return await self._open(partial(self._consumer, actor), parse_command)
 
-    async def _open(self, actor: str, partition: int) -> Source[Command | Unreadable]:
-        consumer = self._consumer(actor, partition)
-        await consumer.ensure(self._link)
-        return JetStreamSource(self._link, consumer, self._parse)
+    async def open_workflow(self, workflow: str) -> Source[WorkflowCommand | Unreadable]:
+        """Return the workflow's queue. See `Inbox.open_workflow`."""
+        return await self._open(partial(self._conductors, workflow), parse_workflow_command)
+
+    async def _open(
+        self, consumer_of: Callable[[int], DurableConsumer], parse: Parse[C]
+    ) -> Source[C | Unreadable]:
+        """Return one source of what the consumers of all partitions hand out."""
+
+        def parsed(arrived: Arrival) -> C | Unreadable:
+            stream = self._stack.stream_of(arrived.subject)
+            said, about = (arrived.data, arrived.headers), arrived.subject
+            return parse(*said, stream=stream, subject=about, seq=arrived.seq)
+
+        sources = []
+        for partition in self._stack.partitions_of(Stream.WORK):
+            consumer = consumer_of(partition)
+            await consumer.ensure(self._link)
+            sources.append(JetStreamSource(self._link, consumer, parsed))
+        return sources[0] if len(sources) == 1 else MergedSource(sources, self._link.clock)
 
     def _consumer(self, actor: str, partition: int) -> DurableConsumer:
         return DurableConsumer(
@@ -69,11 +96,9 @@ class JetStreamInbox:
             filters=(self._stack.actor_inbox(actor, partition),),
         )
 
-    def _parse(self, arrived: Arrival) -> Command | Unreadable:
-        return parse_command(
-            arrived.data,
-            arrived.headers,
-            stream=self._stack.stream_of(arrived.subject),
-            subject=arrived.subject,
-            seq=arrived.seq,
+    def _conductors(self, workflow: str, partition: int) -> DurableConsumer:
+        return DurableConsumer(
+            stream=self._stack.stream(Stream.WORK, partition),
+            name=self._stack.workflow_durable(workflow),
+            filters=(self._stack.workflow_inboxes(workflow, partition),),
         )

@@ -33,6 +33,8 @@ class Ack(msgspec.Struct, frozen=True):
     seq: int = 0
     duplicate: bool = False
     """The message id was seen before; `seq` is the first one's."""
+    stream: str = ""
+    """Which one has stored it."""
     count: int = 0
     """Of a batch, how many messages it has; `seq` is the last one's."""
     error: ApiError | None = None

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import Final, TypeAlias
 
 from streams.delivery import Source, Unreadable
-from streams.errors import Incompatible
-from streams.jetstream import stored
+from streams.errors import Incompatible, Unavailable, Uncaptured, UnknownOutcome
+from streams.jetstream import api, stored
 from streams.jetstream.arrival import Arrival
 from streams.jetstream.consumer import DurableConsumer, count_past, in_server_time
 from streams.jetstream.follow import OrderedReader
 from streams.jetstream.grouping import Groups, store_surely
 from streams.jetstream.link import Link
-from streams.jetstream.publish import Write
+from streams.jetstream.publish import Publisher, Write
+from streams.jetstream.session import NobodyServes
 from streams.jetstream.silence import SilentSource, silence
 from streams.jetstream.source import JetStreamSource
 from streams.json import JsonObject
@@ -27,8 +28,17 @@ from streams.parsing import (
     parse_event,
     parse_foreign,
 )
+from streams.sending import checked_subject, sent_headers
 from streams.subjects import Stack, Stream
-from streams.world import DomainEvent, EventFollower, Feed, FeedStart, Followed
+from streams.world import (
+    NO_HEADERS,
+    DomainEvent,
+    EventFollower,
+    Feed,
+    FeedStart,
+    Followed,
+    Sent,
+)
 
 Parse: TypeAlias = Callable[[Arrival], DomainEvent | Unreadable]
 
@@ -47,6 +57,7 @@ class JetStreamWorld:
         self._stack = stack
         self._stream = stack.stream(Stream.EVENTS)
         self._group = Groups(link).to(self._stream)
+        self._publisher = Publisher(link)
 
     async def publish(
         self,
@@ -76,6 +87,29 @@ class JetStreamWorld:
         more = copy_headers(first.headers, id=id, stream=self._stream, seq=seq)
         write = Write(first.subject, first.data, more, key=id)
         return (await store_surely(self._link, self._group, write)).seq
+
+    async def send(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        id: str,
+        headers: Mapping[str, str] = NO_HEADERS,
+        hops: int = 0,
+    ) -> Sent:
+        """Send a message to others. See `World.send`."""
+        checked_subject(subject, stack=self._stack)
+        write = Write(subject, data, sent_headers(headers, id=id, hops=hops), key=id)
+        try:
+            ack = await self._publisher.store(write)
+        except NobodyServes as error:
+            # A stream that is electing its leader does not answer either.
+            if await self._is_captured(subject):
+                raise
+            raise Uncaptured(subject) from error
+        if not ack.stream:
+            raise UnknownOutcome(subject, detail="whoever answered is no stream")
+        return Sent(stream=ack.stream, seq=ack.seq)
 
     async def open(
         self, actor: str, names: Collection[str], *, after: int | None = None
@@ -166,6 +200,13 @@ class JetStreamWorld:
         reader = OrderedReader(self._link, feed.stream, after=after, filters=(feed.subject,))
         async with _followed(reader, _parser(feed.stream)) as follower:
             yield follower
+
+    async def _is_captured(self, subject: str) -> bool:
+        try:
+            answer = await api.call(self._link, "STREAM.NAMES", {"subject": subject})
+        except (api.Refused, Incompatible) as error:
+            raise Unavailable(subject, detail=f"nobody answers there, and {error}") from error
+        return bool(answer.get("streams"))
 
     async def _share(
         self, consumer: DurableConsumer, parse: Parse

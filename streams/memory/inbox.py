@@ -1,16 +1,26 @@
-"""Commands in memory: a work queue per actor, and per partition of the work."""
+"""Commands in memory: a work queue per actor or workflow, and per partition of the work."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from streams import codec
-from streams.commands import Command
+from streams.commands import Command, WorkflowCommand
 from streams.delivery import Unreadable
 from streams.memory.durable import Durable, MemorySource
 from streams.memory.stream import MemoryStream, Message
-from streams.parsing import message_headers, parse_command
+from streams.parsing import (
+    Parse,
+    inbox_of,
+    message_headers,
+    parse_command,
+    parse_workflow_command,
+)
 from streams.subjects import Kind, Stack, Stream
+
+C = TypeVar("C")
+"""What is in a queue."""
 
 
 class MemoryInbox:
@@ -22,9 +32,9 @@ class MemoryInbox:
         self._stack = stack
         self._durables: dict[str, Durable] = {}
 
-    async def send(self, command: Command, *, id: str, trace: str = "") -> None:
+    async def send(self, command: Command | WorkflowCommand, *, id: str, trace: str = "") -> None:
         """See `Inbox.send`."""
-        subject = self._stack.episode_inbox(command.actor_id, command.episode_id)
+        subject = inbox_of(self._stack, command)
         data = codec.encode_command(command)
         self.publish_raw(subject, data, message_headers(id=id, trace=trace))
 
@@ -52,13 +62,25 @@ class MemoryInbox:
     async def open(self, actor: str) -> MemorySource[Command | Unreadable]:
         """See `Inbox.open`."""
         partitions = self._stack.partitions_of(Stream.WORK)
-        return MemorySource([self._durable(actor, each) for each in partitions], parse=self._parse)
+        queues = [
+            self._durable(self._name(actor, each), self._stack.actor_inbox(actor, each), each)
+            for each in partitions
+        ]
+        return MemorySource(queues, parse=self._parser(parse_command))
 
-    def _durable(self, actor: str, partition: int) -> Durable:
-        """Return the queue of `actor` from its beginning: commands wait for their first reader."""
-        name = self._name(actor, partition)
+    async def open_workflow(self, workflow: str) -> MemorySource[WorkflowCommand | Unreadable]:
+        """See `Inbox.open_workflow`."""
+        durable, inboxes = self._stack.workflow_durable(workflow), self._stack.workflow_inboxes
+        queues = [
+            self._durable(f"{durable}-{each}", inboxes(workflow, each), each)
+            for each in self._stack.partitions_of(Stream.WORK)
+        ]
+        return MemorySource(queues, parse=self._parser(parse_workflow_command))
+
+    def _durable(self, name: str, filter_: str, partition: int) -> Durable:
+        """Return the queue of this name, from its beginning: commands wait for a first reader."""
         if name not in self._durables:
-            prefix = self._stack.actor_inbox(actor, partition).removesuffix("*")
+            prefix = filter_.removesuffix("*")
             stream = self._streams[self._stack.stream(Stream.WORK, partition)]
             self._durables[name] = Durable(
                 stream, after=0, matches=lambda subject: subject.startswith(prefix)
@@ -69,11 +91,10 @@ class MemoryInbox:
         durable = self._stack.inbox_durable(actor)
         return f"{durable}-{partition}" if partition else durable
 
-    def _parse(self, message: Message) -> Command | Unreadable:
-        return parse_command(
-            message.data,
-            message.headers,
-            stream=self._stack.stream_of(message.subject),
-            subject=message.subject,
-            seq=message.seq,
-        )
+    def _parser(self, parse: Parse[C]) -> Callable[[Message], C | Unreadable]:
+        def parsed(message: Message) -> C | Unreadable:
+            stream = self._stack.stream_of(message.subject)
+            said, about = (message.data, message.headers), message.subject
+            return parse(*said, stream=stream, subject=about, seq=message.seq)
+
+        return parsed

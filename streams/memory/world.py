@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 
 from streams.delivery import Unreadable
-from streams.errors import NoSuchStream
+from streams.errors import NoSuchStream, Uncaptured
 from streams.json import JsonObject
 from streams.memory.durable import Durable, MemorySource
 from streams.memory.following import MemoryEventFollower
 from streams.memory.stream import MemoryStream, Message
 from streams.parsing import copy_headers, event_body, event_headers, parse_event, parse_foreign
+from streams.sending import checked_subject, is_event, sent_headers
 from streams.subjects import Stack
 from streams.tokens import matches
-from streams.world import DomainEvent, EventFollower, Feed
+from streams.world import NO_HEADERS, DomainEvent, EventFollower, Feed, Sent
 
 
 class MemoryWorld:
@@ -28,14 +29,16 @@ class MemoryWorld:
         self._stream = stream
         self._stack = stack
         self._foreign: dict[str, MemoryStream] = {}
+        self._captured: dict[str, MemoryStream] = {}
+        """By the patterns of the subjects that `send` may send there."""
         self._durables: dict[str, Durable] = {}
         """By their names, those of feeds after their streams'."""
         self._watched: defaultdict[str, set[str]] = defaultdict(set)
 
-    def add_stream(self, name: str) -> MemoryStream:
+    def add_stream(self, name: str, *, captures: Sequence[str] = ()) -> MemoryStream:
         """Return a new stream that is not ours, for feeds; `publish` to it as its owner would.
 
-        It takes any subject.
+        It takes any subject; what is sent to a subject that one of `captures` covers goes there.
 
         Raises:
             ValueError: there is one of that name.
@@ -43,6 +46,7 @@ class MemoryWorld:
         if name in self._foreign:
             raise ValueError(f"there is a stream {name!r} already")
         self._foreign[name] = MemoryStream(name, clock=self._stream.clock)
+        self._captured |= dict.fromkeys(captures, self._foreign[name])
         return self._foreign[name]
 
     async def publish(
@@ -77,6 +81,21 @@ class MemoryWorld:
         first = self._stream.at(seq)
         headers = copy_headers(first.headers, id=id, stream=self._stream.name, seq=seq)
         return self._stream.publish(first.subject, first.data, headers)
+
+    async def send(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        id: str,
+        headers: Mapping[str, str] = NO_HEADERS,
+        hops: int = 0,
+    ) -> Sent:
+        """See `World.send`."""
+        checked_subject(subject, stack=self._stack)
+        stream = self._capturing(subject)
+        seq = stream.publish(subject, data, sent_headers(headers, id=id, hops=hops))
+        return Sent(stream=stream.name, seq=seq)
 
     async def open(
         self, actor: str, names: Collection[str], *, after: int | None = None
@@ -158,6 +177,14 @@ class MemoryWorld:
             matches=partial(matches, feed.subject),
             parse=partial(_parse_foreign, feed.stream),
         )
+
+    def _capturing(self, subject: str) -> MemoryStream:
+        if is_event(subject, stack=self._stack):
+            return self._stream
+        for pattern, stream in self._captured.items():
+            if matches(pattern, subject):
+                return stream
+        raise Uncaptured(subject)
 
     def _held(self, feed: Feed) -> MemoryStream:
         try:

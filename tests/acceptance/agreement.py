@@ -9,7 +9,11 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from engine.episode import Episode, Status, fold
+from engine.episode import (
+    Episode,
+    fold,
+)
+from engine.status import Status
 from streams.events import FindingEvent, StepRecorded
 from streams.findings import Finding
 from streams.jetstream import connect

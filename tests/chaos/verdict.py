@@ -14,7 +14,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.episode import ENDED, Episode, Status, fold
+from engine.episode import (
+    Episode,
+    fold,
+)
+from engine.status import ENDED, Status
 from streams.events import EpisodeFinished, StepAnnounced, StepRecorded
 from streams.json import unraw
 from streams.log import Recorded

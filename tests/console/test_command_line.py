@@ -23,7 +23,7 @@ def test_help_names_every_command(vigil):
     done = vigil.run("--help")
 
     assert done.returncode == 0
-    for command in ("demo", "up", "node", "project", "publish", "episodes", "findings", "sql"):
+    for command in ("demo", "up", "node", "publish", "episodes", "findings", "outputs", "inbox"):
         assert command in done.stdout
 
 

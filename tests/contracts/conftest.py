@@ -75,7 +75,7 @@ async def orders(server, ports, stack: Stack) -> AsyncIterator[Orders]:
     """A stream that is no stack's, on the same server."""
     name = f"ORDERS-{stack.name}"
     if server is None:
-        yield MemoryOrders(ports.world.add_stream(name))
+        yield MemoryOrders(ports.world.add_stream(name, captures=[f"{name}.>"]))
         return
     import nats  # noqa: PLC0415 - memory needs no NATS
 

@@ -52,7 +52,7 @@ LIMITS: Final = (
     "streams.jetstream.shapes.MARKER_S",
     "streams.delivery.ACK_WAIT_S",
     "streams.jetstream.consumer.UNANSWERED_MAX",
-    "streams.events.PAYLOAD_KEPT_BYTES_MAX",
+    "streams.events.dead.PAYLOAD_KEPT_BYTES_MAX",
     "engine.trigger.ENTITY_CHARS_MAX",
     "engine.actor.CONCURRENT_EPISODES_MAX",
     "engine.declaring.LABEL_BYTES_MAX",

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from console import settings
+from engine.definitions import agent_of, format_of, read
 from projections.postgres.pool import connect
 from projections.postgres.reader import run_sql
 from tests.console.program import ROOT, Running
@@ -120,8 +121,10 @@ class Reader:
                     self._do(line, block.place)
             case "sql":
                 assert asyncio.run(self._query(block.text)), f"{block.place}: no columns"
-            case "toml":
+            case "toml" if block.text.startswith(f"# {settings.FILE}\n"):
                 _check_settings(block, self.folder)
+            case "json" | "toml" | "yaml":
+                self._define(block)
             case "text" if block.is_glued and self._answer.text:
                 self._compare(block)
             case language if language in SHOWN:
@@ -138,6 +141,14 @@ class Reader:
         file.write_text(before + block.text)
         with _importing_from(self.folder):
             runpy.run_path(str(file), run_name="page")
+
+    def _define(self, block: Block) -> None:
+        """Write the file that the first line may name, and see that an agent in it is one."""
+        said = read(block.text, format_of(f"a.{block.language}"))
+        if "expectations" in said:
+            agent_of(said)
+        if named := re.match(r"# (\w+\.\w+)\n", block.text):
+            (self.folder / named[1]).write_text(block.text)
 
     def _do(self, line: str, place: str) -> None:
         words = _words(line)

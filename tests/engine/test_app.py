@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from engine.actor import Actor
+from engine.adapter import OutputAdapter
 from engine.app import App
 from engine.breaker import Breaker
 from engine.convergence import ConvergeResult
 from engine.errors import DeclarationError
+from engine.route import Retries, Route
 from engine.strategy import Strategy
 from engine.trigger import event
 
@@ -135,3 +137,40 @@ def test_an_impossible_app_is_refused_by_place_and_field(values, named, field, p
         App(**{"actors": [actor()], **values})
     assert (refused.value.actor, refused.value.field) == (named, field)
     assert problem in str(refused.value)
+
+
+async def deliver(output):
+    return None
+
+
+def test_an_output_is_an_adapter_a_function_or_a_route_to_either():
+    class Fax(OutputAdapter):
+        pass
+
+    fax, route = Fax(), Route(deliver, max_concurrent=2)
+    app = App(actors=[actor()], outputs={"fax": fax, "pager": deliver, "mail": route})
+    assert app.outputs["fax"].outlet is fax
+    assert isinstance(app.outputs["pager"].outlet, OutputAdapter)
+    assert app.outputs["mail"].max_concurrent == 2
+
+
+@pytest.mark.parametrize(
+    ("outputs", "problem"),
+    [
+        (["fax"], "not a dict"),
+        ({"no name": deliver}, "not a name"),
+        ({7: deliver}, "a name, please"),
+        ({"fax": OutputAdapter}, "is no adapter"),
+        ({"fax": lambda output: None}, "is no adapter"),
+        ({"fax": Route(7)}, "is no adapter"),
+        ({"fax": Route(deliver, timeout_s=0)}, "timeout_s: 0 is not"),
+        ({"fax": Route(deliver, max_concurrent=0)}, "max_concurrent: 0 is not"),
+        ({"fax": Route(deliver, rate_per_s=float("nan"))}, "rate_per_s: nan is not"),
+        ({"fax": Route(deliver, retries=3)}, "retries: 3 is not"),
+        ({"fax": Route(deliver, retries=Retries(attempts_max=0))}, "attempts_max: 0 is not"),
+        ({"fax": Route(deliver, retries=Retries(first_s=9, most_s=3))}, "most_s=3 is less"),
+    ],
+)
+def test_an_output_that_cannot_work_is_refused_when_the_app_is_declared(outputs, problem):
+    with pytest.raises(DeclarationError, match=problem):
+        App(actors=[actor()], outputs=outputs)

@@ -6,14 +6,22 @@ import msgspec
 import pytest
 
 from engine.budget import COUNT_MAX
-from engine.convergence import CONVERGED_BYTES_MAX, FINDINGS_MAX, ConvergeResult, conclude
-from engine.errors import InvalidResult, Unencodable
+from engine.convergence import (
+    CONVERGED_BYTES_MAX,
+    FINDINGS_MAX,
+    OUTPUTS_MAX,
+    ConvergeResult,
+    conclude,
+)
+from engine.errors import InvalidResult, StrategyError, Unencodable
 from engine.finding import SUMMARY_CHARS_MAX, clear_finding, raise_finding
+from engine.proposal import propose_output
 from streams.codec import encode_commit
 from streams.events import EndStatus, EpisodeConverged, EpisodeFinished
 from streams.findings import FindingOutcome
 from streams.json import raw
 from streams.log import Commit
+from streams.outputs import OutputIntent
 from tests.spec import EPOCH
 
 
@@ -95,3 +103,23 @@ def test_the_end_of_the_largest_convergence_fits_in_one_message():
 
 def test_a_long_summary_is_cut():
     assert len(conclude(ConvergeResult(summary="x" * 9_999)).summary) == SUMMARY_CHARS_MAX
+
+
+def test_outputs_are_part_of_what_was_decided():
+    intent = propose_output("pager", {"text": "disk full"})
+    assert conclude(ConvergeResult(outputs=[intent])).outputs == (intent,)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "why"),
+    [
+        ("pager", "outputs must be a list"),
+        (["pager"], "must be made with propose_output"),
+        ([OutputIntent(adapter="no name", payload=raw(1))], "not a name"),
+        ([OutputIntent(adapter="pager", payload=raw(1), key=7)], "key"),
+        ([OutputIntent(adapter="pager", payload=raw(1))] * (OUTPUTS_MAX + 1), "the limit is 100"),
+    ],
+)
+def test_impossible_outputs_are_refused(outputs, why):
+    with pytest.raises(StrategyError, match=why):
+        conclude(ConvergeResult(outputs=outputs))

@@ -9,31 +9,40 @@ import pytest
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
-from engine.episode import (
-    ENDED,
-    TRANSITIONS,
-    UNOPENED,
+from engine.commands import (
     Announce,
+    Answer,
     Begin,
+    Block,
+    Cancel,
     Fail,
     Finish,
     Leave,
     Performed,
     Save,
-    Status,
+)
+from engine.episode import (
+    UNOPENED,
     decide,
     evolve,
 )
 from engine.errors import Rejected
 from engine.loops import WINDOW_STEPS
+from engine.status import ENDED, TRANSITIONS, Status
+from streams.blocks import Wait
 from streams.events import (
+    BlockReason,
     CheckpointSaved,
     EndStatus,
+    EpisodeBlocked,
     EpisodeConverged,
+    EpisodeDeferred,
     EpisodeFinished,
     EpisodeLeft,
     EpisodeOpened,
+    EpisodeResolved,
     EpisodeStarted,
+    Resolution,
     StepAnnounced,
     StepKind,
     StepRecorded,
@@ -56,6 +65,10 @@ announced = StepAnnounced(step_no=1, fingerprint="a", tool_name="mail.send", ide
 converged = EpisodeConverged(summary="all is well")
 
 left = EpisodeLeft(node="n1")
+wait = Wait(ref="payment:42")
+blocked = EpisodeBlocked(step_no=1, reason=BlockReason.WAIT, fingerprint="a", wait=wait)
+resolved = EpisodeResolved(step_no=1, resolution=Resolution.RESOLVED, by="ada")
+deferred = EpisodeDeferred(pending=("mail:1",))
 
 begin = Begin(node="n2", claim_revision=9)
 leave = Leave(node="n1")
@@ -64,6 +77,9 @@ performed = Performed(kind=StepKind.OBSERVATION, fingerprint="a", result=raw(1),
 save = Save(phase="half", state=raw({"n": 1}))
 finish = Finish()
 fail = Fail(error_class="crash", error_detail="boom")
+cancel = Cancel(error_class="canceled", error_detail="by ada")
+block = Block(reason=BlockReason.WAIT, fingerprint="a", wait=wait)
+answer = Answer(resolution=Resolution.RESOLVED, by="ada")
 
 
 def step(number, *, tokens=0, fingerprint="a", took_ms=0):
@@ -87,16 +103,22 @@ COMMANDS = {
     "Announce": announce,
     "Performed": performed,
     "Save": save,
+    "Block": block,
+    "Answer": answer,
     "EpisodeConverged": converged,
+    "EpisodeDeferred": deferred,
     "Finish": finish,
     "Fail": fail,
+    "Cancel": cancel,
 }
 
 PASTS = {
     Status.UNOPENED: (),
     Status.QUEUED: (opened,),
     Status.RUNNING: (opened, started),
+    Status.BLOCKED: (opened, started, blocked),
     Status.CONVERGING: (opened, started, converged),
+    Status.DELIVERING: (opened, started, converged, deferred),
     Status.DONE: (opened, started, converged, finished()),
     Status.FAILED: (opened, started, finished(EndStatus.FAILED)),
     Status.PARTIALLY_FAILED: (opened, started, finished(EndStatus.PARTIALLY_FAILED)),
@@ -112,11 +134,21 @@ LEGAL = {
     (Status.RUNNING, "Performed"): Status.RUNNING,
     (Status.RUNNING, "Save"): Status.RUNNING,
     (Status.RUNNING, "EpisodeConverged"): Status.CONVERGING,
+    (Status.RUNNING, "Block"): Status.BLOCKED,
     (Status.RUNNING, "Finish"): Status.DONE,
     (Status.RUNNING, "Fail"): Status.FAILED,
+    (Status.RUNNING, "Cancel"): Status.CANCELED,
+    (Status.QUEUED, "Cancel"): Status.CANCELED,
+    (Status.BLOCKED, "Performed"): Status.BLOCKED,
+    (Status.BLOCKED, "Answer"): Status.QUEUED,
+    (Status.BLOCKED, "Cancel"): Status.CANCELED,
     (Status.CONVERGING, "Begin"): Status.CONVERGING,
+    (Status.CONVERGING, "EpisodeDeferred"): Status.DELIVERING,
     (Status.CONVERGING, "Finish"): Status.DONE,
     (Status.CONVERGING, "Fail"): Status.FAILED,
+    (Status.CONVERGING, "Cancel"): Status.CANCELED,
+    (Status.DELIVERING, "Begin"): Status.CONVERGING,
+    (Status.DELIVERING, "Cancel"): Status.CANCELED,
 }
 
 
@@ -144,7 +176,9 @@ def test_the_table_knows_every_status_and_leads_only_where_events_lead():
     for status, moves in TRANSITIONS.items():
         for kind, to in moves.items():
             events = [
-                one for past in PASTS.values() for one in (*past, announced, left, step(1), saved)
+                one
+                for past in PASTS.values()
+                for one in (*past, announced, left, step(1), saved, resolved)
             ]
             only = EpisodeFinished(status=EndStatus.CANCELED) if to is Status.CANCELED else None
             event = only or next(one for one in events if type(one) is kind)
@@ -248,6 +282,33 @@ def test_only_the_newest_steps_are_kept_for_loops():
     steps = [step(number, fingerprint=str(number)) for number in range(1, 31)]
     traces = given(opened, started, *steps).episode.traces
     assert [trace.fingerprint for trace in traces] == [str(n) for n in range(31 - WINDOW_STEPS, 31)]
+
+
+def test_what_it_waits_for_is_its_next_step():
+    given(opened, started, step(1)).when(block).then(
+        EpisodeBlocked(step_no=2, reason=BlockReason.WAIT, fingerprint="a", wait=wait)
+    )
+
+
+def test_the_answer_is_of_the_step_that_was_just_recorded():
+    given(opened, started, blocked, step(1)).when(answer).then(resolved)
+
+
+def test_it_is_known_what_it_waits_for_until_that_is_answered():
+    past = (opened, started, blocked)
+    assert given(opened, started).episode.unanswered is None
+    assert given(*past).episode.unanswered == blocked
+    assert given(*past, step(1)).episode.unanswered == blocked
+    assert given(*past, step(1), resolved).episode.unanswered is None
+    again = EpisodeBlocked(step_no=2, reason=BlockReason.WAIT, fingerprint="a", wait=wait)
+    assert given(*past, step(1), resolved, started, again).episode.unanswered == again
+    assert given(*past, finished(EndStatus.CANCELED)).episode.unanswered == blocked
+
+
+def test_no_crash_is_counted_of_what_nobody_has():
+    again = EpisodeStarted(node="n2", attempt=2, claim_revision=9)
+    assert given(opened, started, blocked, step(1), resolved, again).episode.crashes == 0
+    assert given(opened, started, converged, deferred, again).episode.crashes == 0
 
 
 @forall(st.lists(st.sampled_from(sorted(COMMANDS)), max_size=40))

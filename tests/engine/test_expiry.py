@@ -6,7 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from engine.episode import UNOPENED, Cancel, fold
+from engine.commands import Cancel
+from engine.episode import (
+    UNOPENED,
+    fold,
+)
 from engine.expiry import expiry
 from streams.events import EndStatus, EpisodeFinished, EpisodeLeft, EpisodeOpened, EpisodeStarted
 from streams.triggers import Budget, ManualTrigger

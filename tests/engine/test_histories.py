@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
-from engine.actions import Converge, Done, checkpoint, done, observe, tool_call
+from engine.actions import Converge, Done, approval, checkpoint, done, observe, tool_call, wait
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
 from engine.histories import frames, load, record, replay
+from engine.proposal import output
 from engine.strategy import abort
 from engine.tools import ToolFailed
-from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
+from streams.events import (
+    EndStatus,
+    EpisodeBlocked,
+    EpisodeConverged,
+    EpisodeFinished,
+    EpisodeStarted,
+)
+from tests.engine.runtime.output_stage import Pager, Proposing, busy, play
+from tests.engine.runtime.output_stage import app_of as outputs_app
 from tests.engine.runtime.stage import (
     STARTED,
     Counter,
@@ -61,6 +71,29 @@ async def test_a_strategy_that_did_not_change_replays_its_history():
     assert (again.steps, again.asks) == (3, Converge())
     assert again.state.seen == ["a", {"call": 1}, "b"]
     assert again.episode.status == "done"
+
+
+async def history_of_one_that_waits(*plan):
+    ports, app = ports_in_memory(), app_of(Scripted(*plan))
+    async with running(app, ports):
+        episode_id = await open_episode(ports, app)
+        await lived(ports, episode_id, lambda so_far: so_far.of(EpisodeBlocked))
+    return await record(ports, episode_id)
+
+
+async def test_what_an_episode_waits_for_must_be_asked_for_again():
+    history = await history_of_one_that_waits(A, wait("payment:42"))
+    assert (await replayed(history, Scripted(A, wait("payment:42")))).asks == wait("payment:42")
+    with pytest.raises(NondeterministicReplay, match=r"was wait .* replay asks for appro"):
+        await replayed(history, Scripted(A, approval({})))
+    with pytest.raises(NondeterministicReplay, match="step 2 was wait; the replay asks for Conv"):
+        await replayed(history, Scripted(A))
+
+
+async def test_an_answer_is_replayed_as_a_step():
+    history = await history_of(Scripted(wait("x", expires_s=0.01, on_expiry="continue"), A))
+    again = await replayed(history, Scripted(wait("x", expires_s=0.01, on_expiry="continue"), A))
+    assert (again.steps, again.state.seen) == (2, [None, "a"])
 
 
 async def test_a_replay_performs_nothing():
@@ -254,3 +287,18 @@ async def test_a_journal_unfolds_event_by_event():
     assert isinstance(unfolded[-1].event, EpisodeFinished)
     assert unfolded[-1].episode.finished.status is EndStatus.DONE
     assert unfolded[0].episode.status == "queued"
+
+
+async def test_a_strategy_that_was_done_and_waited_for_its_outputs_may_be_replayed():
+    class IsDone(Proposing):
+        def next_step(self, state, ctx):
+            return self.plan[state.done] if state.done < len(self.plan) else done()
+
+    app = outputs_app(IsDone(output("pager", {})), {"pager": Pager(busy())})
+
+    async def story(scene):
+        return await scene.ended(await scene.open())
+
+    life, _ = await asyncio.to_thread(play, story, app)
+    assert [each.outcome for each in life.end.outputs] == ["delivered"]
+    assert isinstance((await replay(life.records, app)).asks, Done)

@@ -35,8 +35,9 @@ from tests.spec import EPOCH
 SUBJECT = "vigil.lane.monitor"
 
 
-def wanted(episode, *, priority=0, key="", limit=1, expectation="limits"):
+def wanted(episode, *, priority=0, key="", limit=1, expectation="limits", resumes=False):
     return Wanted(
+        resumes=resumes,
         episode_id=episode,
         expectation_id=expectation,
         priority=priority,
@@ -284,6 +285,35 @@ def test_an_episode_that_is_wanted_twice_is_placed_once():
 
 def test_an_episode_that_has_left_meanwhile_is_not_placed():
     given().when(Seen(wanted=[wanted("a")], left=["a"])).then_nothing()
+
+
+def test_one_that_comes_back_in_the_move_in_which_it_left_gets_a_new_place_for_the_old():
+    """Its place is given up, and wanted again: whichever is seen first, others go before it."""
+    back = Seen(wanted=[wanted("a", resumes=True)], left=["a"])
+    lane = given(these("a", "b")).lane
+    (moved,) = decide(lane, back, Limits(capacity=1))
+    assert (moved.left, ids(moved.placed), moved.admitted) == (("a",), ["a"], ("b",))
+    lane = after(lane, [moved])
+    assert (ids(lane.admitted), ids(lane.waiting)) == (["b"], ["a"])
+
+
+def test_one_that_comes_back_to_an_empty_lane_goes_on_at_once():
+    back = Seen(wanted=[wanted("a", resumes=True)], left=["a"])
+    lane = given(these("a")).lane
+    lane = after(lane, decide(lane, back, Limits(capacity=1)))
+    assert (ids(lane.admitted), ids(lane.waiting)) == (["a"], [])
+
+
+@pytest.mark.parametrize("overflow", ["drop", "shed_oldest"])
+def test_one_that_comes_back_is_neither_dropped_nor_shed(overflow):
+    lane = given(these("a")).lane
+    limits = Limits(capacity=1, overflow=overflow, queue_max=1)
+    events = decide(lane, Seen(wanted=[wanted("back", resumes=True)]), limits)
+    lane = after(lane, events)
+    assert ids(lane.waiting) == ["back"]
+    (moved,) = decide(lane, Seen(wanted=[wanted("new", priority=9)]), limits)
+    assert "back" not in moved.shed
+    assert "back" not in moved.dropped
 
 
 def test_an_unknown_episode_leaves_nothing_behind():

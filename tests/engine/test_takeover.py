@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.episode import Status
 from engine.recovery import ATTEMPTS_MAX, Takeover, tail, take_over
+from engine.status import Status
 from streams.events import (
     CheckpointSaved,
     EpisodeConverged,

@@ -15,14 +15,18 @@ from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
 from projections.postgres.projector import project
 from projections.statement import Change, arrange
+from streams.blocks import Approval, Wait
 from streams.clock import SystemClock
 from streams.events import (
+    BlockReason,
     CheckpointSaved,
     DeadLettered,
     EndStatus,
+    EpisodeBlocked,
     EpisodeConverged,
     EpisodeFinished,
     EpisodeOpened,
+    EpisodeResolved,
     EpisodeStarted,
     FindingCleared,
     FindingRaised,
@@ -30,6 +34,8 @@ from streams.events import (
     LaneKept,
     LaneMoved,
     LogEvent,
+    OutputProposed,
+    Resolution,
     StepAnnounced,
     StepKind,
     StepRecorded,
@@ -53,8 +59,11 @@ TABLES: Final = (
     "episodes",
     "episode_steps",
     "episode_checkpoints",
+    "episode_blocks",
     "findings",
     "finding_events",
+    "outputs",
+    "output_events",
     "lane_tickets",
     "dead_letters",
 )
@@ -119,6 +128,38 @@ def converged(*, summary: str = "the disk is full") -> EpisodeConverged:
 
 def finished(status: EndStatus = EndStatus.DONE, **fields: object) -> EpisodeFinished:
     return EpisodeFinished(status=status, turns_used=3, tokens_used=40, **fields)
+
+
+PLAN_HASH: Final = "ab" * 32
+
+
+def approval(**fields: object) -> Approval:
+    given = {"plan_hash": PLAN_HASH, "plan": raw({"wipe": "/var"}), "summary": "wipe the disk"}
+    return Approval(**(given | fields))
+
+
+def blocked(step_no: int = 1, **fields: object) -> EpisodeBlocked:
+    """Return a request for approval; with `ref`, a wait."""
+    asks = "ref" not in fields
+    return EpisodeBlocked(
+        step_no=step_no,
+        reason=BlockReason.APPROVAL if asks else BlockReason.WAIT,
+        fingerprint="f1",
+        approval=approval(**fields) if asks else None,
+        wait=None if asks else Wait(**fields),
+    )
+
+
+def resolved(
+    step_no: int = 1, resolution: Resolution = Resolution.APPROVED, **fields: object
+) -> EpisodeResolved:
+    return EpisodeResolved(step_no=step_no, resolution=resolution, **fields)
+
+
+def proposed(number: int = 1, *, key: str = "mail:1", **fields: object) -> OutputProposed:
+    given = {"adapter": "mail", "payload": raw({"to": "ann"}), "episode_id": episode_id(number)}
+    said = {"actor_id": "monitor", "expectation_id": "check_disk"}
+    return OutputProposed(output_key=key, **(given | said | fields))
 
 
 def finding(key: str = "disk:h1", **fields: object) -> Finding:
@@ -194,6 +235,9 @@ WHOLE_LIFE: Final = (
     (started(),),
     (announced(1),),
     (recorded(1, tokens=40), saved()),
+    (blocked(2),),
+    (recorded(2), resolved(2)),
+    (started(2),),
     (converged(),),
     (finished(),),
 )

@@ -19,7 +19,7 @@ MOVES = lanes.KEEP_EVERY + 20
 
 
 def lived(stack, seed):
-    """Return the commits of a lane in which episodes come and go, and the lane."""
+    """Return the commits of a lane in which episodes come, go and come back, and the lane."""
     chance = random.Random(seed)
     lane, commits = lanes.EMPTY, []
     for seq in range(1, MOVES + 1):
@@ -34,6 +34,12 @@ def lived(stack, seed):
             for number in range(chance.randint(0, 3))
         ]
         left = [each.episode_id for each in lane.admitted[: chance.randint(0, 2)]]
+        # Some of them waited for something else, and come back in the same move.
+        wanted += [
+            Wanted(episode_id=each, expectation_id="check_disk", resumes=True)
+            for each in left
+            if chance.random() < 0.3
+        ]
         seen = Seen(cursors={"events": seq}, wanted=wanted, left=left)
         limits = Limits(capacity=4, overflow="shed_oldest", queue_max=10)
         commit = Commit(id=f"c{seq}", at=AT, events=lanes.decide(lane, seen, limits))

@@ -19,6 +19,7 @@ from projections.postgres.pool import AWAY, connect
 from projections.postgres.progress import caught_up
 from projections.statement import arrange
 from streams.clock import SystemClock
+from streams.events import OutputDelivered
 from streams.keys import episode_claim
 from streams.log import Recorded
 from streams.memory import memory_ports
@@ -37,7 +38,7 @@ from tests.projections.lives import (
 
 
 async def fill(ports, *, first: int = 1, count: int = 5) -> None:
-    """Put whole lives on the journal, a finding for each, and a place in the lane."""
+    """Put whole lives on the journal, each with a finding, an output and a place in the lane."""
     for number in range(first, first + count):
         subject = ports.stack.episode(lives.episode_id(number))
         whole = ((lives.opened(number),), *lives.WHOLE_LIFE[1:])
@@ -45,6 +46,8 @@ async def fill(ports, *, first: int = 1, count: int = 5) -> None:
         key = f"disk:h{number}"
         happened = ((lives.raised(key),), (lives.updated(key),), (lives.cleared(key),))
         await append(ports.log, ports.stack.finding(key), *happened)
+        delivered = ((lives.proposed(number, key=key),), (OutputDelivered(attempt=1),))
+        await append(ports.log, ports.stack.output(key), *delivered)
         moves = ((lives.placed(lives.ticket(number)),), (lives.admitted(number),))
         await append(ports.log, ports.stack.lane("monitor"), *moves)
 

@@ -19,9 +19,19 @@ from streams.events import (
     DeadDiscarded,
     DeadRequeued,
     EndStatus,
+    EpisodeDeferred,
     EpisodeFinished,
     EpisodeLeft,
     LaneMoved,
+    OutputApproved,
+    OutputAttempted,
+    OutputCanceled,
+    OutputDelivered,
+    OutputFailed,
+    OutputPostponed,
+    OutputRejected,
+    OutputRetried,
+    Resolution,
 )
 from streams.findings import FindingStatus, Severity
 from streams.json import raw
@@ -192,6 +202,13 @@ async def test_an_announced_side_effect_shows_before_anyone_knows_what_came_of_i
     row = await only_row(pool, "episode_steps", stack=stack)
     assert (row["kind"], row["state"], row["result"]) == ("tool_call", "announced", None)
     assert (row["tool_name"], row["side_effect_key"]) == ("disk.clean", "k1")
+
+
+async def test_an_announced_output_is_no_tool_call(pool, stack):
+    announced = msgspec.structs.replace(lives.announced(1), output_key="mail:1")
+    await live(pool, stack, lives.opened(), announced)
+    row = await only_row(pool, "episode_steps", stack=stack)
+    assert (row["kind"], row["state"]) == ("output", "announced")
 
 
 async def test_a_recorded_step_remembers_that_it_was_announced(pool, stack):
@@ -467,6 +484,7 @@ async def test_huge_values_become_rows(pool, stack):
     [
         lambda stack: stack.episode("not-a-uuid"),
         lambda stack: stack.finding("disk:h1"),
+        lambda stack: stack.output("mail:1"),
         lambda stack: stack.dead("events", "7"),
         lambda stack: f"{stack.name}.nowhere",
     ],
@@ -484,6 +502,15 @@ events_of_episodes = st.one_of(
     st.builds(lives.recorded, st.integers(1, 3), tokens=st.integers(0, 9)),
     st.builds(lives.saved, st.integers(1, 2)),
     st.just(EpisodeLeft(node="n1")),
+    st.builds(lives.blocked, st.integers(1, 3), expires_at=st.none() | st.just(AT)),
+    st.builds(lives.blocked, st.integers(1, 3), ref=st.sampled_from("ab")),
+    st.builds(
+        lives.resolved,
+        st.integers(1, 3),
+        st.sampled_from(Resolution),
+        by=st.sampled_from(["", "ann"]),
+    ),
+    st.just(EpisodeDeferred(pending=("mail:1",))),
     st.just(lives.converged()),
     st.builds(lives.finished, st.sampled_from(EndStatus)),
 )
@@ -491,6 +518,20 @@ events_of_findings = st.one_of(
     st.builds(lives.raised, raise_no=st.integers(1, 2), severity=st.sampled_from(Severity)),
     st.builds(lives.updated, raise_no=st.integers(1, 2), summary=st.sampled_from("ab")),
     st.builds(lives.cleared, raise_no=st.integers(1, 2), status=st.sampled_from(FindingStatus)),
+)
+said_of_outputs = {"by": st.sampled_from(["", "ann"]), "reason": st.sampled_from(["", "so"])}
+attempts_at_outputs = {"attempt": st.integers(1, 3), "error_class": st.sampled_from(["x", "y"])}
+events_of_outputs = st.one_of(
+    st.builds(lives.proposed, proposal_no=st.integers(1, 2)),
+    st.builds(lives.proposed, approval=st.builds(lives.approval, approvers=st.just(("ann",)))),
+    st.builds(OutputApproved, **said_of_outputs),
+    st.builds(OutputRejected, **said_of_outputs),
+    st.builds(OutputAttempted, attempt=st.integers(1, 3)),
+    st.builds(OutputPostponed, retry_at=st.just(AT), **attempts_at_outputs),
+    st.builds(OutputFailed, **attempts_at_outputs),
+    st.builds(OutputDelivered, attempt=st.integers(1, 3), delivered_ref=st.sampled_from("ab ")),
+    st.builds(OutputRetried, **said_of_outputs),
+    st.just(OutputCanceled()),
 )
 tickets_of_lanes = st.lists(
     st.builds(lives.ticket, st.integers(1, 3), priority=st.integers(0, 1)),
@@ -510,6 +551,7 @@ events_of_lanes = st.one_of(
 commits = st.lists(
     st.tuples(st.just("episode"), st.integers(1, 2), events_of_episodes)
     | st.tuples(st.just("finding"), st.integers(1, 2), events_of_findings)
+    | st.tuples(st.just("output"), st.integers(1, 2), events_of_outputs)
     | st.tuples(st.just("lane"), st.integers(1, 2), events_of_lanes),
     max_size=12,
 )
@@ -521,6 +563,8 @@ def subject_of(stack, kind, number):
             return stack.episode(lives.episode_id(number))
         case "finding":
             return stack.finding(f"k{number}")
+        case "output":
+            return stack.output(f"k{number}")
         case "lane":
             return stack.lane(f"a{number}")
 

@@ -1,4 +1,4 @@
-"""What the nodes run, and a ledger of what left them.
+"""What the nodes run.
 
 Every world has the actors here; those of its themes (`wakeful.py`) come on top.
 """
@@ -6,10 +6,7 @@ Every world has the actors here; those of its themes (`wakeful.py`) come on top.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import Final
-
-import msgspec
 
 from engine import (
     Actor,
@@ -27,7 +24,8 @@ from engine import (
     tool_call,
 )
 from tests.simulation import wakeful
-from tests.simulation.faults import Fault
+from tests.simulation.outside import TOOL_S_MAX, Outside
+from tests.simulation.receivers import routes
 from tests.simulation.strategies import (
     Broken,
     Circling,
@@ -40,33 +38,11 @@ from tests.simulation.strategies import (
     watch_for,
 )
 from tests.simulation.themes import Programme
-from tests.simulation.wire import Wire
 
 SECRET: Final = "hunter2"
 """Handed to tools and synthesizers; must be nowhere on the log."""
 
-TOOL_S_MAX: Final = 1.0
 SHOP_S_MAX: Final = 3.0
-
-
-class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One call that left a process."""
-
-    episode_id: str
-    step_no: int
-    tool: str
-    key: str
-    node: str
-    life: int
-    head: int
-    """The journal's newest sequence when it happened."""
-
-
-@dataclass
-class Ledger:
-    """Every call that left any process, in order."""
-
-    calls: list[Call] = field(default_factory=list)
 
 
 _LOOK = tool_call("look", "up", {"what": "sum", "token": SECRET, "_password": SECRET})
@@ -79,36 +55,6 @@ FIVE: Final = (
 )
 ACTS: Final = (_LOOK, tool_call("pay", "out", {"n": 1}), checkpoint("paid"), _LOOK)
 MAILS: Final = (_LOOK, tool_call("mail", "send", {}), tool_call("look", "after", {}))
-
-
-@dataclass
-class Outside:
-    """What one process can reach beyond the log."""
-
-    wire: Wire
-    ledger: Ledger
-
-    async def call(self, tool: str, ctx: CallContext, *, takes_s: float = TOOL_S_MAX) -> int:
-        """Let something happen outside, and return a number that nobody could have guessed."""
-        life, servers = self.wire.life, self.wire.servers
-        await life.passage()
-        await self.wire.strike(tool, Fault.FROZEN, Fault.DEAD)
-        self.ledger.calls.append(
-            Call(
-                episode_id=ctx.episode_id,
-                step_no=ctx.step_no,
-                tool=tool,
-                key=ctx.idempotency_key,
-                node=life.name,
-                life=life.number,
-                head=servers.newest(),
-            )
-        )
-        servers.note(life.name, f"call {tool}", f"{ctx.episode_id} step {ctx.step_no}")
-        await self.wire.strike(tool, Fault.DEAD_AFTER)
-        await asyncio.sleep(servers.weather.between(0, takes_s))
-        await self.wire.strike(tool, Fault.FROZEN_AFTER)
-        return servers.weather.rng.randrange(1, 1_000_000)
 
 
 class SimTool(Tool):
@@ -191,7 +137,7 @@ def simulated_app(outside: Outside, programme: Programme) -> App:
         "shop": Shop("shop", outside, programme),
     }
     themed = [actor for theme in programme.in_order for actor in wakeful.ACTORS[theme]()]
-    return App(actors=[watch, duty, *themed], tools=tools, synthesizer=ask)
+    return App(actors=[watch, duty, *themed], tools=tools, synthesizer=ask, outputs=routes(outside))
 
 
 DONE: Final = ("done", "")

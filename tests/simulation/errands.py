@@ -24,7 +24,7 @@ from streams.keys import mode_key, pause_key
 from streams.parsing import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
 from streams.triggers import Mode
 from tests.simulation.life import Life
-from tests.simulation.themes import Programme, Theme
+from tests.simulation.themes import TAKING_TURNS, Programme, Theme
 from tests.simulation.time import SimClock
 from tests.simulation.wakeful import COOLDOWN_S, ORDERS
 from tests.simulation.wire import Servers, Wire, done, wired
@@ -47,6 +47,9 @@ EVENTS: Final[Mapping[Theme, tuple[Sequence[str], int]]] = {
     Theme.BREAKER: (("sim.trip",), 11),
     Theme.HASTE: (("sim.hurry",), 12),
     Theme.LANES: (("sim.turn", "sim.turn", "sim.urgent"), 10),
+    Theme.APPROVALS: (("sim.ask", "sim.ask", "sim.ask_turn"), 7),
+    Theme.WAITS: (("sim.wait", "sim.wait", "sim.wait_turn"), 7),
+    Theme.OUTPUTS: (("sim.send", "sim.gated", "sim.inline", "sim.send_turn"), 7),
 }
 """Theme → its events, and how many of them there are at most."""
 
@@ -126,7 +129,7 @@ class Errands:
 
     def _event(self, theme: Theme, number: int) -> tuple[bytes, dict[str, str]]:
         # Stored twice, an event would be newer than itself, and come to nothing in a lane.
-        is_cloudy = theme not in {Theme.CALM, Theme.LANES} and self._rng.random() < 0.3
+        is_cloudy = theme not in {Theme.CALM, *TAKING_TURNS} and self._rng.random() < 0.3
         header = CLOUD_EVENT_ID_HEADER if is_cloudy else MESSAGE_ID_HEADER
         payload = {"key": self._rng.choice(KEYS), "number": number}
         return msgspec.json.encode(payload), {header: f"{theme}{number}"}

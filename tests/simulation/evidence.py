@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Generic, TypeVar
 
@@ -12,11 +13,13 @@ import msgspec
 
 from engine import dedupe
 from streams.events import (
+    DeadLettered,
     EpisodeConverged,
     EpisodeFinished,
     EpisodeOpened,
     FindingEvent,
     LogEvent,
+    OutputEvent,
     StepRecorded,
 )
 from streams.findings import Cause
@@ -25,7 +28,6 @@ from streams.memory.stream import Message
 from streams.parsing import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
 from streams.subjects import Kind
 from streams.triggers import EventTrigger, Mode
-from tests.simulation.time import EPOCH
 from tests.simulation.world import NAME, History
 
 Breaches = Iterator[str]
@@ -121,6 +123,34 @@ class Evidence:
                 found[event.cause.episode_id, event.cause.index].append((seq, event))
         return found
 
+    @cached_property
+    def outputs(self) -> dict[str, list[Placed[OutputEvent]]]:
+        """What happened to each output, by its key."""
+        return {
+            key: [
+                Placed(event, record.seq, record.commit.id)
+                for record in records
+                for event in record.commit.events
+                if isinstance(event, OutputEvent)
+            ]
+            for key, records in self._by_key(Kind.OUTPUT).items()
+        }
+
+    @cached_property
+    def letters(self) -> list[DeadLettered]:
+        """The dead letters."""
+        events = (event for record in self.history.dead for event in record.commit.events)
+        return [event for event in events if isinstance(event, DeadLettered)]
+
+    @cached_property
+    def told(self) -> dict[str, list[Message]]:
+        """What the world was told, by its id."""
+        found: dict[str, list[Message]] = defaultdict(list)
+        for message in self.history.events:
+            if MESSAGE_ID_HEADER in message.headers:
+                found[identity(message)].append(message)
+        return found
+
     @staticmethod
     def is_dry(life: Life) -> bool:
         return life.opened.mode is Mode.DRY_RUN
@@ -138,6 +168,10 @@ class Evidence:
         """Return when the commit at `place` was stored, in simulated seconds."""
         record = self.history.journal[place - 1]
         return self.history.stored_at_s[record.subject, record.seq]
+
+    def committed_at(self, place: int) -> datetime:
+        """Return when the commit at `place` was made, by the clock of who made it."""
+        return self.history.journal[place - 1].commit.at
 
     def named(self, *names: str) -> list[Message]:
         """Return the events called one of `names`, in order."""
@@ -186,11 +220,6 @@ def event_id_of(life: Life) -> str:
 
 def key_of(message: Message) -> str:
     return str((payload_of(message) or {}).get("key", ""))
-
-
-def at_s(message: Message) -> float:
-    """Return when a message was stored, in simulated seconds."""
-    return (message.at - EPOCH).total_seconds()
 
 
 def readable(evidence: Evidence, *names: str) -> list[Message]:

@@ -19,13 +19,13 @@ from streams.events import EndStatus, EpisodeFinished, EpisodeStarted
 from tests.simulation.evidence import (
     Breaches,
     Evidence,
-    at_s,
     episode_id_of,
     event_id_of,
     identity,
     key_of,
     readable,
 )
+from tests.simulation.rest import at_s
 from tests.simulation.wakeful import (
     COOLDOWN_S,
     HALF_OPEN_S,

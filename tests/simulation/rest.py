@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from engine import lanes
 from engine.actor import Actor
 from engine.runtime import ticker
+from engine.runtime.resolver import QUEUE
 from streams import codec
+from streams.codec import decode_command
+from streams.commands import Command
+from streams.keys import WAITS
 from streams.log import Recorded
 from streams.memory.stream import Message
 from streams.parsing import COMMIT_HEADER
 from streams.subjects import Stream
 from streams.timers import Due
+from tests.simulation.time import EPOCH
 from tests.simulation.wakeful import ORDERS
 from tests.simulation.wire import Servers, done
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One command that was sent."""
+
+    command: Command
+    at_s: float
+    """When it was stored."""
 
 
 def is_left(servers: Servers) -> bool:
@@ -31,10 +46,11 @@ def held(servers: Servers) -> list[str]:
 
 
 def unanswered(servers: Servers) -> int:
-    """Return how many messages wait for someone."""
+    """Return how many messages wait for someone, but for word that nobody waits for."""
     ports = servers.ports
+    waits = ports.stack.gate_durable(QUEUE)
     durables = [
-        *ports.world._durables.values(),
+        *(each for name, each in ports.world._durables.items() if name != waits),
         *ports.inbox._durables.values(),
         *ports.timers._durables.values(),
     ]
@@ -59,10 +75,8 @@ def has_dispatched(servers: Servers, actor: Actor) -> bool:
 
 def stored(servers: Servers, stream: Stream) -> list[Recorded]:
     """Return what the partitions of `stream` hold, in the order in which it was stored."""
-    stack, streams = servers.ports.stack, servers.ports.log._streams
-    names = [stack.stream(stream, each) for each in stack.partitions_of(stream)]
     places = {one: place for place, one in enumerate(servers.stored_at_s)}
-    messages = (message for name in names for message in streams[name].past(0))
+    messages = _held(servers, stream)
     return [
         codec.decode_commit(
             m.data, subject=m.subject, seq=m.seq, commit_id=m.headers[COMMIT_HEADER]
@@ -79,10 +93,32 @@ def fed(servers: Servers) -> Sequence[Message]:
 
 def due(servers: Servers) -> list[Due]:
     """Return what fired or was sent into the queues of due timers."""
-    ports = servers.ports
-    names = [
-        ports.stack.stream(Stream.WORK, each) for each in ports.stack.partitions_of(Stream.WORK)
-    ]
-    messages = (message for name in names for message in ports.log._streams[name].past(0))
-    found = [ports.timers._parse(each) for each in messages if each.subject.split(".")[1] == "due"]
+    messages = (each for each in _held(servers, Stream.WORK) if each.subject.split(".")[1] == "due")
+    found = [servers.ports.timers._parse(each) for each in messages]
     return [each for each in found if isinstance(each, Due)]
+
+
+def asked(servers: Servers) -> list[Asked]:
+    """Return the commands that were ever sent, in order in each partition."""
+    kinds = {".inbox.", ".episode."}
+    held = _held(servers, Stream.WORK)
+    messages = (each for each in held if all(kind in each.subject for kind in kinds))
+    return [Asked(command=decode_command(each.data), at_s=at_s(each)) for each in messages]
+
+
+def waited_for(servers: Servers) -> list[str]:
+    """Return what the registry says that episodes wait for."""
+    entries = done(servers.ports.registry.entries(under=WAITS))
+    return [key for key, entry in entries.items() if entry.value is not None]
+
+
+def _held(servers: Servers, stream: Stream) -> list[Message]:
+    """Return the messages of all partitions of `stream`, one after the other."""
+    stack, streams = servers.ports.stack, servers.ports.log._streams
+    names = [stack.stream(stream, each) for each in stack.partitions_of(stream)]
+    return [message for name in names for message in streams[name].past(0)]
+
+
+def at_s(message: Message) -> float:
+    """Return when a message was stored, in simulated seconds."""
+    return (message.at - EPOCH).total_seconds()

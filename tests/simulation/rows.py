@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
-from projections.episodes import ADVANCE, OPEN, RECORD
+from projections import blocks, outputs, steps
+from projections.episodes import ADVANCE, OPEN
 from projections.errors import ProjectorFenced
 from projections.findings import SUPERSEDE, SUPERSEDED
 from projections.lanes import ADMIT, EMPTY, REMOVE
 from projections.lives import project
-from projections.statement import Change
+from projections.statement import Change, Statement
 from streams.json import NOTHING
 from streams.log import START, Recorded
 from streams.ports import Ports
@@ -30,6 +31,19 @@ POSTGRES_S_MAX: Final = 0.5
 
 _COUNTS: Final = {"attempts": 0, "turns_used": 0, "tokens_used": 0}
 """What an episode's row starts from where its opening says nothing."""
+
+_LATER: Final = (ADVANCE, outputs.ADVANCE, blocks.ANSWER, steps.RECORD, ADMIT, SUPERSEDE)
+"""Statements that do nothing where there is no row."""
+
+_WHOLE: Final = (
+    ("status", ("blocked_by",)),
+    ("resolution", ("decided_by", "decided_reason", "decision_id")),
+    ("delivered_at", ("delivered_ref",)),
+)
+"""Column → columns that are taken with it, be they NULL, when it says something."""
+
+_LAST: Final = ("next_attempt_at", "error_class", "error_detail")
+"""Columns of an output that are as the last event says."""
 
 _MADE: Final = {ADMIT.name: {"state": "admitted"}, SUPERSEDE.name: {"status": SUPERSEDED}}
 """What a statement itself says of a row."""
@@ -69,11 +83,11 @@ class Rows:
         earlier = self.tables.get(place)
         if statement == OPEN:
             self.tables[place] = _advanced(_COUNTS, row | _COUNTS | _said(row))
-        elif statement == ADVANCE:
-            self.tables[place] = _advanced(earlier, _said(row)) if earlier else earlier
-        elif statement in (RECORD, ADMIT, SUPERSEDE):
+        elif statement in _LATER:
             if earlier:
-                self.tables[place] = earlier | _said(row) | _MADE.get(statement.name, {})
+                self.tables[place] = _moved(statement, earlier, row)
+        elif statement == outputs.PROPOSE:
+            self.tables[place] = row | {"attempts": row["attempts"] or 0}
         elif statement == REMOVE:
             self.tables.pop(place, None)
         elif statement == EMPTY:
@@ -89,8 +103,23 @@ class Rows:
                 del self.tables[place]
 
 
+def _moved(statement: Statement, earlier: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row after what happened to it."""
+    if statement == ADVANCE:
+        return _advanced(earlier, _said(row))
+    if statement == outputs.ADVANCE:
+        return earlier | _said(row) | {name: row[name] for name in _LAST}
+    if statement == blocks.ANSWER:
+        return earlier | row
+    return earlier | _said(row) | _MADE.get(statement.name, {})
+
+
 def _said(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if value not in (None, NOTHING)}
+    said = {name: value for name, value in row.items() if value not in (None, NOTHING)}
+    for leading, others in _WHOLE:
+        if leading in said:
+            said |= {name: row[name] for name in others if name in row}
+    return said
 
 
 def _advanced(row: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ folds anything but the recorded results, or folds one twice, ends in another sum
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -50,10 +51,14 @@ class Sum(msgspec.Struct):
     done: list[str] = []
 
 
+Planned: TypeAlias = Action | Callable[[Sum], Action]
+"""A step of a plan, or what makes one of the state."""
+
+
 class Plan(Strategy[Sum]):
     """Takes the steps of a list, adds up what they bring back, and converges."""
 
-    def __init__(self, *steps: Action) -> None:
+    def __init__(self, *steps: Planned) -> None:
         self._steps = steps
 
     def init(self, episode: EpisodeView, trigger: Trigger) -> Sum:
@@ -61,10 +66,13 @@ class Plan(Strategy[Sum]):
 
     def next_step(self, state: Sum, ctx: Context) -> Action:
         taken = len(state.done)
-        return self._steps[taken] if taken < len(self._steps) else converge()
+        if taken == len(self._steps):
+            return converge()
+        step = self._steps[taken]
+        return step(state) if callable(step) else step
 
     def handle_result(self, state: Sum, step: StepTaken, result: object) -> Sum:
-        value = result["value"] if isinstance(result, dict) else 0
+        value = result.get("value", 0) if isinstance(result, dict) else 0
         return Sum(
             kind=state.kind,
             key=state.key,

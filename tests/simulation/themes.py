@@ -37,6 +37,16 @@ class Theme(StrEnum):
     """Episodes that are not worth beginning after a while."""
     LANES = "lanes"
     """Actors whose episodes take turns in the whole cluster."""
+    APPROVALS = "approvals"
+    """Episodes that ask people, and people who decide: rightly, wrongly, twice, late, or never."""
+    WAITS = "waits"
+    """Episodes that wait for word from outside, which may come before that, or not at all."""
+    OUTPUTS = "outputs"
+    """Outputs, gated and not, and receivers that are busy, silent or gone."""
+
+
+TAKING_TURNS: Final = frozenset({Theme.LANES, Theme.APPROVALS, Theme.WAITS, Theme.OUTPUTS})
+"""Those that have actors whose episodes take turns."""
 
 
 class Programme(msgspec.Struct, frozen=True):

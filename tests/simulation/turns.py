@@ -10,7 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from streams.events import EpisodeFinished, EpisodeStarted, LaneKept, LaneMoved
+from streams.events import (
+    EpisodeBlocked,
+    EpisodeDeferred,
+    EpisodeFinished,
+    EpisodeStarted,
+    LaneKept,
+    LaneMoved,
+)
 from streams.lanes import Ticket
 from tests.simulation.evidence import (
     Breaches,
@@ -59,6 +66,22 @@ def what_runs_was_admitted_before(evidence: Evidence) -> Breaches:
                 continue
             if admitted_at.get(life.id, starts[0].seq) >= starts[0].seq:
                 yield f"{actor}: {life.id} began at {starts[0].seq}, {admitted_at.get(life.id)}"
+
+
+def what_runs_has_its_turn(evidence: Evidence) -> Breaches:
+    """Also what goes on after it has waited, for which it gave its place up."""
+    for actor in CLUSTER_MAX:
+        states = [
+            (place, frozenset(admitted)) for place, admitted, *_ in _lane_states(evidence, actor)
+        ]
+        for life in evidence.lives.values():
+            begins = [place for place, change in _moves(life) if change > 0]
+            if life.opened.actor_id != actor:
+                continue
+            for begun in begins:
+                admitted = [ids for place, ids in states if place < begun][-1:]
+                if not admitted or life.id not in admitted[0]:
+                    yield f"{actor}: {life.id} runs from {begun} on, and has no place"
 
 
 def episodes_of_one_key_run_in_the_order_of_their_events(evidence: Evidence) -> Breaches:
@@ -131,18 +154,31 @@ def _lane_states(
 
 
 def _run_at_once(whose: str, lives: Sequence[Life], *, most: int) -> Breaches:
-    """Yield where more than `most` of `lives` have begun and not ended."""
-    moves = [(life.of(EpisodeStarted)[0].seq, 1) for life in lives if life.of(EpisodeStarted)]
-    moves += [
-        (life.of(EpisodeFinished)[0].seq, -1)
-        for life in lives
-        if life.of(EpisodeStarted) and life.of(EpisodeFinished)
-    ]
+    """Yield where more than `most` of `lives` run."""
+    moves = [move for life in lives for move in _moves(life)]
     running = 0
     for place, change in sorted(moves, key=lambda move: (move[0], move[1])):
         running += change
         if running > most:
             yield f"{whose}@{place}: {running} run at once"
+
+
+def _moves(life: Life) -> Iterator[tuple[int, int]]:
+    """Yield where an episode begins to run, and where it ends or waits.
+
+    Once it has decided what is true, it needs no turn to deliver what it could not at first.
+    """
+    runs = is_deferred = False
+    for placed in life.events:
+        match placed.event:
+            case EpisodeStarted() if not runs and not is_deferred:
+                runs = True
+                yield placed.seq, 1
+            case EpisodeBlocked() | EpisodeDeferred() | EpisodeFinished():
+                is_deferred = is_deferred or isinstance(placed.event, EpisodeDeferred)
+                if runs:
+                    runs = False
+                    yield placed.seq, -1
 
 
 def _by_payload_key(lives: Sequence[Life]) -> dict[str, list[Life]]:
@@ -157,6 +193,7 @@ INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
     a_lane_admits_as_many_as_it_may,
     who_is_admitted_has_waited,
     what_runs_was_admitted_before,
+    what_runs_has_its_turn,
     episodes_of_one_key_run_in_the_order_of_their_events,
     every_event_of_a_lane_comes_to_something,
     nothing_loses_its_place_while_there_is_room,

@@ -14,13 +14,17 @@ from engine import (
     Context,
     Failure,
     StepTaken,
+    approval,
     converge,
     cron,
     event,
     every,
     manual,
+    output,
     tool_call,
+    wait,
 )
+from tests.simulation import asking, sending
 from tests.simulation.strategies import Plan, Quiet, Sum, watch_for
 from tests.simulation.themes import Theme
 
@@ -38,7 +42,13 @@ START_WITHIN_S: Final = 3.0
 ORDERS: Final = "ORDERS"
 """The stream that is not ours."""
 
-CLUSTER_MAX: Final[Mapping[str, int]] = {"turns": 2, "drops": 1, "sheds": 1}
+CLUSTER_MAX: Final[Mapping[str, int]] = {
+    "turns": 2,
+    "drops": 1,
+    "sheds": 1,
+    **asking.CLUSTER_MAX,
+    **sending.CLUSTER_MAX,
+}
 """Actor that takes turns → how many of its episodes run at a time in the whole cluster."""
 
 SHED_QUEUE_MAX: Final = 2
@@ -93,7 +103,8 @@ def _fires() -> Iterator[Actor]:
     hand = Actor("hand")
     look, pay = tool_call("look", "up", {}), tool_call("pay", "out", {})
     watch_for(hand, "asked", Plan(look, pay), on=manual())
-    watch_for(hand, "tried", Plan(look, pay), on=manual())
+    others = approval({"n": 1}), wait("nobody:says"), output("post", {"n": 1})
+    watch_for(hand, "tried", Plan(look, pay, *others), on=manual())
     yield hand
 
 
@@ -138,6 +149,9 @@ ACTORS: Final[Mapping[Theme, Callable[[], Iterator[Actor]]]] = {
     Theme.FEED: _feed,
     Theme.HASTE: _haste,
     Theme.LANES: _lanes,
+    Theme.APPROVALS: asking.askers,
+    Theme.WAITS: asking.waiters,
+    Theme.OUTPUTS: sending.senders,
 }
 """Theme → the actors that it brings."""
 
@@ -155,5 +169,7 @@ ENDS: Final = {
     "trip_hard": {_DONE, _CRASHED, ("canceled", "circuit_breaker_tripped")},
     "hurry": {_DONE, ("canceled", "expired")},
     **{name: {_DONE, ("canceled", "shed_oldest")} for name in ("lucky", "latest")},
+    **asking.ENDS,
+    **sending.ENDS,
 }
 """Expectation → how its episodes may end."""

@@ -20,12 +20,12 @@ from streams.triggers import ManualTrigger, ScheduleTrigger
 from tests.simulation.evidence import (
     Breaches,
     Evidence,
-    at_s,
     event_id_of,
     identity,
     key_of,
     payload_of,
 )
+from tests.simulation.rest import at_s
 from tests.simulation.themes import Theme
 from tests.simulation.time import EPOCH
 from tests.simulation.wakeful import DEBOUNCE_S, EVERY_S, MAX_WAIT_S, ORDERS

@@ -19,7 +19,7 @@ import msgspec
 
 from streams import codec
 from streams.bucket import BucketWatch, Entry
-from streams.commands import Command
+from streams.commands import Command, WorkflowCommand
 from streams.delivery import Unreadable
 from streams.errors import (
     RevisionConflict,
@@ -43,7 +43,7 @@ from streams.parsing import COMMIT_HEADER
 from streams.ports import Ports
 from streams.subjects import Stream
 from streams.timers import Due, PendingTimer, Timer
-from streams.world import DomainEvent, EventFollower, Feed, Followed
+from streams.world import NO_HEADERS, DomainEvent, EventFollower, Feed, Followed, Sent
 from tests.simulation.faults import Fault, Weather
 from tests.simulation.life import Life
 
@@ -96,6 +96,8 @@ class Servers:
     weather: Weather
     stored_at_s: dict[tuple[str, int], float] = field(default_factory=dict)
     """When each commit was stored, by its subject and sequence; in the order in which they were."""
+    stored: list[Recorded] = field(default_factory=list)
+    """What was stored, in that order."""
     unfinished: set[str] = field(default_factory=set)
     """Episodes that were opened and have not ended."""
     shared: int = 0
@@ -285,6 +287,7 @@ class WiredStoring:
         after = int(write.headers[EXPECTED_SEQ])
         seq = done(servers.ports.log.append(subject, commit, after=after))
         servers.stored_at_s[subject, seq] = asyncio.get_running_loop().time()
+        servers.stored.append(Recorded(subject=subject, seq=seq, commit=commit))
         if any(isinstance(event, EpisodeOpened) for event in commit.events):
             servers.unfinished.add(subject)
         if any(isinstance(event, EpisodeFinished) for event in commit.events):
@@ -404,13 +407,18 @@ class WiredInbox:
 
     wire: Wire
 
-    async def send(self, command: Command, *, id: str, trace: str = "") -> None:
+    async def send(self, command: Command | WorkflowCommand, *, id: str, trace: str = "") -> None:
         inbox = self.wire.servers.ports.inbox
         await self.wire.surely(f"send {id}", lambda: done(inbox.send(command, id=id, trace=trace)))
 
     async def open(self, actor: str) -> WiredSource[Command | Unreadable]:
         inbox = self.wire.servers.ports.inbox
         source = await self.wire.request("open", lambda: done(inbox.open(actor)))
+        return WiredSource(self.wire, source)
+
+    async def open_workflow(self, workflow: str) -> WiredSource[WorkflowCommand | Unreadable]:
+        inbox = self.wire.servers.ports.inbox
+        source = await self.wire.request("open", lambda: done(inbox.open_workflow(workflow)))
         return WiredSource(self.wire, source)
 
     async def backlog(self, actor: str) -> int:
@@ -443,6 +451,21 @@ class WiredWorld:
         return await self.wire.surely(
             f"publish {name} {id}",
             lambda: done(world.publish(name, payload, id=id, hops=hops, trace=trace)),
+        )
+
+    async def send(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        id: str,
+        headers: Mapping[str, str] = NO_HEADERS,
+        hops: int = 0,
+    ) -> Sent:
+        world = self.wire.servers.ports.world
+        return await self.wire.request(
+            f"send {subject} {id}",
+            lambda: done(world.send(subject, data, id=id, headers=headers, hops=hops)),
         )
 
     async def open(

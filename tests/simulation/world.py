@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -16,7 +17,9 @@ import msgspec
 import structlog
 
 from engine import App
+from engine.resolving import RESOLVED
 from engine.runtime.node import Node
+from engine.runtime.resolver import QUEUE
 from streams.errors import Unavailable
 from streams.json import JsonObject
 from streams.log import START, Recorded
@@ -26,12 +29,15 @@ from streams.parsing import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
 from streams.subjects import Stack, Stream
 from streams.timers import Due
 from tests.simulation import rest
-from tests.simulation.actors import Ledger, Outside, simulated_app
+from tests.simulation.actors import simulated_app
+from tests.simulation.answers import Answers
 from tests.simulation.errands import Errands, Fired, Pause
 from tests.simulation.faults import Fault, Weather
 from tests.simulation.life import Life
+from tests.simulation.outside import Ledger, Outside
+from tests.simulation.rest import Asked
 from tests.simulation.rows import Rows, keep_up
-from tests.simulation.themes import Programme, Theme, programme_of
+from tests.simulation.themes import TAKING_TURNS, Programme, programme_of
 from tests.simulation.time import SimClock, simulate
 from tests.simulation.wire import Arming, Kept, Servers, Wire, done, wired
 
@@ -109,6 +115,12 @@ class History:
     """Timers that were armed, in order."""
     due: Sequence[Due]
     """Timers that fired, or were sent."""
+    pending: Sequence[str]
+    """Timers that have not fired at the end, but for those of schedules."""
+    waited_for: Sequence[str]
+    """What the registry says at the end that episodes wait for."""
+    asked: Sequence[Asked]
+    """Commands that were sent, in order in each partition."""
     fired: Sequence[Fired]
     pauses: Sequence[Pause]
 
@@ -125,6 +137,7 @@ class World:
     published: list[int] = field(default_factory=list)
     programme: Programme = field(init=False)
     errands: Errands = field(init=False)
+    answers: Answers = field(init=False)
     _lives: dict[str, Life] = field(default_factory=dict)
     _numbers: int = 0
 
@@ -143,13 +156,15 @@ class World:
             nodes=NODES,
             actors=list(self._app(Life("setup")).actors),
         )
+        self.answers = Answers(self.seed, self.programme, self.servers)
 
     async def run(self) -> History:
         """Let it happen, and return what did."""
-        with _told() as surprises:
+        with _told() as surprises, _chance_of(self.seed):
             self._open_queues()
             self.errands.prepare()
             slots = [asyncio.create_task(self._slot(name)) for name in NODES]
+            answering = asyncio.create_task(self.answers.run())
             doings = self._publish_all(), self.errands.run(), asyncio.sleep(STORM_S)
             await asyncio.gather(*doings)
             self.weather.clear_up()
@@ -157,6 +172,9 @@ class World:
             for slot in slots:
                 slot.cancel()
             await asyncio.gather(*slots, return_exceptions=True)
+            answering.cancel()
+            with suppress(asyncio.CancelledError):
+                await answering
         return self._history(surprises)
 
     # Nodes.
@@ -207,6 +225,7 @@ class World:
         for actor in self._app(Life("setup")).actors.values():
             done(self.servers.ports.world.open(actor.id, actor.event_names()))
             done(self.servers.ports.inbox.open(actor.id))
+        done(self.servers.ports.world.open(QUEUE, [RESOLVED]))
 
     async def _publish_all(self) -> None:
         rng = self._workload
@@ -252,7 +271,8 @@ class World:
     def _is_quiet(self) -> bool:
         heads = self.servers.heads()
         caught_up = all(self.rows.checkpoints.get(each, START) == heads[each] for each in heads)
-        return caught_up and not rest.is_left(self.servers) and self._has_dispatched()
+        is_over = caught_up and not rest.is_left(self.servers) and not self.answers.is_busy
+        return is_over and self._has_dispatched()
 
     def _has_dispatched(self) -> bool:
         actors = self._app(Life("look")).actors.values() if self._has_lanes else ()
@@ -260,7 +280,7 @@ class World:
 
     @property
     def _has_lanes(self) -> bool:
-        return Theme.LANES in self.programme.themes
+        return not TAKING_TURNS.isdisjoint(self.programme.themes)
 
     def _history(self, surprises: Sequence[str]) -> History:
         ports = self.servers.ports
@@ -289,6 +309,9 @@ class World:
             kept=self.servers.kept,
             armed=self.servers.armed,
             due=rest.due(self.servers),
+            pending=rest.pending(self.servers),
+            waited_for=rest.waited_for(self.servers),
+            asked=rest.asked(self.servers),
             fired=self.errands.fired,
             pauses=self.errands.pauses,
         )
@@ -306,6 +329,17 @@ def _unless_away() -> Iterator[None]:
         yield
     except Unavailable:
         return
+
+
+@contextmanager
+def _chance_of(seed: int) -> Iterator[None]:
+    """Draw from `seed` what nobody could guess, too: ids of requests end up on the log."""
+    before, rng = os.urandom, Random(f"chance {seed}")
+    os.urandom = rng.randbytes
+    try:
+        yield
+    finally:
+        os.urandom = before
 
 
 @contextmanager

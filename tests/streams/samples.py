@@ -9,17 +9,32 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from streams.commands import Cancel, Command, Recover, Start
+from streams.blocks import Approval, OnExpiry, Wait
+from streams.commands import (
+    Attend,
+    Cancel,
+    Command,
+    Decide,
+    Recover,
+    Resolve,
+    RetryOutput,
+    Start,
+    Verdict,
+)
 from streams.events import (
+    BlockReason,
     CheckpointSaved,
     DeadDiscarded,
     DeadLettered,
     DeadRequeued,
     EndStatus,
+    EpisodeBlocked,
     EpisodeConverged,
+    EpisodeDeferred,
     EpisodeFinished,
     EpisodeLeft,
     EpisodeOpened,
+    EpisodeResolved,
     EpisodeStarted,
     FindingAcknowledged,
     FindingCleared,
@@ -32,6 +47,16 @@ from streams.events import (
     LaneKept,
     LaneMoved,
     LogEvent,
+    OutputApproved,
+    OutputAttempted,
+    OutputCanceled,
+    OutputDelivered,
+    OutputFailed,
+    OutputPostponed,
+    OutputProposed,
+    OutputRejected,
+    OutputRetried,
+    Resolution,
     StepAnnounced,
     StepKind,
     StepRecorded,
@@ -50,7 +75,9 @@ from streams.findings import (
 )
 from streams.json import raw
 from streams.lanes import Ticket
+from streams.outputs import OutputOutcome
 from streams.triggers import Budget, EventTrigger, ManualTrigger
+from tests.streams.workflow_samples import WORKFLOW_EVENTS
 
 AT: Final = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
@@ -125,8 +152,19 @@ TICKET: Final = Ticket(
     key_limit=3,
     start_by=AT,
 )
+APPROVAL: Final = Approval(
+    plan_hash="cd" * 32,
+    plan=raw({"wipe": "/var", "on": ["münchen-1"]}),
+    summary="wipe the disk",
+    approvers=("ada", "bob"),
+    expires_at=AT,
+    on_expiry=OnExpiry.APPROVE,
+    remind_every_s=1.5,
+)
+WAIT: Final = Wait(ref="payment:42", expires_at=AT, on_expiry=OnExpiry.CONTINUE, remind_every_s=1.5)
 
 EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
+    **WORKFLOW_EVENTS,
     "episode.opened@1": (
         EpisodeOpened(
             episode_id="e1",
@@ -297,10 +335,118 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
     "dead.requeued@1": (DeadRequeued(by="ada", episode_id="e2"), DeadRequeued(by="", event_seq=9)),
     "dead.discarded@1": (DeadDiscarded(by="ada", reason="of no use"),),
     "episode.left@1": (EpisodeLeft(node="n1"),),
+    "episode.blocked@1": (
+        EpisodeBlocked(
+            step_no=3, reason=BlockReason.APPROVAL, fingerprint="ab" * 32, approval=APPROVAL
+        ),
+        EpisodeBlocked(
+            step_no=1,
+            reason=BlockReason.APPROVAL,
+            fingerprint="ab" * 32,
+            approval=Approval(plan_hash="cd" * 32),
+        ),
+        EpisodeBlocked(step_no=3, reason=BlockReason.WAIT, fingerprint="ab" * 32, wait=WAIT),
+        EpisodeBlocked(
+            step_no=1, reason=BlockReason.WAIT, fingerprint="ab" * 32, wait=Wait(ref="r")
+        ),
+    ),
+    "episode.resolved@1": (
+        EpisodeResolved(
+            step_no=3, resolution=Resolution.APPROVED, by="ada", reason="why not", decision_id="d1"
+        ),
+        EpisodeResolved(step_no=1, resolution=Resolution.DENIED),
+        EpisodeResolved(step_no=1, resolution=Resolution.RESOLVED),
+        EpisodeResolved(step_no=1, resolution=Resolution.EXPIRED),
+    ),
+    "episode.deferred@1": (
+        EpisodeDeferred(
+            findings=(FindingOutcome(finding_key="k1", outcome="raised", raise_no=2),),
+            outputs=(
+                OutputOutcome(output_key="mail:1", outcome="failed", error_class="timeout"),
+                OutputOutcome(output_key="mail:2", outcome="delivered"),
+            ),
+            pending=("mail:3", "e1.2"),
+        ),
+        EpisodeDeferred(),
+    ),
+    "output.proposed@1": (
+        OutputProposed(
+            output_key="mail:münchen-1",
+            adapter="mail",
+            payload=raw({"to": "ada", "tags": [1, None, True]}),
+            episode_id="e1",
+            actor_id="monitor",
+            expectation_id="limits",
+            proposal_no=2,
+            approval=APPROVAL,
+        ),
+        OutputProposed(
+            output_key="e1.0",
+            adapter="pager",
+            payload=raw(None),
+            episode_id="e1",
+            actor_id="monitor",
+            expectation_id="limits",
+        ),
+    ),
+    "output.approved@1": (
+        OutputApproved(by="ada", reason="why not", decision_id="d1"),
+        OutputApproved(by=""),
+    ),
+    "output.rejected@1": (
+        OutputRejected(by="ada", reason="not now", decision_id="d1"),
+        OutputRejected(by="", is_expiry=True),
+    ),
+    "output.attempted@1": (OutputAttempted(attempt=2, node="n1"), OutputAttempted(attempt=1)),
+    "output.postponed@1": (
+        OutputPostponed(attempt=1, error_class="timeout", error_detail="after 30 s", retry_at=AT),
+        OutputPostponed(attempt=1, error_class="timeout", retry_at=AT),
+    ),
+    "output.delivered@1": (
+        OutputDelivered(attempt=3, delivered_ref="m-7"),
+        OutputDelivered(attempt=1),
+    ),
+    "output.failed@1": (
+        OutputFailed(attempt=8, error_class="refused", error_detail="no such address"),
+        OutputFailed(attempt=1, error_class="refused"),
+    ),
+    "output.retried@1": (
+        OutputRetried(by="ada", reason="fixed", retry_id="r1"),
+        OutputRetried(by="ada"),
+    ),
+    "output.canceled@1": (OutputCanceled(reason="not wanted"), OutputCanceled()),
 }
 
 COMMANDS: Final[dict[str, Command]] = {
     "start@1": Start(actor_id="monitor", episode_id="e1"),
     "recover@1": Recover(actor_id="monitor", episode_id="e1", reason="lapsed"),
     "cancel@1": Cancel(actor_id="monitor", episode_id="e1", by="ada", reason="not wanted"),
+    "attend@1": Attend(actor_id="monitor", episode_id="e1"),
+    "decide@1": Decide(
+        actor_id="monitor",
+        episode_id="e1",
+        id="d1",
+        verdict=Verdict.DENY,
+        plan_hash="cd" * 32,
+        by="ada",
+        reason="not now",
+        step_no=3,
+        output_key="mail:1",
+    ),
+    "resolve@1": Resolve(
+        actor_id="monitor",
+        episode_id="e1",
+        id="d1",
+        ref="payment:42",
+        by="bank",
+        result=raw({"paid": True}),
+    ),
+    "retry_output@1": RetryOutput(
+        actor_id="monitor",
+        episode_id="e1",
+        id="r1",
+        output_key="mail:1",
+        by="ada",
+        reason="fixed",
+    ),
 }

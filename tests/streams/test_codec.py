@@ -9,14 +9,21 @@ from typing import get_args
 import msgspec
 import pytest
 
-from streams.codec import decode_command, decode_commit, encode_command, encode_commit
-from streams.commands import Command
+from streams.codec import (
+    decode_command,
+    decode_commit,
+    decode_workflow_command,
+    encode_command,
+    encode_commit,
+)
+from streams.commands import Command, WorkflowCommand
 from streams.errors import UnreadableEvent, Unwritable
 from streams.events import LogEvent
 from streams.json import UNDECODABLE
 from streams.log import Commit
 from streams.triggers import Budget
 from tests.streams.samples import AT, COMMANDS, EVENTS
+from tests.streams.workflow_samples import WORKFLOW_COMMANDS
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -61,10 +68,25 @@ def test_a_command_comes_back_as_it_was(tag):
     assert decode_command(encode_command(COMMANDS[tag])) == COMMANDS[tag]
 
 
+@pytest.mark.parametrize("tag", WORKFLOW_COMMANDS)
+def test_released_commands_to_instances_mean_what_they_meant(tag):
+    assert decode_workflow_command(golden(tag)) == WORKFLOW_COMMANDS[tag]
+
+
+@pytest.mark.parametrize("tag", WORKFLOW_COMMANDS)
+def test_a_command_to_an_instance_is_none_to_an_episode(tag):
+    data = encode_command(WORKFLOW_COMMANDS[tag])
+    assert decode_workflow_command(data) == WORKFLOW_COMMANDS[tag]
+    with pytest.raises(UNDECODABLE):
+        decode_command(data)
+
+
 def test_every_tag_has_a_sample_and_released_bytes():
     assert tags_of(LogEvent) == set(EVENTS)
     assert tags_of(Command) == set(COMMANDS)
-    assert {path.stem for path in GOLDEN.glob("*.json")} == {*EVENTS, *COMMANDS}
+    assert tags_of(WorkflowCommand) == set(WORKFLOW_COMMANDS)
+    known = {*EVENTS, *COMMANDS, *WORKFLOW_COMMANDS}
+    assert {path.stem for path in GOLDEN.glob("*.json")} == known
 
 
 def test_a_commit_may_hold_events_of_every_kind_in_order():

@@ -355,13 +355,55 @@ def test_what_is_moved_to_another_layout_is_the_same_there(key, actor, id_, old,
     old, new = Stack("s", old), Stack("s", new)
     assert old.moved(old.finding(key), to=new) == new.finding(key)
     assert old.moved(old.episode(id_), to=new) == new.episode(id_)
+    assert old.moved(old.output(key), to=new) == new.output(key)
+    assert old.moved(old.lane(actor), to=new) == new.lane(actor)
     assert old.moved(old.episode_inbox(actor, id_), to=new) == new.episode_inbox(actor, id_)
 
 
-@pytest.mark.parametrize("stray", ["s.inbox.x", "s.inbox.episode.a.b.c", "s.output.x", "s.event.x"])
+@pytest.mark.parametrize(
+    "stray", ["s.inbox.x", "s.inbox.episode.a.b.c", "s.nothing.x", "s.event.x"]
+)
 def test_what_no_layout_knows_is_not_moved(stray):
     with pytest.raises(BadName):
         STACK.moved(stray, to=SPREAD)
+
+
+def test_where_an_instance_and_its_inbox_live_is_the_same_for_ever():
+    assert STACK.workflow("i1") == "s.workflow.i1"
+    assert STACK.workflow_inbox("review", "i1") == "s.inbox.workflow.review.i1"
+    home = SPREAD.partition_of(Kind.WORKFLOW, "i1")
+    assert SPREAD.workflow("i1") == f"s.workflow.{home}of4.i1"
+    assert SPREAD.workflow_inbox("review", "i1") == f"s.inbox.{home}of4.workflow.review.i1"
+    assert (home, STACK.workflow_durable("review")) == (2, "workflow-review")
+
+
+@given(NAMES, NAMES, COUNTS)
+def test_an_instance_is_known_by_its_subject_and_its_inbox_is_beside_it(workflow, id_, count):
+    stack = Stack("s", partitions=count)
+    home = stack.partition_of(Kind.WORKFLOW, id_)
+    inbox = stack.workflow_inbox(workflow, id_)
+    assert stack.aggregate_of(stack.workflow(id_)) == (Kind.WORKFLOW, id_)
+    assert stack.stream_of(stack.workflow(id_)) == stack.stream(Stream.JOURNAL, home)
+    assert stack.stream_of(inbox) == stack.stream(Stream.WORK, home)
+    assert inbox.startswith(stack.workflow_inboxes(workflow, home).removesuffix("*"))
+    assert not inbox.startswith(stack.actor_inbox(workflow, home).removesuffix("*"))
+
+
+@given(NAMES, NAMES, COUNTS, COUNTS)
+def test_an_instance_that_is_moved_is_the_same_there(workflow, id_, old, new):
+    old, new = Stack("s", old), Stack("s", new)
+    assert old.moved(old.workflow(id_), to=new) == new.workflow(id_)
+    inbox = old.workflow_inbox(workflow, id_)
+    assert old.moved(inbox, to=new) == new.workflow_inbox(workflow, id_)
+
+
+@pytest.mark.parametrize("bad", ["", "a.b", "*"])
+def test_a_workflow_that_is_no_name_has_no_inbox(bad):
+    for spelled in (STACK.workflow_inboxes, STACK.workflow_durable):
+        with pytest.raises(BadName, match=r"^workflow: "):
+            spelled(bad)
+    with pytest.raises(BadName):
+        STACK.workflow_inbox(bad, "i1")
 
 
 @pytest.mark.parametrize("subject", ["s", "s.nothing.x", ""])

@@ -24,8 +24,11 @@ SHELLS = {  # Who may wait, and why. A name that ends in a slash is a whole fold
     "streams/jetstream/": "speaks to the server",
     "streams/memory/": "answers the same ports",
     "engine/runtime/": "the doers",
+    "engine/adapters/": "speaks to whom outputs are for",
     "engine/histories.py": "reads journals and drives strategies over them, for users' tests",
+    "engine/gathering.py": "the shape of what users write, and functions wrapped into it",
     "engine/tools.py": "the shape of what users write, and functions wrapped into it",
+    "engine/adapter.py": "the shape of what users write, and functions wrapped into it",
     "projections/postgres/": "speaks to Postgres",
     "console/": "the programs themselves",
 }
@@ -60,10 +63,20 @@ IN_CODE = (
         "randomness",
         r"\brandom\.\w|\buuid[14]\(|\bsecrets\.\w|\bos\.urandom\(",
         # Nonces; requests of their own.
-        ("streams/jetstream/", "engine/runtime/requester.py", "engine/runtime/steward.py"),
+        (
+            "streams/jetstream/",
+            "engine/runtime/output_requests.py",
+            "engine/runtime/requester.py",
+            "engine/runtime/responder.py",
+            "engine/runtime/steward.py",
+        ),
     ),
     Banned("a print", r"(?<![.\w])print\(", ("console/",)),
-    Banned("the environment", r"\bos\.(environ|getenv)\b", ("console/",)),
+    Banned(
+        "the environment",
+        r"\bos\.(environ|getenv)\b",
+        ("console/", "engine/adapters/secret.py"),  # Settings; what must not stand in code.
+    ),
     Banned(
         "a subject, stream or bucket, spelled out",
         r"[}>]\.(event|inbox|due|timer|episode|finding|output|workflow|dead)\."
@@ -73,7 +86,8 @@ IN_CODE = (
     Banned(
         "a catch-all",
         r"\bexcept\s*:|\bexcept\b[^:\n]*\b(Base)?Exception\b|\bsuppress\([^)]*\b(Base)?Exception\b",
-        ("engine/runtime/node.py", "engine/runtime/usercode.py"),  # Where others' code runs.
+        # Where others' code runs.
+        ("engine/runtime/node.py", "engine/runtime/usercode.py", "engine/workflows/asking.py"),
     ),
 )
 

@@ -7,6 +7,7 @@ from itertools import count
 from engine.app import App
 from engine.runtime.breakers import Breakers
 from engine.runtime.crew import Crew
+from engine.runtime.outlets import Outlets
 from engine.runtime.permit import Permits
 from engine.runtime.running import Running
 from engine.runtime.slots import Slots
@@ -29,6 +30,7 @@ def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -
         running=running,
         breakers=Breakers(actor, ports, clock, node=node, running=running),
         turns=Turns(),
+        outlets=Outlets(app.outputs, ports, clock),
         slots=Slots(actor.max_concurrent_episodes),
         pens=(f"{node}.{number}" for number in count(1)),
     )

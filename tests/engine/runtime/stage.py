@@ -21,6 +21,7 @@ from engine.convergence import ConvergeResult
 from engine.episode import Episode, fold
 from engine.fingerprint import fingerprint
 from engine.runtime.node import Node
+from engine.runtime.resolver import QUEUE
 from engine.strategy import Strategy
 from engine.tools import Failure, Tool
 from engine.trigger import event
@@ -40,6 +41,7 @@ from streams.events import (
 from streams.json import raw
 from streams.log import START, Commit, Recorded
 from streams.memory import MemoryPorts, memory_ports
+from streams.memory.durable import Durable
 from streams.memory.inbox import MemoryInbox
 from streams.memory.world import MemoryWorld
 from streams.subjects import Kind
@@ -300,9 +302,14 @@ async def play(strategy, *, ports: MemoryPorts | None = None, **declared) -> Lif
         return await lived(ports, await open_episode(ports, app))
 
 
+def gates(world: MemoryWorld) -> dict[str, Durable]:
+    """Return the queues of events that actors share, as far as they were opened."""
+    return {name: each for name, each in world._durables.items() if not name.endswith(QUEUE)}
+
+
 async def all_answered(port: MemoryInbox | MemoryWorld) -> None:
     """Wait until the actor's queue is open, and everything in it is answered for good."""
-    queues = port._durables
+    queues = gates(port) if isinstance(port, MemoryWorld) else port._durables
 
     def answered() -> bool:
         return bool(queues) and not any(q.pending or q._unanswered for q in queues.values())

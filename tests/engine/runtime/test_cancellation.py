@@ -9,11 +9,11 @@ import pytest
 
 from engine.actions import tool_call
 from engine.canceling import CANCELED
-from engine.episode import Status
 from engine.errors import BadRequest
 from engine.runtime import runner as module
 from engine.runtime.requester import cancel
 from engine.runtime.undertaker import Undertaker
+from engine.status import Status
 from streams import codec
 from streams.commands import Cancel
 from streams.errors import Unavailable

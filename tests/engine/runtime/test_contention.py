@@ -13,6 +13,7 @@ from engine.finding import raise_finding
 from engine.runtime import turns as module
 from engine.runtime.applier import Applier
 from engine.runtime.turns import Turns
+from streams import codec
 from streams.commands import Recover
 from streams.errors import VersionConflict
 from streams.events import EpisodeStarted
@@ -136,7 +137,8 @@ async def test_an_episode_that_lost_every_race_is_handed_over_and_nobody_says_th
 
 def recoveries(ports):
     messages = ports.inbox._streams[ports.stack.stream(Stream.WORK)].past(0)
-    commands = [ports.inbox._parse(message) for message in messages]
+    inbox = [message for message in messages if ".inbox." in message.subject]
+    commands = [codec.decode_command(message.data) for message in inbox]
     return [command.reason for command in commands if isinstance(command, Recover)]
 
 

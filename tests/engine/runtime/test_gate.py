@@ -34,6 +34,7 @@ from tests.engine.runtime.stage import (
     all_answered,
     app_of,
     eventually,
+    gates,
     life,
     lived,
     opening,
@@ -254,7 +255,7 @@ async def test_an_event_that_only_a_newer_node_watches_waits_for_one(ports):
         async with running(old, ports, "old"):
             for number in range(3):
                 await ports.world.publish("thing.new", {}, id=f"x{number}")
-            (durable,) = ports.world._durables.values()
+            (durable,) = gates(ports.world).values()
             await eventually(lambda: len(durable._unanswered) == 3)
             assert await opened(ports) == []
             async with running(new, ports, "new"):

@@ -20,6 +20,7 @@ from tests.engine.runtime.stage import (
     all_answered,
     app_of,
     eventually,
+    gates,
     life,
     lived,
     node_of,
@@ -104,7 +105,7 @@ async def test_a_node_that_only_triggers_opens_episodes_for_others(ports):
     await say(ports, "n1", "trigger_only")
     async with running(APP, ports, "n1") as node:
         await eventually(lambda: may(node).wakes)
-        await eventually(lambda: ports.world._durables)
+        await eventually(lambda: gates(ports.world))
         id_ = await happen(ports)
         await all_answered(ports.world)
         requested = await life(ports, id_)
@@ -119,7 +120,7 @@ async def test_a_node_that_only_triggers_opens_episodes_for_others(ports):
 
 async def test_what_was_said_holds_for_a_node_that_comes_back(ports):
     async with running(APP, ports, "n1") as node:
-        await eventually(lambda: ports.world._durables)
+        await eventually(lambda: gates(ports.world))
         await say(ports, "n1", "trigger_only")
         await eventually(lambda: not may(node).runs)
     async with running(APP, ports, "n1"):
@@ -140,7 +141,7 @@ async def test_a_disabled_node_is_up_and_takes_nothing(ports):
         assert not ports.world._durables
         assert not ports.inbox._durables
         await say(ports, "n1", "full")
-        await eventually(lambda: ports.world._durables and ports.inbox._durables)
+        await eventually(lambda: gates(ports.world) and ports.inbox._durables)
         node.stop()
         assert await task
 
@@ -151,7 +152,7 @@ async def test_a_paused_actor_is_woken_once_it_is_resumed(ports):
         queued = await open_episode(ports, APP, id_="queued")
         assert nodes_of(await lived(ports, queued)) == ["n1"], "what is queued goes on"
         await ports.registry.delete(pause_key("worker"))
-        await eventually(lambda: may(node).wakes and ports.world._durables)
+        await eventually(lambda: may(node).wakes and gates(ports.world))
         await ports.registry.put(pause_key("worker"), b"{}")
         await eventually(lambda: not may(node).wakes)
         id_ = await happen(ports)
@@ -199,7 +200,7 @@ async def test_what_a_gate_has_pulled_and_not_ruled_on_is_handed_back(ports):
     world = PausedMeanwhile(ports)
     node = world.node = node_of(APP, dataclasses.replace(ports, world=world), "n1")
     task = asyncio.create_task(node.run())
-    await eventually(lambda: ports.world._durables)
+    await eventually(lambda: gates(ports.world))
     id_ = await happen(ports)
     await eventually(lambda: world.has_paused and not may(node).wakes)
     await lived(ports, await open_episode(ports, APP, id_="later"))
@@ -215,6 +216,6 @@ async def test_a_node_that_never_wakes_runs_what_others_opened(ports):
     task = asyncio.create_task(node.run())
     done = await lived(ports, await open_episode(ports, APP))
     assert nodes_of(done) == ["guest"]
-    assert not ports.world._durables
+    assert not gates(ports.world)
     node.stop()
     assert await task

@@ -22,6 +22,7 @@ from tests.engine.runtime.stage import (
     app_of,
     ask_start,
     eventually,
+    gates,
     life,
     lived,
     node_of,
@@ -192,7 +193,7 @@ async def test_a_doer_that_fails_is_started_again(ports, monkeypatch, port, erro
     failing = replace(ports, **{port: FailingOnce(getattr(ports, port), error)})
     async with running(app, failing):
         if port == "world":
-            await eventually(lambda: ports.world._durables)
+            await eventually(lambda: gates(ports.world))
             await ports.world.publish("thing.happened", {}, id="x1")
         else:
             await open_episode(ports, app)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.episode import Cancel
+from engine.commands import Cancel
 from engine.runtime.running import Run, Running
 from tests.engine.runtime.stage import Scripted, app_of, opening
 

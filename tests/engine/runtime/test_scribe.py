@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
-from engine.episode import Begin, Fail, Performed, fold
+from engine.commands import Begin, Fail, Performed
+from engine.episode import (
+    fold,
+)
 from engine.errors import Rejected
 from engine.runtime.scribe import EVENTS_PER_COMMIT_MAX, Scribe
 from streams.errors import TooLarge, Unavailable, VersionConflict

@@ -33,6 +33,7 @@ from tests.engine.runtime.stage import (
     ask_start,
     doomed,
     eventually,
+    gates,
     life,
     lived,
     open_episode,
@@ -64,7 +65,7 @@ def shape(life_):
 async def woken(ports, app):
     """The life of the episode that one event opens on a node with room."""
     async with running(app, ports):
-        await eventually(lambda: ports.world._durables)
+        await eventually(lambda: gates(ports.world))
         await ports.world.publish(HAPPENED, {}, id="x1")
         return await lived(ports, opening(app).episode_id)
 
@@ -101,7 +102,7 @@ async def test_an_event_is_acknowledged_before_its_episode_ends_only_under_a_cla
     tool = Counter(open_=False)
     app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
     async with running(app, ports):
-        await eventually(lambda: ports.world._durables)
+        await eventually(lambda: gates(ports.world))
         await ports.world.publish(HAPPENED, {}, id="x1")
         await tool.called.wait()
         await all_answered(ports.world)
@@ -127,10 +128,10 @@ async def test_an_event_whose_episode_could_not_be_told_of_comes_again(ports):
     app = app_of(Scripted())
     world = Silent(ports.world)
     async with doomed(app, replace(ports, world=world)):
-        await eventually(lambda: ports.world._durables)
+        await eventually(lambda: gates(ports.world))
         await ports.world.publish(HAPPENED, {}, id="x1")
         await lived(ports, opening(app).episode_id)
-    (queue,) = ports.world._durables.values()
+    (queue,) = gates(ports.world).values()
     assert queue.pending or queue._unanswered
 
 
@@ -158,7 +159,7 @@ async def test_no_tool_is_called_before_the_fence_is_durable(ports, is_queued):
     app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
     closed = Closed(ports.log)
     async with running(app, replace(ports, log=closed)):
-        await eventually(lambda: ports.world._durables)
+        await eventually(lambda: gates(ports.world))
         if is_queued:
             await open_episode(ports, app)
         else:

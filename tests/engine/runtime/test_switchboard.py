@@ -112,8 +112,8 @@ class Deaf:
         self.get = registry.get
 
     @asynccontextmanager
-    async def watch(self):
-        async with self._registry.watch() as watch:
+    async def watch(self, *, under=""):
+        async with self._registry.watch(under=under) as watch:
             yield DeafWatch(watch)
 
 

@@ -7,13 +7,16 @@ from pathlib import Path
 from streams.codec import encode_command, encode_commit
 from streams.log import Commit
 from tests.streams.samples import AT, COMMANDS, EVENTS
+from tests.streams.workflow_samples import WORKFLOW_COMMANDS
 
 HERE = Path(__file__).parent
 
 
 def write_missing() -> None:
     bodies = {tag: encode_commit(Commit(id="c", at=AT, events=e)) for tag, e in EVENTS.items()}
-    bodies |= {tag: encode_command(command) for tag, command in COMMANDS.items()}
+    bodies |= {
+        tag: encode_command(command) for tag, command in {**COMMANDS, **WORKFLOW_COMMANDS}.items()
+    }
     for tag, body in bodies.items():
         path = HERE / f"{tag}.json"
         if not path.exists():

@@ -1,0 +1,34 @@
+"""`vigil inbox`: everything that waits for a person."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from console.cli import context
+from console.cli.output import IsJson, Limit, show_rows
+
+
+def inbox(
+    ctx: typer.Context,
+    *,
+    actor: Annotated[str | None, typer.Option(help="Only this actor's.")] = None,
+    limit: Limit = 50,
+    is_json: IsJson = False,
+) -> None:
+    """List what waits for a person, and what to type about it: the oldest first."""
+    from console import tables
+    from console.inbox import lines
+    from console.reading import ask
+    from projections.postgres.reader import list_inbox
+
+    reading = context.reading(ctx)
+    rows = ask(reading, lambda pool: list_inbox(pool, reading.stack, actor=actor, limit=limit))
+    if is_json:
+        show_rows(rows, (), is_json=True)
+        return
+    for line in lines(rows):
+        tables.terminal().print(line, soft_wrap=True)
+    if not rows:
+        tables.terminal(stderr=True).print("nothing waits for anybody")

@@ -1,0 +1,53 @@
+"""One episode as the rows show it: what it waits for, and what became of its outputs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from console.tables import Row
+from projections.postgres.pool import Pool
+from projections.postgres.reader import ROWS_MAX, list_outputs, show_block, show_episode
+from streams.events import BlockReason
+from streams.subjects import Stack
+
+ANYBODY: Final = "anybody"
+
+
+async def whole(pool: Pool, stack: Stack, episode_id: UUID) -> dict[str, object] | None:
+    """Return an episode's row, with `waits_for` (a row or None) and `outputs` (rows).
+
+    None: the rows show no such episode.
+    """
+    row = await show_episode(pool, stack, episode_id)
+    if row is None:
+        return None
+    block = await show_block(pool, stack, episode_id) if row["blocked_by"] else None
+    is_open = block is not None and block["resolution"] is None
+    outputs = await list_outputs(pool, stack, episode_id=episode_id, limit=ROWS_MAX)
+    return row | {"waits_for": block if is_open else None, "outputs": outputs}
+
+
+def asked(block: Mapping[str, object]) -> Row:
+    """Return what an episode waits for as people read it, with what to type about it."""
+    if block["reason"] == BlockReason.WAIT:
+        asks: Row = {"ref": block["ref"]}
+        todo = f"resolve {shlex.quote(str(block['ref']))}"
+    else:
+        asks = {
+            "summary": block["summary"],
+            "approvers": block["approvers"] or ANYBODY,
+            "plan_hash": block["plan_hash"],
+            "plan": block["plan"],
+        }
+        todo = f"approve {block['episode_id']}"
+    return {
+        "waits_for": block["reason"],
+        "since": block["blocked_at"],
+        "expires_at": block["expires_at"],
+        "on_expiry": block["on_expiry"] if block["expires_at"] else None,
+        **asks,
+        "what_to_do": f"vigil episodes {todo}",
+    }

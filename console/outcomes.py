@@ -1,0 +1,105 @@
+"""What comes of commands: each is sent, then looked for on the journal of what it is about.
+
+A command is durable once it is sent, and may still be refused: somebody else was faster, or the
+time has run out. So nobody is told that it was done before the journal shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from console.looking import Look, look_at, running_obstacle
+from streams.clock import SystemClock
+from streams.log import Recorded
+from streams.ports import Ports
+
+IN_FLIGHT_MAX: Final = 64
+"""Journals looked at, or commands sent, at a time."""
+
+LOOK_S: Final = 0.1
+"""Between two looks at a journal, in seconds."""
+
+ASKED: Final = "asked for"
+LATE: Final = "not on the journal in time; it stays asked for"
+
+_CLOCK: Final = SystemClock()
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Stand:
+    """What a journal shows about a command."""
+
+    words: str
+    is_wanted: bool
+    """Whether it is what the command asked for, and not what somebody else did."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """A command that was sent."""
+
+    name: str
+    """Of what it is about, for people."""
+    actor_id: str
+    subject: str
+    """Where its journal is."""
+    stand: Callable[[Sequence[Recorded]], Stand | None]
+    """What the journal shows about it, oldest record first; None: nothing so far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a command."""
+
+    name: str
+    actor_id: str = ""
+    done: str = ""
+    """What was done; empty if nothing was."""
+    refused: str = ""
+    """Why nothing was done; empty if something was."""
+    obstacle: str = ""
+    """Why nothing comes of it now, in words; empty: something does."""
+
+
+async def watch(ports: Ports, sent: Sequence[Sent], *, wait_s: float | None) -> list[Outcome]:
+    """Return what came of each command, in order, once the journals show it.
+
+    Args:
+        ports: of the stack.
+        sent: the commands.
+        wait_s: longest wait for all of them together, in seconds; None: do not wait. Where no node
+            that is up runs the actor, there is no wait.
+
+    Raises:
+        UnreadableEvent: a newer version has written one of the journals.
+        Unavailable: the log is away.
+    """
+    until_s = None if wait_s is None else _CLOCK.monotonic_s() + wait_s
+    seen, found = await look_at(ports), list[Outcome]()
+    for some in batches(sent):
+        found += await asyncio.gather(*(_watch(ports, seen, each, until_s) for each in some))
+    return found
+
+
+def batches(items: Sequence[_T]) -> Iterable[Sequence[_T]]:
+    """Return `items` in order, as many together as are worked on at a time."""
+    return (items[at : at + IN_FLIGHT_MAX] for at in range(0, len(items), IN_FLIGHT_MAX))
+
+
+async def _watch(ports: Ports, seen: Look, sent: Sent, until_s: float | None) -> Outcome:
+    whose = Outcome(name=sent.name, actor_id=sent.actor_id)
+    obstacle = running_obstacle(seen, sent.actor_id)
+    if obstacle or until_s is None:
+        return replace(whose, done=ASKED, obstacle=obstacle)
+    while (stand := sent.stand(await ports.log.read(sent.subject))) is None:
+        if _CLOCK.monotonic_s() >= until_s:
+            return replace(whose, refused=LATE)
+        await _CLOCK.sleep(LOOK_S)
+    if stand.is_wanted:
+        return replace(whose, done=stand.words)
+    return replace(whose, refused=stand.words)

@@ -1,0 +1,206 @@
+"""Outputs as mails, over SMTP: a connection for each."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping, Sequence
+from email.headerregistry import Address
+from email.message import EmailMessage
+from typing import Final, Literal, TypeAlias, get_args
+
+import aiosmtplib
+import msgspec
+
+from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
+from engine.adapters.causes import is_about_tls
+from engine.adapters.letter import Mail, addresses, letter, recipients_of
+from engine.adapters.limits import checked_timeout
+from engine.adapters.secret import Secret, told
+from streams.clock import Clock, SystemClock
+
+Tls: TypeAlias = Literal["starttls", "tls", "none"]
+Refusals: TypeAlias = Mapping[str, aiosmtplib.SMTPResponse]
+"""Whom the server refuses → what it says."""
+
+PORTS: Final[Mapping[Tls, int]] = {"starttls": 587, "tls": 465, "none": 25}
+"""Where servers listen, unless the app says otherwise."""
+
+TIMEOUT_S: Final = 20.0
+"""How long a server may take for a mail, from connecting to accepting it, in seconds."""
+
+QUIT_S_MAX: Final = 1.0
+"""How long it may take to say good-bye. By then the mail is accepted."""
+
+REF_CHARS_MAX: Final = 512
+"""Longest name of a delivery that is kept; the rest is cut."""
+
+PORT_MAX: Final = 65_535
+PERMANENT_FROM: Final = 500
+"""Replies from here on will be the same the next time (RFC 5321, 4.2.1)."""
+
+_LACKS: Final = frozenset({aiosmtplib.SMTPNotSupported, aiosmtplib.SMTPException})
+"""What the library raises for something that the server lacks: for STARTTLS, and for logging in,
+its base class itself."""
+
+
+class Email(OutputAdapter):
+    """Sends each output as one mail.
+
+    The payload is `{"to": …, "subject": …, "text": …, "html": …}`; `to` is an address or a list of
+    them, and may be left out where the adapter has a default, and so may `html`. The `Message-ID`
+    is made from the idempotency key: most mailboxes show two copies of a mail as one.
+
+    A mail is delivered when the server accepts it for at least one recipient; those that it refuses
+    stand in the receiver's name for it, after the `Message-ID`, and are not tried again, since the
+    others would have the mail twice. Replies 4xx are tried again, replies 5xx fail at once.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int | None = None,
+        *,
+        sender: str,
+        to: str | Sequence[str] = (),
+        tls: Tls = "starttls",
+        username: Secret | None = None,
+        password: Secret | None = None,
+        timeout_s: float = TIMEOUT_S,
+        context: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Declare the server, and who sends.
+
+        Args:
+            host: of the server.
+            port: of the server; None: 587 with "starttls", 465 with "tls", 25 with "none".
+            sender: the address that mails come from, with or without a name.
+            to: who gets mails that do not say it.
+            tls: "starttls" begins in the clear and never goes on so, "tls" is encrypted from the
+                first byte, "none" is for servers on the same machine.
+            username: to log in with; None: nobody logs in.
+            password: likewise. It is not sent with `tls="none"`.
+            timeout_s: until the server has accepted the mail, in seconds. Keep it under the
+                route's, which cuts off the whole delivery.
+            context: whom to trust; None: the certificate authorities that the machine does.
+            clock: what the date of a mail comes from.
+
+        Raises:
+            ValueError: one of them cannot work.
+        """
+        if tls not in PORTS:
+            raise ValueError(f"Email: tls: {tls!r}; use one of {get_args(Tls)}")
+        if problem := _problem_of_server(host, port):
+            raise ValueError(f"Email: {problem}")
+        if (username is None) != (password is None):
+            raise ValueError("Email: username and password come together")
+        if username is not None and tls == "none":
+            raise ValueError('Email: tls="none" would send the password in the clear')
+        self._host = host
+        self._port = PORTS[tls] if port is None else port
+        self._sender = _checked_sender(sender)
+        self._to = (to,) if isinstance(to, str) else tuple(to)
+        self._tls = tls
+        self._login = username, password
+        self._timeout_s = checked_timeout(timeout_s, of="Email")
+        self._context = context
+        self._clock = clock or SystemClock()
+        for each in self._to:
+            addresses(each)
+
+    async def deliver(self, output: OutputView) -> str | None:
+        """Send one mail. See `OutputAdapter.deliver`."""
+        try:
+            mail = msgspec.convert(output.payload, Mail)
+            to = recipients_of(mail, default=self._to)
+            message = letter(
+                mail,
+                sender=self._sender,
+                to=to,
+                id=output.idempotency_key,
+                at=self._clock.now(),
+            )
+        except ValueError as error:
+            raise DeliveryFailed("bad_payload", str(error), permanent=True) from error
+        try:
+            refused = await self._send(message, to=[each.addr_spec for each in to])
+        except (aiosmtplib.SMTPException, OSError) as error:
+            raise _failure(error) from error
+        return _receipt(message["Message-ID"], refused)
+
+    async def _send(self, message: EmailMessage, *, to: Sequence[str]) -> Refusals:
+        """Have the server accept `message`, and return whom it is not accepted for."""
+        username, password = self._login
+        smtp = aiosmtplib.SMTP(
+            hostname=self._host,
+            port=self._port,
+            username=None if username is None else told(username),
+            password=None if password is None else told(password),
+            timeout=self._timeout_s,
+            use_tls=self._tls == "tls",
+            start_tls=self._tls == "starttls",
+            tls_context=self._context,
+        )
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await smtp.connect()
+                sender = self._sender.addr_spec
+                refused, _ = await smtp.send_message(message, sender=sender, recipients=to)
+            await _say_goodbye(smtp)
+        finally:
+            smtp.close()
+        return refused
+
+
+async def _say_goodbye(smtp: aiosmtplib.SMTP) -> None:
+    try:
+        await smtp.quit(timeout=QUIT_S_MAX)
+    except (aiosmtplib.SMTPException, OSError):
+        return
+
+
+def _checked_sender(sender: str) -> Address:
+    found = addresses(sender)
+    if len(found) != 1:
+        raise ValueError(f"Email: sender: {sender!r} is not one address")
+    return found[0]
+
+
+def _problem_of_server(host: str, port: int | None) -> str | None:
+    if not host or not host.isprintable() or " " in host:
+        return f"host: {host!r} is not the name of a server"
+    if port is not None and not 1 <= port <= PORT_MAX:
+        return f"port: {port!r} is not a number from 1 to {PORT_MAX:,}"
+    return None
+
+
+def _failure(error: aiosmtplib.SMTPException | OSError) -> DeliveryFailed:
+    match error:
+        case aiosmtplib.SMTPRecipientsRefused():
+            return _nobody(error.recipients)
+        case aiosmtplib.SMTPResponseException():
+            return _reply(error.code, error.message)
+        case _ if type(error) in _LACKS:
+            return DeliveryFailed("smtp_not_supported", str(error), permanent=True)
+        case TimeoutError():
+            return DeliveryFailed("delivery_timeout", str(error))
+        case _ if is_about_tls(error):
+            return DeliveryFailed("tls_failed", str(error))
+        case _:
+            return DeliveryFailed("receiver_unavailable", str(error))
+
+
+def _nobody(refused: Sequence[aiosmtplib.SMTPRecipientRefused]) -> DeliveryFailed:
+    """Return the failure of a mail that nobody gets: not for good if somebody may, later."""
+    softest = min(refused, key=lambda each: each.code)
+    return _reply(softest.code, f"{softest.recipient}: {softest.message}")
+
+
+def _reply(code: int, text: str) -> DeliveryFailed:
+    return DeliveryFailed(f"smtp_{code}", text, permanent=code >= PERMANENT_FROM)
+
+
+def _receipt(message_id: str, refused: Refusals) -> str:
+    others = ", ".join(f"{address} ({reply.code})" for address, reply in refused.items())
+    return (f"{message_id}, refused for {others}" if others else message_id)[:REF_CHARS_MAX]

@@ -1,0 +1,74 @@
+"""Outputs as chat messages, through an incoming webhook as Slack has them.
+
+Mattermost, Rocket.Chat and others understand the same. Such webhooks know no idempotency: after a
+crash, or a timeout, a message may be there twice.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
+from engine.adapters.answers import check
+from engine.adapters.http import TIMEOUT_S, HttpClient, checked_url, problem_of_url
+from engine.adapters.limits import checked_timeout
+from engine.adapters.secret import Secret, told
+from streams.clock import Clock, SystemClock
+from streams.json import exact
+
+_CONTENT = ("text", "blocks", "attachments")
+
+
+class Slack(OutputAdapter):
+    """Posts each output as one message.
+
+    The payload is a text, or the message as Slack has it: an object with `text`, `blocks` or
+    `attachments`, and whatever else goes beside them. Statuses mean what they mean to `Webhook`.
+    """
+
+    def __init__(
+        self,
+        url: Secret,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Declare where messages go.
+
+        Args:
+            url: of the incoming webhook. Whoever knows it can post: better not in code.
+            timeout_s: until the receiver says whether it accepts, in seconds.
+            tls: whom to trust; None: the certificate authorities that browsers do.
+            clock: what a `Retry-After` that is a date is compared with.
+
+        Raises:
+            ValueError: one of them cannot work.
+        """
+        if isinstance(url, str) and (problem := problem_of_url(url)):
+            raise ValueError(f"Slack: url: {problem}")
+        self._url = url
+        self._http = HttpClient(timeout_s=checked_timeout(timeout_s, of="Slack"), tls=tls)
+        self._clock = clock or SystemClock()
+
+    async def deliver(self, output: OutputView) -> str | None:
+        """Post one message; such webhooks give it no name. See `OutputAdapter.deliver`."""
+        body = bytes(exact(_message(output.payload)))
+        url = checked_url(told(self._url))
+        headers = {"content-type": "application/json"}
+        answer = await self._http.send("POST", url, body=body, headers=headers)
+        check(answer, now=self._clock.now())
+        return None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+
+def _message(payload: object) -> object:
+    if isinstance(payload, str) and payload:
+        return {"text": payload}
+    if isinstance(payload, dict) and any(payload.get(name) for name in _CONTENT):
+        return payload
+    detail = f"neither a text nor an object with one of {', '.join(_CONTENT)}"
+    raise DeliveryFailed("bad_payload", detail, permanent=True)

@@ -1,0 +1,101 @@
+"""Outputs as NATS messages, on any subject that a stream captures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
+from streams.errors import BadName, Incompatible, StreamError, TooLarge, Unavailable, Uncaptured
+from streams.events import EpisodeOpened
+from streams.json import NOTHING, exact, raw
+from streams.ports import Ports
+from streams.sending import problem_of_subject
+from streams.world import Sent
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The payload of an output that says itself where it goes."""
+
+    subject: str
+    data: msgspec.Raw = NOTHING
+    """Any JSON value."""
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+_PERMANENT: Final[Mapping[type[StreamError], str]] = {
+    Uncaptured: "no_stream",
+    BadName: "bad_subject",
+    TooLarge: "too_large",
+    Incompatible: "not_permitted",
+}
+"""What will not be different the next time, and what it is called."""
+
+
+class Subject(OutputAdapter):
+    """Publishes each output, and has it delivered when a stream has acknowledged it.
+
+    With a subject, the payload is the message's body, as JSON. Without one the payload says it all:
+    `{"subject": …, "data": any JSON, "headers": {…}}`. `Nats-Msg-Id` is the idempotency key, so a
+    stream keeps an output once within its duplicate window. The receiver's name for it is
+    `<stream>:<sequence>`.
+
+    `<stack>.event.<name>` makes it a domain event, which may wake actors; such chains end where
+    others do. Nothing else of the stack can be published to, nor what is the server's own.
+    """
+
+    def __init__(self, subject: str | None = None) -> None:
+        """Declare where outputs go; None: each payload says it.
+
+        Raises:
+            ValueError: no message can go to `subject`.
+        """
+        if subject is not None and (problem := problem_of_subject(subject)):
+            raise ValueError(f"Subject: {problem}")
+        self._subject = subject
+        self._ports: Ports | None = None
+
+    async def open(self, ports: Ports) -> None:
+        """Publish through `ports`."""
+        self._ports = ports
+
+    async def deliver(self, output: OutputView) -> str | None:
+        """Publish one message. See `OutputAdapter.deliver`."""
+        message = self._message(output.payload)
+        assert self._ports is not None, "an adapter is opened before it delivers"
+        try:
+            sent = await _send(self._ports, message, output)
+        except (*_PERMANENT,) as error:
+            raise DeliveryFailed(_PERMANENT[type(error)], str(error), permanent=True) from error
+        except Unavailable as error:
+            raise DeliveryFailed("receiver_unavailable", str(error)) from error
+        return f"{sent.stream}:{sent.seq}"
+
+    def _message(self, payload: object) -> Message:
+        if self._subject is not None:
+            return Message(subject=self._subject, data=exact(payload))
+        try:
+            return msgspec.json.decode(raw(payload), type=Message)
+        except msgspec.ValidationError as error:
+            raise DeliveryFailed("bad_payload", str(error), permanent=True) from error
+
+
+async def _send(ports: Ports, message: Message, output: OutputView) -> Sent:
+    return await ports.world.send(
+        message.subject,
+        bytes(message.data),
+        id=output.idempotency_key,
+        headers=message.headers,
+        hops=await _hops(ports, output.episode_id),
+    )
+
+
+async def _hops(ports: Ports, episode_id: str) -> int:
+    """Return how long the chain of events is that an output of this episode makes."""
+    first = (await ports.log.read(ports.stack.episode(episode_id)))[:1]
+    opened = [event for each in first for event in each.commit.events]
+    return 1 + max(
+        (one.trigger.hops for one in opened if isinstance(one, EpisodeOpened)), default=0
+    )

@@ -1,0 +1,244 @@
+"""AgentDefinition: an actor with its expectations, as data. Pure.
+
+It has every option that `Actor` and `Actor.expect` have, by the same names, but for those that take
+functions: `tools` and `synthesizer` are the app's; `enrich` and `state_schema` belong to code.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from pydantic import Field, field_validator, model_validator
+
+from engine.actor import QUEUE_MAX, Overflow
+from engine.aging import Escalation, escalate
+from engine.breaker import Breaker, Scope
+from engine.dedupe import Dedupe, Window, by_event, by_payload, by_value
+from engine.definitions.sources import SourceDefinition
+from engine.expectation import DEFAULT_BUDGET, Durability
+from engine.gathering import check_name
+from engine.overrides import overrides
+from engine.recovery import ATTEMPTS_MAX, Policy
+from engine.strict import Listed, Strict, parsed, wrong
+from engine.trigger import SOURCES_MAX
+from streams.json import JsonObject, exact
+from streams.triggers import Budget, Overrides
+
+EXPECTATIONS_MAX: Final = 100
+"""Most expectations of one definition."""
+
+CLASSES_MAX: Final = 100
+"""Most classes of findings that escalate in one expectation."""
+
+STEPS_MAX: Final = 3
+"""Most escalations of one class: each is worse, and there are four severities."""
+
+DEFAULT_BREAKER: Final = Breaker()
+
+
+class StrategyDefinition(Strict):
+    """A template with its configuration, or a strategy that the app has under a name."""
+
+    template: str = ""
+    config: dict[str, object] = Field(default_factory=dict)
+    ref: str = ""
+    """A name in `App.strategies`. Nothing is imported by it."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> StrategyDefinition:
+        if bool(self.template) == bool(self.ref):
+            raise ValueError("write either template, with a config, or ref")
+        if self.ref and self.config:
+            raise wrong("config", "it is for templates; leave it out")
+        return self
+
+
+class DedupeDefinition(Strict):
+    """Which events are the same cause."""
+
+    by: str = "event"
+    paths: Listed[str] = ()
+    path: str = ""
+    window: Window | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> DedupeDefinition:
+        fitting = {"event": set(), "payload": {"paths", "window"}, "value": {"path", "window"}}
+        if self.by not in fitting:
+            raise wrong("by", f"write one of {', '.join(fitting)}, not {self.by!r}")
+        if strays := sorted(self.model_fields_set - {"by"} - fitting[self.by]):
+            raise wrong(strays[0], f"it says nothing to {self.by!r}; leave it out")
+        return self
+
+    def made(self) -> Dedupe:
+        """Return the rule."""
+        match self.by:
+            case "payload":
+                return by_payload(*self.paths, window=self.window)
+            case "value":
+                return by_value(self.path, window=self.window)
+            case _:
+                return by_event()
+
+
+class BudgetDefinition(Strict):
+    """What one episode may use."""
+
+    turns: int = DEFAULT_BUDGET.turns
+    tokens: int = DEFAULT_BUDGET.tokens
+    wall_s: float = DEFAULT_BUDGET.wall_s
+
+    def made(self) -> Budget:
+        """Return the budget."""
+        return Budget(**self.model_dump())
+
+
+class BreakerDefinition(Strict):
+    """When to stop firing what fails."""
+
+    threshold: int = DEFAULT_BREAKER.threshold
+    half_open_after_s: float = DEFAULT_BREAKER.half_open_after_s
+    scope: Scope = DEFAULT_BREAKER.scope
+    cancel_in_flight: bool = DEFAULT_BREAKER.cancel_in_flight
+
+    def made(self) -> Breaker:
+        """Return the breaker."""
+        return Breaker(**self.model_dump())
+
+
+class OverridesDefinition(Strict):
+    """What stands for the outside in dry runs."""
+
+    tools: dict[str, object] = Field(default_factory=dict)
+    synthesis: object = None
+    persist_findings: object = False
+
+    @model_validator(mode="after")
+    def _can_stand(self) -> OverridesDefinition:
+        try:
+            self.made()
+        except ValueError as error:
+            raise ValueError(str(error).removeprefix("overrides(): ")) from error
+        return self
+
+    def made(self) -> Overrides:
+        """Return the overrides.
+
+        Raises:
+            ValueError: a value is impossible.
+        """
+        options: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        return overrides(**options)
+
+
+class EscalationDefinition(Strict):
+    """What a finding of a certain age becomes."""
+
+    after: object
+    """Seconds, or a text such as `30m`."""
+    to: str
+
+    @model_validator(mode="after")
+    def _can_happen(self) -> EscalationDefinition:
+        self.made()
+        return self
+
+    def made(self) -> Escalation:
+        """Return the escalation.
+
+        Raises:
+            ValueError: a value is impossible.
+        """
+        return escalate(after=self.after, to=self.to)  # type: ignore[arg-type] # It looks for itself.
+
+
+class ExpectationDefinition(Strict):
+    """One expectation: the options of `Actor.expect`, by the same names."""
+
+    strategy: StrategyDefinition
+    on: Listed[SourceDefinition] = Field(min_length=1, max_length=SOURCES_MAX)
+    """One trigger or a list of them."""
+    subject_key: str = ""
+    cooldown_s: int = 0
+    debounce_s: float = 0.0
+    max_wait_s: float = 0.0
+    breaker: BreakerDefinition | None = None
+    sample: float = 1.0
+    concurrency_key: str = ""
+    concurrency: int = 1
+    priority: int = 0
+    start_within_s: float = 0.0
+    dedupe: DedupeDefinition = DedupeDefinition()
+    dry_run: OverridesDefinition | None = None
+    budget: BudgetDefinition = BudgetDefinition()
+    durability: Durability = "pipelined"
+    loop_detection: bool = True
+    recovery: Policy = "resume"
+    attempts_max: int = ATTEMPTS_MAX
+    finding_ttl_s: float = 0.0
+    escalation: dict[str, Listed[EscalationDefinition]] = Field(
+        default_factory=dict, max_length=CLASSES_MAX
+    )
+
+    @field_validator("on", mode="before")
+    @classmethod
+    def _is_listed(cls, on: object) -> object:
+        return [on] if isinstance(on, dict) else on
+
+    @field_validator("escalation")
+    @classmethod
+    def _ends(
+        cls, escalation: dict[str, tuple[EscalationDefinition, ...]]
+    ) -> dict[str, tuple[EscalationDefinition, ...]]:
+        if long := [class_ for class_, steps in escalation.items() if len(steps) > STEPS_MAX]:
+            raise ValueError(f"{long[0]!r}: at most {STEPS_MAX} steps")
+        return escalation
+
+
+class AgentDefinition(Strict):
+    """One actor: the options of `Actor`, by the same names, and its expectations."""
+
+    id: str
+    domain: str = "default"
+    spec_rev: str = ""
+    max_concurrent_episodes: int = 5
+    max_concurrent_cluster: int | None = None
+    overflow: Overflow = "queue"
+    queue_max: int = QUEUE_MAX
+    expectations: dict[str, ExpectationDefinition] = Field(
+        min_length=1, max_length=EXPECTATIONS_MAX
+    )
+    """By name."""
+
+    @field_validator("id")
+    @classmethod
+    def _names_an_actor(cls, id: str) -> str:
+        check_name(id, of="an actor")
+        return id
+
+    @field_validator("expectations")
+    @classmethod
+    def _are_named(
+        cls, expectations: dict[str, ExpectationDefinition]
+    ) -> dict[str, ExpectationDefinition]:
+        for name in expectations:
+            check_name(name, of="an expectation")
+        return expectations
+
+
+def agent_of(data: JsonObject) -> AgentDefinition:
+    """Return the agent that `data` defines.
+
+    Raises:
+        BadDefinition: it defines none; the error names the first field that is wrong.
+    """
+    return parsed(AgentDefinition, data)
+
+
+def canonical(definition: Strict) -> msgspec.Raw:
+    """Return a definition as JSON that is the same for equal definitions.
+
+    Keys are sorted, what is as by default is left out, and single values that may be lists are.
+    """
+    return exact(definition.model_dump(mode="json", by_alias=True, exclude_defaults=True))

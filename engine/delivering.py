@@ -1,0 +1,216 @@
+"""What is to be done about an output, and what comes of what was done. Pure.
+
+Whoever carries an output asks for the next move, makes it, and asks again, until it is settled or
+nothing can be done before later.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+import msgspec
+
+from engine.deciding import problem_of_decision
+from engine.errors import Refused
+from engine.output import Output, is_own, outcome_of
+from engine.reminding import next_reminder_at
+from streams.blocks import OnExpiry
+from streams.commands import Decide, RetryOutput, Verdict
+from streams.events import (
+    OutputApproved,
+    OutputFailed,
+    OutputPostponed,
+    OutputRejected,
+    OutputRetried,
+)
+from streams.outputs import OutputOutcome, OutputStatus
+
+RETRY_AFTER_S_MAX: Final = 3_600.0
+"""Longest that a receiver can put the next attempt off, in seconds."""
+
+EARLY_S: Final = 1.0
+"""How much too early an attempt may be made again, in seconds: the clocks of nodes differ."""
+
+OUTCOME_UNKNOWN: Final = "outcome_unknown"
+"""Error class of an output whose last attempt was cut off by a crash."""
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """There is nothing left to do, as far as one episode is concerned."""
+
+    outcome: OutputOutcome
+
+
+class Later(msgspec.Struct, frozen=True):
+    """Nothing can be done before `at`; None: before somebody decides."""
+
+    at: datetime | None
+
+
+class Propose(msgspec.Struct, frozen=True):
+    """The key is free, for the `proposal_no`-th time."""
+
+    proposal_no: int
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """The adapter is to be called, for the `number`-th time."""
+
+    number: int
+
+
+class Fail(msgspec.Struct, frozen=True):
+    """It cannot be delivered."""
+
+    event: OutputFailed
+
+
+Move: TypeAlias = Settled | Later | Propose | Attempt | Fail
+
+
+def next_move(
+    output: Output, key: str, *, episode_id: str, attempts_max: int, at: datetime
+) -> Move:
+    """Return what is to be done about an output that an episode wants delivered.
+
+    Args:
+        output: as its log stands.
+        key: its key.
+        episode_id: the episode.
+        attempts_max: most attempts that its route makes.
+        at: now.
+    """
+    outcome = outcome_of(output, key, episode_id=episode_id)
+    if outcome is not None:
+        return Settled(outcome)
+    if not is_own(output, episode_id=episode_id):
+        return Propose(output.proposed.proposal_no + 1 if output.proposed else 1)
+    if output.status is OutputStatus.AWAITING_APPROVAL:
+        return Later(wakes_at(output, at=at))
+    if output.retry_at is not None and output.retry_at - at > timedelta(seconds=EARLY_S):
+        return Later(output.retry_at)
+    if output.is_attempted and output.attempts_counted >= attempts_max:
+        detail = f"a node died during attempt {output.attempts}, the last there may be"
+        event = OutputFailed(
+            attempt=output.attempts, error_class=OUTCOME_UNKNOWN, error_detail=detail
+        )
+        return Fail(event)
+    return Attempt(output.attempts + 1)
+
+
+def after_failure(
+    output: Output,
+    *,
+    error_class: str,
+    detail: str,
+    is_permanent: bool,
+    attempts_max: int,
+    pause_s: float,
+    retry_after_s: float | None,
+    at: datetime,
+) -> OutputPostponed | OutputFailed:
+    """Return what comes of an attempt that failed at `at`.
+
+    Args:
+        output: with the attempt.
+        error_class: of the failure.
+        detail: for people.
+        is_permanent: whether another attempt is of no use.
+        attempts_max: most attempts that its route makes.
+        pause_s: how long the route waits before the next one.
+        retry_after_s: how long the receiver wants it to wait, if it says so; it is not made sooner
+            than that, but for what is over `RETRY_AFTER_S_MAX`.
+        at: when it failed.
+    """
+    if is_permanent or output.attempts_counted >= attempts_max:
+        return OutputFailed(attempt=output.attempts, error_class=error_class, error_detail=detail)
+    wanted_s = min(max(retry_after_s or 0.0, 0.0), RETRY_AFTER_S_MAX)
+    return OutputPostponed(
+        attempt=output.attempts,
+        error_class=error_class,
+        error_detail=detail,
+        retry_at=at + timedelta(seconds=max(pause_s, wanted_s)),
+    )
+
+
+def wakes_at(output: Output, *, at: datetime) -> datetime | None:
+    """Return when an output that is not settled is to be looked at next, after `at`; None: never.
+
+    What can be delivered is to be looked at when its time has come, be that in the past.
+    """
+    if output.status is OutputStatus.PROPOSED:
+        return output.retry_at or at
+    if output.status is not OutputStatus.AWAITING_APPROVAL:
+        return None
+    assert output.proposed is not None, "what waits was proposed"
+    approval, since = output.proposed.approval, output.proposed_at
+    assert approval is not None, "what waits for approval says what for"
+    assert since is not None, "what was proposed was so at some time"
+    reminder = next_reminder_at(since, every_s=approval.remind_every_s, at=at)
+    times = [each for each in (reminder, approval.expires_at) if each is not None]
+    return min(times, default=None)
+
+
+def expired(output: Output, *, at: datetime) -> OutputApproved | OutputRejected | None:
+    """Return what it means that nobody has decided on an output by `at`; None: it is not late."""
+    if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
+        return None
+    approval = output.proposed.approval
+    if approval is None or approval.expires_at is None or at < approval.expires_at:
+        return None
+    reason = f"nobody decided by {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    if approval.on_expiry is OnExpiry.APPROVE:
+        return OutputApproved(by="", reason=reason)
+    return OutputRejected(by="", reason=reason, is_expiry=True)
+
+
+def answered(
+    output: Output, command: Decide, *, at: datetime
+) -> OutputApproved | OutputRejected | None:
+    """Return what a decision made at `at` leads to; None: it has been recorded before.
+
+    Raises:
+        Refused: it cannot stand; the message says why.
+    """
+    if output.proposed is None:
+        raise Refused("there is no such output")
+    decided = output.decided
+    if decided is not None and decided.decision_id == command.id:
+        return None
+    if decided is not None:
+        raise Refused(_in_words(output))
+    approval = output.proposed.approval
+    if output.status is not OutputStatus.AWAITING_APPROVAL or approval is None:
+        raise Refused(f"it does not wait for approval: it is {output.status}")
+    if problem := problem_of_decision(approval, command, at=at):
+        raise Refused(problem)
+    if command.verdict is Verdict.APPROVE:
+        return OutputApproved(by=command.by, reason=command.reason, decision_id=command.id)
+    return OutputRejected(by=command.by, reason=command.reason, decision_id=command.id)
+
+
+def _in_words(output: Output) -> str:
+    what = "approved" if isinstance(output.decided, OutputApproved) else "rejected"
+    by = (
+        f" by {output.decided.by}" if output.decided and output.decided.by else ", for want of time"
+    )
+    when = f" at {output.decided_at:%Y-%m-%d %H:%M:%S} UTC" if output.decided_at else ""
+    return f"it was {what}{by}{when}"
+
+
+def tried_again(output: Output, command: RetryOutput) -> OutputRetried | None:
+    """Return what it leads to that a person wants an output tried again; None: it was so before.
+
+    Raises:
+        Refused: it cannot be; the message says why.
+    """
+    if output.proposed is None:
+        raise Refused("there is no such output")
+    if output.retried is not None and output.retried.retry_id == command.id:
+        return None
+    if output.status is not OutputStatus.FAILED:
+        raise Refused(f"it is {output.status}; only what has failed can be tried again")
+    if output.proposed.episode_id != command.episode_id:
+        raise Refused(f"it is of episode {output.proposed.episode_id} by now")
+    return OutputRetried(by=command.by, reason=command.reason, retry_id=command.id)

@@ -1,0 +1,188 @@
+"""The Output aggregate: its state, `decide` and `evolve`. Pure.
+
+    (nothing) ──▶ awaiting_approval ──approved──▶ proposed ──▶ delivered
+                          │                        │   ▲ └───▶ failed ──retried by hand──▶ proposed
+                          └──▶ rejected            └───┘ attempted, postponed
+
+What has an owner is the proposal: the episode that made it. All is done on that episode's behalf,
+by whoever has the episode. For any other episode with the same key an output is a duplicate, unless
+it has failed or was canceled: then the key may be proposed anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.errors import Rejected
+from streams.events import (
+    OutputApproved,
+    OutputAttempted,
+    OutputCanceled,
+    OutputDelivered,
+    OutputEvent,
+    OutputFailed,
+    OutputPostponed,
+    OutputProposed,
+    OutputRejected,
+    OutputRetried,
+)
+from streams.log import Recorded
+from streams.outputs import DUPLICATE, OUTCOMES, OutputOutcome, OutputStatus
+
+EARLIER_MAX: Final = 100
+"""Proposals of one key whose end is known besides the newest: only episodes that still run when
+others propose it anew ask for it."""
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """What an output's events add up to."""
+
+    status: OutputStatus | None = None
+    """None: nobody has proposed it."""
+    proposed: OutputProposed | None = None
+    """The newest proposal; all else is about that one."""
+    proposed_at: datetime | None = None
+    attempts: int = 0
+    attempts_before: int = 0
+    """Those made before a person last had it tried again."""
+    is_attempted: bool = False
+    """Whether an attempt was begun, and it is not known what came of it."""
+    retry_at: datetime | None = None
+    """Not before then; None: at once."""
+    decided: OutputApproved | OutputRejected | None = None
+    decided_at: datetime | None = None
+    retried: OutputRetried | None = None
+    retries: int = 0
+    """How often a person had it tried again."""
+    failed: OutputFailed | None = None
+    """Why it is not to be delivered, if it has failed."""
+    earlier: tuple[tuple[str, OutputOutcome], ...] = ()
+    """Episode → how its proposal ended, of those before."""
+
+    @property
+    def attempts_counted(self) -> int:
+        """Attempts that count towards the most there may be."""
+        return self.attempts - self.attempts_before
+
+
+UNPROPOSED: Final = Output()
+
+TRANSITIONS: Final[Mapping[OutputStatus | None, frozenset[type[OutputEvent]]]] = {
+    None: frozenset({OutputProposed}),
+    OutputStatus.AWAITING_APPROVAL: frozenset({OutputApproved, OutputRejected, OutputCanceled}),
+    OutputStatus.PROPOSED: frozenset(
+        {OutputAttempted, OutputPostponed, OutputDelivered, OutputFailed, OutputCanceled}
+    ),
+    OutputStatus.FAILED: frozenset({OutputRetried, OutputProposed}),
+    OutputStatus.CANCELED: frozenset({OutputProposed}),
+    OutputStatus.DELIVERED: frozenset(),
+    OutputStatus.REJECTED: frozenset(),
+}
+"""Status → what may happen then."""
+
+
+def decide(output: Output, event: OutputEvent) -> OutputEvent:
+    """Return `event` if it may happen to `output`.
+
+    Raises:
+        Rejected: it does not fit the state.
+    """
+    if type(event) not in TRANSITIONS[output.status]:
+        raise Rejected(f"{type(event).__name__} while {output.status or 'not proposed'}")
+    return event
+
+
+def evolve(output: Output, event: OutputEvent, *, at: datetime) -> Output:
+    """Return `output` after `event`, recorded at `at`. Never refuses: it has already happened."""
+    match event:
+        case OutputProposed():
+            return _proposed(output, event, at=at)
+        case OutputApproved():
+            return replace(
+                output, status=OutputStatus.PROPOSED, decided=event, decided_at=at, retry_at=None
+            )
+        case OutputRejected():
+            return replace(output, status=OutputStatus.REJECTED, decided=event, decided_at=at)
+        case OutputRetried():
+            return replace(
+                output,
+                status=OutputStatus.PROPOSED,
+                attempts_before=output.attempts,
+                retry_at=None,
+                retried=event,
+                retries=output.retries + 1,
+                failed=None,
+            )
+        case OutputCanceled():
+            return replace(output, status=OutputStatus.CANCELED, is_attempted=False)
+        case _:
+            return _attempted(output, event)
+
+
+def _attempted(
+    output: Output, event: OutputAttempted | OutputPostponed | OutputDelivered | OutputFailed
+) -> Output:
+    match event:
+        case OutputAttempted(attempt=attempt):
+            return replace(output, attempts=attempt, is_attempted=True)
+        case OutputPostponed(retry_at=retry_at):
+            return replace(output, is_attempted=False, retry_at=retry_at)
+        case OutputDelivered():
+            return replace(output, status=OutputStatus.DELIVERED, is_attempted=False)
+        case OutputFailed():
+            return replace(output, status=OutputStatus.FAILED, is_attempted=False, failed=event)
+
+
+def _proposed(before: Output, event: OutputProposed, *, at: datetime) -> Output:
+    waits = event.approval is not None
+    earlier = before.earlier
+    if before.proposed is not None and (ended := _own_outcome(before)):
+        earlier = (*earlier, (before.proposed.episode_id, ended))[-EARLIER_MAX:]
+    return Output(
+        status=OutputStatus.AWAITING_APPROVAL if waits else OutputStatus.PROPOSED,
+        proposed=event,
+        proposed_at=at,
+        earlier=earlier,
+    )
+
+
+def fold(records: Iterable[Recorded], output: Output = UNPROPOSED) -> Output:
+    """Return `output` after all of `records`, oldest first."""
+    for record in records:
+        for event in record.commit.events:
+            if isinstance(event, OutputEvent):
+                output = evolve(output, event, at=record.commit.at)
+    return output
+
+
+def outcome_of(output: Output, key: str, *, episode_id: str) -> OutputOutcome | None:
+    """Return what became of an output as far as an episode is concerned; None: nothing so far."""
+    if output.proposed is None:
+        return None
+    if output.proposed.episode_id == episode_id:
+        return _own_outcome(output)
+    earlier = dict(output.earlier)
+    if episode_id in earlier:
+        return earlier[episode_id]
+    is_free = output.status in (OutputStatus.FAILED, OutputStatus.CANCELED)
+    return None if is_free else OutputOutcome(output_key=key, outcome=DUPLICATE)
+
+
+def _own_outcome(output: Output) -> OutputOutcome | None:
+    if output.proposed is None or output.status is None or output.status not in OUTCOMES:
+        return None
+    return OutputOutcome(
+        output_key=output.proposed.output_key,
+        outcome=OUTCOMES[output.status],
+        error_class=output.failed.error_class if output.failed else "",
+    )
+
+
+def is_own(output: Output, *, episode_id: str) -> bool:
+    """Return whether the newest proposal is of this episode."""
+    return output.proposed is not None and output.proposed.episode_id == episode_id

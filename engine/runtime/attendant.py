@@ -1,0 +1,194 @@
+"""Attends an episode that waits: rule on the journal → append → go on with it, or leave it again.
+
+Nobody has such an episode, so whoever gets a command for it may write to it, at the version that
+was ruled on: of two who answer at once the second is refused, rules again, and finds an answer. A
+command that fits no more is answered for and noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import structlog
+
+from engine import answering, placing, publicity
+from engine.answering import Answer, Refusal
+from engine.blocking import block_in, is_answered
+from engine.episode import Episode, fold
+from engine.runtime.blocker import Blocker
+from engine.runtime.crew import Crew
+from engine.runtime.herald import Herald
+from engine.runtime.keeper import Keeper
+from engine.runtime.output_desk import OutputDesk, is_about_outputs
+from engine.runtime.shift import Shift
+from engine.status import Status
+from streams.commands import Attend, Command, Decide, Resolve, RetryOutput, Start
+from streams.delivery import Delivery, Unreadable
+from streams.errors import Unavailable, VersionConflict
+from streams.events import EpisodeOpened, EpisodeResolved
+from streams.log import Commit, Recorded
+from streams.tracing import traceparent
+
+ANSWERS_MAX: Final = 8
+"""Most tries to answer an episode that others write to at the same time. Whoever is faster has
+answered it, or canceled it; then there is nothing to answer any more."""
+
+RETOLD_S: Final = 120.0
+"""How soon after it was blocked an episode that is answered is told of as blocked once more, in
+seconds: its node may have died before it told. The stream keeps one of the same id for as long;
+after that, recovery has told it."""
+
+Incoming: TypeAlias = Delivery[Command | Unreadable]
+
+log = structlog.get_logger("vigil.attendant")
+
+
+def is_for_attendant(command: Command, newest: Recorded) -> bool:
+    """Return whether a command is for an episode that waits, or one that has just been answered."""
+    if isinstance(command, Attend | Decide | Resolve | RetryOutput):
+        return True
+    has_turn = isinstance(command, Start) and command.admitted
+    return is_answered(newest) and not has_turn
+
+
+@dataclass
+class Attendant:
+    """Attends the episodes of one actor, on one node."""
+
+    crew: Crew
+    keeper: Keeper
+    _blocker: Blocker = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._blocker = Blocker(self.crew)
+
+    async def attend(
+        self,
+        delivery: Incoming,
+        command: Command,
+        episode: Episode,
+        records: Sequence[Recorded],
+    ) -> bool:
+        """Do what `command` asks of an episode; return whether it is answered for.
+
+        Args:
+            delivery: of the command; it is acknowledged here.
+            command: what it says.
+            episode: the fold of `records`; it has been opened.
+            records: its journal.
+
+        Raises:
+            Unavailable: the log is away. Let the command come again.
+        """
+        if is_about_outputs(command, episode):
+            desk = OutputDesk(self.crew, self.keeper)
+            return await desk.follow(delivery, command, episode, records)
+        match command:
+            case Decide() | Resolve():
+                records = await self._decide(command, records, delivery)
+            case Attend() if episode.status is Status.BLOCKED:
+                records = await self._look_after(records, delivery)
+            case _:
+                pass
+        if is_answered(records[-1]):
+            return await self._go_on(delivery, records)
+        await delivery.ack()
+        return True
+
+    async def _decide(
+        self, decision: Decide | Resolve, records: Sequence[Recorded], delivery: Incoming
+    ) -> Sequence[Recorded]:
+        """Return the journal with what comes of a decision, and of the expiry if it came late."""
+        for _ in range(ANSWERS_MAX):
+            ruling = answering.answer(records, decision, at=delivery.at)
+            if isinstance(ruling, Refusal):
+                _note_refused(decision, ruling)
+                return await self._expire(records, delivery)
+            appended = await self._append(ruling, records)
+            if appended is not None:
+                log.info("answered", resolution=ruling.resolved.resolution.value, by=decision.by)
+                return appended
+            records = await self._read_past(records)
+        raise Unavailable(records[-1].subject, detail="others write to it at the same time")
+
+    async def _look_after(
+        self, records: Sequence[Recorded], delivery: Incoming
+    ) -> Sequence[Recorded]:
+        """Do what is due about an episode that waits, and return its journal with that."""
+        records = await self._expire(records, delivery)
+        opened, block = fold(records).opened, block_in(records[-1])
+        if opened is not None and block is not None:
+            await self._blocker.remind(opened, block, at=delivery.at, seq=records[-1].seq)
+            await self._blocker.watch(opened, after=delivery.at)
+        return records
+
+    async def _expire(self, records: Sequence[Recorded], delivery: Incoming) -> Sequence[Recorded]:
+        """Return the journal with what it means that nobody has answered, if time is up."""
+        for _ in range(ANSWERS_MAX):
+            expired = answering.expire(records, at=delivery.at)
+            if expired is None:
+                return records
+            appended = await self._append(expired, records)
+            if appended is not None:
+                log.info("expired: nobody has answered in time", step_no=expired.resolved.step_no)
+                return appended
+            records = await self._read_past(records)
+        raise Unavailable(records[-1].subject, detail="others write to it at the same time")
+
+    async def _append(
+        self, answer: Answer, records: Sequence[Recorded]
+    ) -> Sequence[Recorded] | None:
+        """Return the journal with `answer`; None: others have written to it meanwhile."""
+        newest, resolved = records[-1], answer.resolved
+        commit = Commit(
+            # The same decision gives the same commit, whoever follows it, however often.
+            id=f"answer.{newest.subject}.{resolved.step_no}.{resolved.decision_id}",
+            at=self.crew.clock.now(),
+            events=answer.events,
+            trace=traceparent(),
+        )
+        try:
+            seq = await self.crew.ports.log.append(newest.subject, commit, after=newest.seq)
+        except VersionConflict:
+            return None
+        return [*records, Recorded(subject=newest.subject, seq=seq, commit=commit)]
+
+    async def _read_past(self, records: Sequence[Recorded]) -> Sequence[Recorded]:
+        """Return the journal as it is by now, which is longer than `records`."""
+        newest = await self.crew.ports.log.read(records[-1].subject)
+        if len(newest) <= len(records):
+            raise Unavailable(records[-1].subject, detail="what a replica holds is not the newest")
+        return newest
+
+    async def _go_on(self, delivery: Incoming, records: Sequence[Recorded]) -> bool:
+        """Have an episode that has its answer run: here, or when its turn comes."""
+        episode = fold(records)
+        assert episode.opened is not None, "an answer to what was never opened"
+        await self._tell(episode.opened, records)
+        if not self.crew.actor.is_laned:
+            shift = Shift(self.crew, self.keeper, delivery.ack)
+            return await shift.take_over(episode, records, careful=True)
+        place = placing.place(episode.opened.actor_id, episode.opened.episode_id)
+        id_ = f"place.{episode.opened.episode_id}.{delivery.seq}"
+        await self.crew.ports.timers.send(place, id=id_)
+        await delivery.ack()
+        return True
+
+    async def _tell(self, opened: EpisodeOpened, records: Sequence[Recorded]) -> None:
+        """Tell the world that an episode goes on, and let word from outside find it no more."""
+        wait, seq = answering.waits_of(records)[-1], records[-1].seq
+        assert isinstance(wait.end, EpisodeResolved), "a wait that was answered"
+        await self._blocker.forget_wait(opened, wait.blocked.event)
+        news = [publicity.resumed(opened, wait.end, seq=seq)]
+        if wait.lasted_s < RETOLD_S:
+            news = [publicity.blocked(opened, wait.blocked, seq=wait.seq), *news]
+        if publicity.is_public(opened):
+            await Herald(self.crew.ports.world).tell(news)
+
+
+def _note_refused(decision: Decide | Resolve, refusal: Refusal) -> None:
+    if not refusal.is_repeat:
+        kind = type(decision).__name__.lower()
+        log.info("refused", command=kind, by=decision.by, id=decision.id, why=refusal.why)

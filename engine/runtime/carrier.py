@@ -1,0 +1,272 @@
+"""Carries out what an episode decided: its findings are applied, then its outputs delivered.
+
+What cannot be done yet (an attempt that is to come later, an approval that nobody has given) is
+left for later, and the episode with it: no node has it meanwhile, and a timer calls one back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from engine import dryrun, placing, publicity
+from engine.blocking import ATTEND, attend_timer
+from engine.commands import Cancel, Finish
+from engine.episode import Episode
+from engine.proposal import wanted
+from engine.publicity import PublicEvent
+from engine.runtime.applier import Applied, Applier
+from engine.runtime.courier import Carried, Courier
+from engine.runtime.crew import Crew
+from engine.runtime.running import Run
+from streams.events import EpisodeDeferred, EpisodeOpened
+from streams.findings import FindingOutcome
+from streams.outputs import FAILURES, OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
+from streams.tracing import traceparent
+
+OUTPUTS_IN_FLIGHT_MAX: Final = 16
+"""Outputs of one episode that are carried at a time."""
+
+_CANCELED: Final = OUTCOMES[OutputStatus.CANCELED]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarriedOut:
+    """How far an episode's decisions are carried out."""
+
+    findings: tuple[FindingOutcome, ...] = ()
+    outputs: tuple[OutputOutcome, ...] = ()
+    """Those that are settled."""
+    pending: tuple[str, ...] = ()
+    """Keys of the others."""
+    wakes_at: datetime | None = None
+    """When something is due about those; None: when somebody decides."""
+    news: tuple[PublicEvent, ...] = ()
+    """What there is to tell: of findings first, then of outputs."""
+    canceled: Cancel | None = None
+    """How the episode ends instead, if outputs were canceled with it."""
+
+    @property
+    def end(self) -> Finish | EpisodeDeferred | Cancel:
+        """What the episode records of it."""
+        if self.canceled is not None:
+            return self.canceled
+        if self.pending:
+            return EpisodeDeferred(
+                findings=self.findings, outputs=self.outputs, pending=self.pending
+            )
+        return Finish(findings=self.findings, outputs=self.outputs)
+
+
+NOTHING_DONE: Final = CarriedOut()
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """Carries out what one episode decided, on one node."""
+
+    crew: Crew
+    opened: EpisodeOpened
+    run: Run
+    applier: Applier
+    courier: Courier
+
+    async def carry_out(
+        self, episode: Episode, *, since: int, version: int, retells: bool
+    ) -> CarriedOut:
+        """Do all that can be done now of what `episode`, which has converged, decided.
+
+        Args:
+            episode: as it stands, under our claim.
+            since: as `oldest_of` gives it.
+            version: the episode's.
+            retells: whether what was done before may not have been told.
+
+        Raises:
+            LeaseLost, VersionConflict: someone else has the episode. What is left is theirs.
+            Contended: a finding or an output is fought over without end.
+            Unavailable: the log is away.
+        """
+        findings, news = await self._findings(
+            episode, since=since, version=version, retells=retells
+        )
+        outputs = await self._outputs(episode, retells=retells)
+        carried = replace(outputs, findings=findings, news=(*news, *outputs.news))
+        canceled = self.run.canceled
+        if canceled is None or not any(one.outcome == _CANCELED for one in carried.outputs):
+            return carried
+        end = Cancel(
+            error_class=canceled.error_class,
+            error_detail=canceled.error_detail,
+            findings=findings,
+            outputs=carried.outputs,
+        )
+        return replace(carried, canceled=end)
+
+    async def tell_again(self, episode: Episode, *, since: int) -> CarriedOut:
+        """Return all there is to tell of what an `episode` that has ended decided.
+
+        Args:
+            episode: as it stands.
+            since: as `oldest_of` gives it.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        intents = episode.converged.findings if episode.converged else ()
+        applied = await self.applier.look(intents, opened=self.opened, since=since)
+        looked = await self._each(self._wanted(episode), self.courier.look)
+        outputs = _summary(looked)
+        return replace(outputs, news=(*_changes(self.opened, applied), *outputs.news))
+
+    async def settle(self, episode: Episode) -> CarriedOut:
+        """Carry what is left of the outputs of an `episode` that has ended.
+
+        Raises:
+            As `carry_out`.
+        """
+
+        async def carry(key: str) -> Carried:
+            return await self.courier.carry(key, None)
+
+        return _summary(await self._each(self._wanted(episode), carry))
+
+    async def cancel(self, keys: Iterable[str], why: Cancel) -> CarriedOut:
+        """Have outputs not be delivered, unless they are settled.
+
+        Raises:
+            Contended, Unavailable: cancel them again.
+        """
+
+        async def cancel(key: str) -> Carried:
+            return await self.courier.cancel(key, reason=why.error_detail)
+
+        return _summary(await self._each(keys, cancel))
+
+    async def leave(self, carried: CarriedOut, *, version: int) -> None:
+        """See to it that a node comes back to what is pending, and that others have the turn.
+
+        Raises:
+            LeaseLost: another node may have the episode, and see to it.
+            Unavailable: do it again.
+        """
+        self.courier.check_claim()
+        await self.wake(carried.wakes_at)
+        if self.crew.actor.is_laned:
+            actor, episode_id = self.opened.actor_id, self.opened.episode_id
+            left = placing.left_for_now(actor, episode_id)
+            await self.crew.ports.timers.send(left, id=f"left.{episode_id}.deferred.{version}")
+
+    async def wake(self, at: datetime | None) -> None:
+        """Have a node attend the episode at `at`; None: nothing will be due."""
+        if at is not None:
+            timer = attend_timer(self.opened.actor_id, self.opened.episode_id)
+            await self.crew.ports.timers.arm(timer, at=at, trace=traceparent())
+
+    async def sleep(self) -> None:
+        """Have nobody attend the episode any more.
+
+        Raises:
+            Unavailable: do it again.
+        """
+        await self.crew.ports.timers.cancel(self.opened.actor_id, ATTEND, self.opened.episode_id)
+
+    def _wanted(self, episode: Episode) -> dict[str, OutputIntent | None]:
+        """Return what is wanted of the outside by an episode that is meant."""
+        return wanted(episode, self.opened) if dryrun.delivers(self.opened) else {}
+
+    async def _findings(
+        self, episode: Episode, *, since: int, version: int, retells: bool
+    ) -> tuple[tuple[FindingOutcome, ...], list[PublicEvent]]:
+        """Apply the findings, unless that was done before; return what there is to tell of them."""
+        assert episode.converged is not None, "what is carried out was decided"
+        intents = episode.converged.findings
+        if episode.deferred is None:
+            applied = await self.applier.apply(
+                intents,
+                opened=self.opened,
+                attempt=episode.attempts,
+                since=since,
+                version=version,
+            )
+            return tuple(one.outcome for one in applied), _changes(self.opened, applied)
+        applied = []
+        if retells:
+            applied = await self.applier.look(intents, opened=self.opened, since=since)
+        return episode.deferred.findings, _changes(self.opened, applied)
+
+    async def _outputs(self, episode: Episode, *, retells: bool) -> CarriedOut:
+        assert episode.converged is not None, "what is carried out was decided"
+        if not episode.converged.outputs and not episode.outputs_left:
+            return CarriedOut(outputs=episode.outputs_settled)
+        keyed, known = wanted(episode, self.opened), _known(episode)
+        if not dryrun.delivers(self.opened):
+            known |= {key: dryrun.undelivered(key) for key in keyed}
+        is_new = episode.attempts == 1 and episode.deferred is None
+
+        async def carry(key: str) -> Carried:
+            if self.run.canceled is not None:
+                reason = self.run.canceled.error_detail
+                return await self.courier.cancel(key, reason=reason, retells=retells)
+            is_first = is_new and key not in episode.outputs
+            return await self.courier.carry(key, keyed[key], is_new=is_first, retells=retells)
+
+        left = [key for key in keyed if key not in known]
+        return _summary(await self._each(left, carry), known=known, order=keyed)
+
+    async def _each(
+        self, keys: Iterable[str], carry: Callable[[str], Awaitable[Carried]]
+    ) -> list[Carried]:
+        """Do the same for several outputs, some at a time; if one fails, none goes on."""
+        room = asyncio.Semaphore(OUTPUTS_IN_FLIGHT_MAX)
+
+        async def one(key: str) -> Carried:
+            async with room:
+                return await carry(key)
+
+        tasks = [asyncio.create_task(one(key)) for key in keys]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _changes(opened: EpisodeOpened, applied: Sequence[Applied]) -> list[PublicEvent]:
+    """Return what there is to tell of findings."""
+    return [
+        publicity.finding_changed(opened, one.event, index=one.index, seq=one.seq)
+        for one in applied
+        if one.event is not None
+    ]
+
+
+def _known(episode: Episode) -> dict[str, OutputOutcome]:
+    """Return what is settled for good: what has failed, a person may have had tried again."""
+    later = episode.deferred.outputs if episode.deferred else ()
+    settled = (*episode.outputs_settled, *later)
+    return {one.output_key: one for one in settled if one.outcome not in FAILURES}
+
+
+def _summary(
+    carried: Iterable[Carried],
+    *,
+    known: Mapping[str, OutputOutcome] | None = None,
+    order: Iterable[str] = (),
+) -> CarriedOut:
+    """Return what several outputs came to, in `order`, with what is `known` of others."""
+    by_key = {one.key: one for one in carried}
+    outcomes = dict(known or {})
+    outcomes |= {key: one.outcome for key, one in by_key.items() if one.outcome is not None}
+    keys = list(dict.fromkeys((*order, *outcomes)))
+    wakes = [one.wakes_at for one in by_key.values() if one.wakes_at is not None]
+    return CarriedOut(
+        outputs=tuple(outcomes[key] for key in keys if key in outcomes),
+        pending=tuple(key for key, one in by_key.items() if one.outcome is None),
+        wakes_at=min(wakes, default=None),
+        news=tuple(event for one in by_key.values() for event in one.news),
+    )

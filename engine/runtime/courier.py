@@ -1,0 +1,291 @@
+"""Carries outputs to the outside, for the episode that wants them there.
+
+For each: look → rule → write down that an attempt is made → call the adapter → write down what came
+of it. Whatever is called was written down before; so a crash in the middle is seen by the next who
+carries it, and the attempt is made again, with the same idempotency key.
+
+Every commit names the version that it was decided on, so of two who carry one output only one
+writes. Who is frozen between the two and awakes when another has taken over may still call the
+adapter once more than is known: receivers that must hear nothing twice honour the idempotency key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from engine import telemetry
+from engine.delivering import (
+    Attempt,
+    Fail,
+    Later,
+    Move,
+    Propose,
+    Settled,
+    next_move,
+)
+from engine.output import Output, is_own
+from engine.output_publicity import output_news
+from engine.proposal import idempotency_key, proposal
+from engine.publicity import PublicEvent
+from engine.route import Retries
+from engine.runtime.attempting import make_attempt
+from engine.runtime.crew import Crew
+from engine.runtime.outlets import Outlet
+from engine.runtime.parcel import Parcel
+from engine.runtime.turns import CONFLICTS_MAX, Contended
+from engine.runtime.undertaker import Undertaker
+from streams.errors import VersionConflict
+from streams.events import (
+    EpisodeOpened,
+    OutputAttempted,
+    OutputCanceled,
+    OutputEvent,
+    OutputFailed,
+    OutputPostponed,
+    OutputProposed,
+)
+from streams.log import START
+from streams.outputs import OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
+
+NO_ADAPTER: Final = "no_adapter"
+"""Error class of an output whose adapter the app here does not have."""
+
+PLACE_S: Final = 10.0
+"""Longest wait for a place at a throttled adapter, in seconds, before the output is left for later:
+an episode that waits so has a slot that others could use."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """How far an output has got."""
+
+    key: str
+    outcome: OutputOutcome | None
+    """None: it is not settled."""
+    status: str
+    """The outcome, or where it is in its life."""
+    wakes_at: datetime | None
+    """When it is to be looked at again; None: when somebody decides, or never."""
+    news: tuple[PublicEvent, ...]
+    """What there is to tell of it."""
+
+
+class _Overtaken(Exception):
+    """Somebody else has added to an output since it was read."""
+
+
+@dataclass(frozen=True)
+class Courier:
+    """Carries the outputs of one episode, on one node."""
+
+    crew: Crew
+    opened: EpisodeOpened
+    pen: str
+    """Unique for ever: commits are named after it."""
+    check_claim: Callable[[], None]
+    """Raises `LeaseLost` once the claim cannot be trusted any more."""
+
+    async def carry(
+        self,
+        key: str,
+        intent: OutputIntent | None,
+        *,
+        is_new: bool = False,
+        retells: bool = False,
+    ) -> Carried:
+        """Carry one output as far as it gets now.
+
+        Args:
+            key: the output's.
+            intent: what is wanted; None: it is carried only if it was proposed.
+            is_new: whether nobody can have begun with it for this episode.
+            retells: whether all that has happened to it is news, for it may not have been told.
+
+        Raises:
+            LeaseLost, VersionConflict: another node may carry it, or does.
+            Contended: its log is fought over without end.
+            TooLarge, Unwritable: its log cannot keep it.
+            Unavailable: the log is away.
+        """
+        parcel = self._parcel(key)
+        if not is_new:
+            await parcel.read()
+        for _ in range(CONFLICTS_MAX):
+            self.check_claim()
+            try:
+                done = await self._move(parcel, intent)
+            except _Overtaken:
+                await parcel.read()
+            else:
+                if done is not None:
+                    return self._carried(parcel, done, retells=retells)
+        raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
+
+    async def look(self, key: str) -> Carried:
+        """Return how far an output has got, and do nothing about it. All of it is news.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        parcel = self._parcel(key)
+        await parcel.read()
+        move = self._next(parcel, Retries())
+        if isinstance(move, Settled | Later):
+            return self._carried(parcel, move, retells=True)
+        if isinstance(move, Propose):
+            return self._carried(parcel, _dropped(key), retells=True)
+        return self._carried(parcel, Later(self.crew.clock.now()), retells=True)
+
+    async def cancel(self, key: str, *, reason: str, retells: bool = False) -> Carried:
+        """Have an output not be delivered, unless it is settled.
+
+        Args:
+            key: the output's.
+            reason: why, for people.
+            retells: as for `carry`.
+
+        Raises:
+            Contended: its log is fought over without end.
+            Unavailable: the log is away.
+        """
+        parcel = self._parcel(key)
+        for _ in range(CONFLICTS_MAX):
+            await parcel.read()
+            move = self._next(parcel, Retries())
+            if isinstance(move, Settled):
+                return self._carried(parcel, move, retells=retells)
+            if isinstance(move, Propose):  # Nobody's, or others': it is not ours to touch.
+                return self._carried(parcel, _dropped(key), retells=retells)
+            try:
+                await parcel.append(OutputCanceled(reason=reason))
+            except VersionConflict:
+                continue
+            return self._carried(parcel, _dropped(key), retells=retells)
+        raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
+
+    def _parcel(self, key: str) -> Parcel:
+        mark = idempotency_key(self.crew.ports.stack.name, key)
+        return Parcel(self.crew.ports, self.crew.clock, key, pen=f"{self.pen}.{mark}")
+
+    def _is_ours(self, output: Output) -> bool:
+        return is_own(output, episode_id=self.opened.episode_id)
+
+    def _next(self, parcel: Parcel, retries: Retries) -> Move:
+        return next_move(
+            parcel.output,
+            parcel.key,
+            episode_id=self.opened.episode_id,
+            attempts_max=retries.attempts_max,
+            at=self.crew.clock.now(),
+        )
+
+    async def _move(self, parcel: Parcel, intent: OutputIntent | None) -> Settled | Later | None:
+        """Make the next move; return it if it was the last one for now."""
+        outlet = self._outlet(parcel.output, intent)
+        move = self._next(parcel, outlet.route.retries if outlet else Retries())
+        match move:
+            case Settled():
+                await self._bury(parcel.output)
+                return move
+            case Later():
+                return move
+            case Propose(proposal_no=number):
+                if intent is None:  # It was announced, and nobody came to propose it.
+                    return _dropped(parcel.key)
+                now = self.crew.clock.now()
+                proposed = proposal(intent, parcel.key, self.opened, proposal_no=number, at=now)
+                return await self._propose(parcel, proposed, outlet)
+            case Attempt():
+                return await self._attempt(parcel, outlet)
+            case Fail(event=failed):
+                await _write(parcel, failed)
+        return None
+
+    def _outlet(self, output: Output, intent: OutputIntent | None) -> Outlet | None:
+        said = output.proposed if self._is_ours(output) else intent
+        return self.crew.outlets.of(said.adapter) if said else None
+
+    async def _propose(
+        self, parcel: Parcel, proposed: OutputProposed, outlet: Outlet | None
+    ) -> Later | None:
+        """Put the output down, with the first attempt if that can be made at once."""
+        may_go = proposed.approval is None and self.crew.permits.runs.is_given
+        if outlet is None or not may_go or not outlet.throttle.try_enter():
+            await _write(parcel, proposed)
+            return None
+        return await self._deliver(parcel, outlet, proposed)
+
+    async def _attempt(self, parcel: Parcel, outlet: Outlet | None) -> Later | None:
+        """Make an attempt; return when the next one is due, if there is to be one."""
+        if outlet is None:
+            await _write(parcel, _no_adapter(parcel.output))
+            return None
+        runs = self.crew.permits.runs
+        has_place = runs.is_given and await outlet.throttle.enter(
+            within_s=PLACE_S, unless=runs.withdrawn
+        )
+        if not has_place:
+            pause_s = PLACE_S if runs.is_given else 0.0
+            return Later(self.crew.clock.now() + timedelta(seconds=pause_s))
+        return await self._deliver(parcel, outlet)
+
+    async def _deliver(
+        self, parcel: Parcel, outlet: Outlet, *first: OutputProposed
+    ) -> Later | None:
+        """Make an attempt, in a place that was taken for it; put down `first` with it."""
+        try:
+            number = 1 if first else parcel.output.attempts + 1
+            await _write(parcel, *first, OutputAttempted(attempt=number, node=self.crew.node))
+            # No version can take a call back: a node that was frozen must not make it now.
+            self.check_claim()
+            came = await make_attempt(
+                outlet, parcel.output, clock=self.crew.clock, stack=self.crew.ports.stack.name
+            )
+        finally:
+            outlet.throttle.leave()
+        # A conflict here is another owner's doing: this node has lost the episode.
+        await parcel.append(came)
+        return Later(came.retry_at) if isinstance(came, OutputPostponed) else None
+
+    async def _bury(self, output: Output) -> None:
+        """Keep a dead letter of what has failed for good; doing so again changes nothing."""
+        if self._is_ours(output) and output.status is OutputStatus.FAILED:
+            await Undertaker(self.crew.ports, self.crew.clock).bury_output(output)
+
+    def _carried(self, parcel: Parcel, last: Settled | Later, *, retells: bool) -> Carried:
+        output = parcel.output
+        outcome = last.outcome if isinstance(last, Settled) else None
+        since = START if retells or parcel.since is None else parcel.since
+        news: list[PublicEvent] = []
+        if output.proposed is not None and self._is_ours(output):
+            news = output_news(self.opened, output.proposed, parcel.history, since=since)
+        if outcome is not None and parcel.version > (parcel.since or START):
+            adapter = output.proposed.adapter if output.proposed else ""
+            telemetry.outputs.add(1, {"adapter": adapter, "outcome": outcome.outcome})
+        return Carried(
+            key=parcel.key,
+            outcome=outcome,
+            status=outcome.outcome if outcome else str(output.status),
+            wakes_at=last.at if isinstance(last, Later) else None,
+            news=tuple(news),
+        )
+
+
+async def _write(parcel: Parcel, *events: OutputEvent) -> None:
+    try:
+        await parcel.append(*events)
+    except VersionConflict as error:
+        raise _Overtaken from error
+
+
+def _dropped(key: str) -> Settled:
+    return Settled(OutputOutcome(output_key=key, outcome=OUTCOMES[OutputStatus.CANCELED]))
+
+
+def _no_adapter(output: Output) -> OutputFailed:
+    assert output.proposed is not None, "what is attempted was proposed"
+    detail = f"the app has no output {output.proposed.adapter!r}"
+    return OutputFailed(attempt=output.attempts, error_class=NO_ADAPTER, error_detail=detail)

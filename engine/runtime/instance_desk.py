@@ -1,0 +1,148 @@
+"""Puts commands to an instance: read → follow the newest commit → decide → write → follow.
+
+Whoever holds a command decides. Of two nodes that decide on the same version one writes, and the
+other reads again: no lease is needed. It is over once nothing more follows and all that was decided
+is done; a node that dies before leaves the command to another, which first does what the newest
+commit asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from engine.app import App
+from engine.obstacle import Obstacle
+from engine.runtime.effector import Effector
+from engine.runtime.instance_book import InstanceBook, Page
+from engine.runtime.witness import end_of
+from engine.workflows.batch import Batch, decide_all
+from engine.workflows.binding import problem_of_code
+from engine.workflows.commands import InstanceCommand
+from engine.workflows.decision import decided_at
+from engine.workflows.instance import Instance
+from engine.workflows.steps import Code
+from engine.workflows.workflow import Workflow
+from streams.clock import Clock
+from streams.commands import Advance, StepDone, WorkflowCommand
+from streams.errors import Unavailable, UnreadableEvent, VersionConflict
+
+ROUNDS_MAX: Final = 1_000
+"""Most decisions for a few commands: an instance has 100 steps, what does not fit in one commit
+comes with the next, and others may win some races."""
+
+NO_SUCH_INSTANCE: Final = "no_such_instance"
+NO_SUCH_CODE: Final = "no_such_code"
+UNREADABLE: Final = "unreadable_journal"
+
+log = structlog.get_logger("vigil.conductor")
+
+
+class Hindered(Exception):
+    """Raised where a node cannot have an instance; another one may."""
+
+    def __init__(self, obstacle: Obstacle) -> None:
+        super().__init__(obstacle.detail)
+        self.obstacle = obstacle
+
+
+@dataclass(frozen=True)
+class InstanceDesk:
+    """Decides for the instances of one workflow, on one node."""
+
+    workflow: Workflow
+    app: App
+    clock: Clock
+    book: InstanceBook
+    effector: Effector
+
+    async def put(self, instance_id: str, commands: Sequence[WorkflowCommand]) -> set[int]:
+        """Do all that comes of `commands` to one instance.
+
+        Returns:
+            Which of them are to come again: the ends that they tell of cannot be seen yet.
+
+        Raises:
+            Hindered: nothing was done about any of them.
+            Unavailable: the log is away. Put all of them again.
+        """
+        try:
+            page = await self.book.read(instance_id)
+            await self._check(page, instance_id)
+            said = await asyncio.gather(*(self._said(each, page.instance) for each in commands))
+            has_moved = await self._decide(page, [each for each in said if each is not None])
+        except UnreadableEvent as error:
+            detail = f"this version cannot read it: {error}"
+            raise Hindered(Obstacle(UNREADABLE, detail)) from error
+        if not has_moved and any(isinstance(each, Advance) for each in commands):
+            # A timer fires by the servers' clock, which may be ahead of ours.
+            await self.effector.arm(page, is_again=True)
+        self.book.keep(page)
+        return {number for number, each in enumerate(said) if each is None}
+
+    async def _check(self, page: Page, instance_id: str) -> None:
+        """Refuse an instance that is not there, or that this node lacks the code for."""
+        if page.instance.started is None:
+            detail = f"the journal holds no instance {instance_id}"
+            raise Hindered(Obstacle(NO_SUCH_INSTANCE, detail))
+        if problem := _problem(page.instance, self.workflow, self.app):
+            raise Hindered(Obstacle(NO_SUCH_CODE, problem))
+
+    async def _said(self, command: WorkflowCommand, instance: Instance) -> InstanceCommand | None:
+        if isinstance(command, StepDone):
+            return await end_of(self.book.ports, command, instance)
+        return command
+
+    async def _decide(self, page: Page, left: list[InstanceCommand]) -> bool:
+        """Put what is `left`, and whatever follows by itself; return whether anything happened."""
+        id_, has_moved = page.instance.begun.instance_id, False
+        advance = Advance(workflow=self.workflow.name, instance_id=id_)
+        code = Code(workflow=self.workflow, stack=self.book.ports.stack.name)
+        for _ in range(ROUNDS_MAX):
+            left += await self.effector.follow(page)
+            now = decided_at(page.instance, self.clock.now())
+            batch = decide_all(page.instance, left or [advance], code=code, at=now)
+            try:
+                is_sure = await self._write(page, batch, id_)
+            except VersionConflict:
+                is_sure = False
+            if not is_sure:
+                await self._catch_up(page, id_)
+                continue
+            if not left and not batch.events:
+                return has_moved
+            _note_refused(left, batch)
+            left, has_moved = left[batch.taken :], has_moved or bool(batch.events)
+        raise Unavailable(id_, detail="it does not come to rest")
+
+    async def _write(self, page: Page, batch: Batch, instance_id: str) -> bool:
+        """Write what was decided; return whether it was decided on the newest version."""
+        if not batch.events:
+            return await self.book.is_newest(page, instance_id)
+        at = decided_at(page.instance, self.clock.now())
+        await self.book.write(page, batch.events, at=at)
+        return True
+
+    async def _catch_up(self, page: Page, instance_id: str) -> None:
+        before = page.instance.version
+        await self.book.catch_up(page, instance_id)
+        if page.instance.version == before:
+            raise Unavailable(instance_id, detail="what a replica holds is not the newest")
+
+
+def _problem(instance: Instance, workflow: Workflow, app: App) -> str | None:
+    """Return what the code of this node lacks to go on with an instance, or None."""
+    spec = instance.begun.spec
+    subs = (step.workflow for step in spec.steps if step.task is None)
+    if missing := next((each for each in subs if each not in app.workflows), ""):
+        return f"there is no workflow {missing!r}"
+    return problem_of_code(spec, workflow)
+
+
+def _note_refused(commands: Sequence[InstanceCommand], batch: Batch) -> None:
+    for number, why in batch.refused:
+        log.info("refused", command=type(commands[number]).__name__, why=why)

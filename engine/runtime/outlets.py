@@ -1,0 +1,94 @@
+"""The adapters of an app on one node: opened when they are first needed, closed with the node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from engine.adapter import DeliveryFailed, OutputView
+from engine.route import Route
+from engine.runtime.throttle import Throttle
+from engine.runtime.usercode import delivery, in_text
+from streams.clock import Clock
+from streams.ports import Ports
+
+CLOSE_S: Final = 5.0
+"""Longest that a node which stops waits for an adapter to close, in seconds."""
+
+REF_CHARS_MAX: Final = 512
+"""Longest name by which a receiver calls an output, in characters; the rest is cut."""
+
+log = structlog.get_logger("vigil.outlets")
+
+
+class Outlet:
+    """One adapter, on one node."""
+
+    def __init__(self, name: str, route: Route, ports: Ports, clock: Clock) -> None:
+        """Open nothing yet."""
+        self.route = route
+        self.throttle = Throttle(
+            clock, max_concurrent=route.max_concurrent, rate_per_s=route.rate_per_s
+        )
+        self._name, self._ports, self._clock = name, ports, clock
+        self._opening = asyncio.Lock()
+        self._is_open = False
+
+    async def deliver(self, output: OutputView) -> str:
+        """Deliver `output`, and return what its receiver calls it; empty if that is not known.
+
+        Raises:
+            DeliveryFailed: it was not delivered, or not within the route's `timeout_s`.
+        """
+        try:
+            async with self._clock.timeout(self.route.timeout_s):
+                await self._open()
+                ref = await delivery(self.route.outlet.deliver(output))
+        except TimeoutError:
+            raise DeliveryFailed(
+                "delivery_timeout", f"not done within {self.route.timeout_s:g} s"
+            ) from None
+        return "" if ref is None else in_text(ref)[:REF_CHARS_MAX]
+
+    async def _open(self) -> None:
+        if self._is_open:
+            return
+        async with self._opening:
+            if not self._is_open:
+                await delivery(self.route.outlet.open(self._ports))
+                self._is_open = True
+
+    async def close(self) -> None:
+        """Close the adapter, if it was opened."""
+        if not self._is_open:
+            return
+        try:
+            async with self._clock.timeout(CLOSE_S):
+                await delivery(self.route.outlet.close())
+        except (TimeoutError, DeliveryFailed) as error:
+            log.warning("an adapter did not close", adapter=self._name, why=str(error))
+
+
+class Outlets:
+    """All adapters of one node."""
+
+    def __init__(self, routes: Mapping[str, Route], ports: Ports, clock: Clock) -> None:
+        """Open nothing yet.
+
+        Args:
+            routes: the app's.
+            ports: for adapters that publish.
+            clock: measures what they take.
+        """
+        self._outlets = {name: Outlet(name, each, ports, clock) for name, each in routes.items()}
+
+    def of(self, adapter: str) -> Outlet | None:
+        """Return the adapter of this name; None: the app here has none."""
+        return self._outlets.get(adapter)
+
+    async def close(self) -> None:
+        """Close every adapter that was opened."""
+        await asyncio.gather(*(each.close() for each in self._outlets.values()))

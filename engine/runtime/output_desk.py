@@ -1,0 +1,268 @@
+"""Follows commands about outputs: rule on the output's log → append → have its episode go on.
+
+Like an answer to an episode, a decision is appended by whoever gets it, at the version that it was
+ruled on. What is then to be carried is carried by whoever has the episode; if somebody has it at
+this moment, the command comes again, for they may have looked at the output before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeAlias
+
+import structlog
+
+from engine import publicity
+from engine.blocking import attend_timer
+from engine.delivering import Attempt, Fail, Later, answered, expired, next_move, tried_again
+from engine.episode import Episode
+from engine.errors import Refused
+from engine.output import Output, is_own
+from engine.output_publicity import DECIDED, output_news, output_reminder
+from engine.proposal import wanted
+from engine.reminding import reminder_no
+from engine.route import Retries
+from engine.runtime.crew import Crew
+from engine.runtime.herald import Herald
+from engine.runtime.keeper import Keeper
+from engine.runtime.parcel import Parcel
+from engine.runtime.shift import Shift
+from engine.runtime.undertaker import Undertaker
+from engine.status import ENDED, Status
+from streams.commands import Attend, Command, Decide, RetryOutput
+from streams.delivery import Delivery, Unreadable
+from streams.errors import Unavailable, VersionConflict
+from streams.events import EpisodeOpened, OutputEvent
+from streams.log import START, Recorded
+from streams.outputs import OutputStatus
+from streams.tracing import traceparent
+
+WRITES_MAX: Final = 8
+"""Most tries to write to an output that others write to at the same time."""
+
+LOOKS_IN_FLIGHT_MAX: Final = 16
+"""Outputs of one episode that are looked at, at a time."""
+
+Incoming: TypeAlias = Delivery[Command | Unreadable]
+
+log = structlog.get_logger("vigil.outputs")
+
+
+def is_about_outputs(command: Command, episode: Episode) -> bool:
+    """Return whether a command is about outputs of an episode, and not about itself."""
+    match command:
+        case RetryOutput():
+            return True
+        case Decide(output_key=key):
+            return bool(key)
+        case Attend():
+            return episode.status is Status.DELIVERING or episode.status in ENDED
+        case _:
+            return False
+
+
+@dataclass(frozen=True)
+class OutputDesk:
+    """Follows such commands for one actor, on one node."""
+
+    crew: Crew
+    keeper: Keeper
+
+    async def follow(
+        self, delivery: Incoming, command: Command, episode: Episode, records: Sequence[Recorded]
+    ) -> bool:
+        """Do what `command` asks; return whether it is answered for.
+
+        Args:
+            delivery: of the command; it is acknowledged here.
+            command: about outputs.
+            episode: the fold of `records`; it has been opened.
+            records: its journal.
+
+        Raises:
+            Unavailable: the log is away. Let the command come again.
+        """
+        match command:
+            case RetryOutput() if not _may_be_retried(episode):
+                return False
+            case RetryOutput():
+                has_effect = await self._retry(command)
+            case Decide():
+                has_effect = await self._decide(command, episode, at=delivery.at)
+            case _:
+                has_effect = await self._is_due(episode, records, at=self._at(delivery))
+        if has_effect:
+            return await self._go_on(delivery, episode, records)
+        await delivery.ack()
+        return True
+
+    async def _decide(self, command: Decide, episode: Episode, *, at: datetime) -> bool:
+        """Write a decision down, and return whether there is one: this one, or that time is up."""
+        refusals: list[Refused] = []
+
+        def ruled(output: Output) -> OutputEvent | None:
+            refusals.clear()
+            try:
+                return answered(output, command, at=at)
+            except Refused as refused:
+                refusals.append(refused)
+                return expired(output, at=at)
+
+        parcel = self._parcel(command.output_key)
+        is_written = await self._write(parcel, ruled)
+        _note(command, refusals)
+        if is_written or not refusals:
+            await self._tell_decided(episode, parcel)
+        return is_written or not refusals
+
+    async def _retry(self, command: RetryOutput) -> bool:
+        """Write down that an output is tried again, and return whether it is."""
+        refusals: list[Refused] = []
+        before: list[Output] = []
+
+        def ruled(output: Output) -> OutputEvent | None:
+            refusals.clear()
+            before[:] = [output]
+            try:
+                return tried_again(output, command)
+            except Refused as refused:
+                refusals.append(refused)
+                return None
+
+        if await self._write(self._parcel(command.output_key), ruled):
+            undertaker = Undertaker(self.crew.ports, self.crew.clock)
+            await undertaker.note_retried(before[0], by=command.by)
+        _note(command, refusals)
+        return not refusals
+
+    async def _write(self, parcel: Parcel, ruled: Callable[[Output], OutputEvent | None]) -> bool:
+        """Append what a rule makes of an output, and return whether it makes anything of it."""
+        for _ in range(WRITES_MAX):
+            await parcel.read()
+            event = ruled(parcel.output)
+            if event is None:
+                return False
+            try:
+                await parcel.append(event)
+            except VersionConflict:
+                continue
+            return True
+        raise Unavailable(f"output {parcel.key!r}", detail="others write to it at the same time")
+
+    async def _is_due(self, episode: Episode, records: Sequence[Recorded], *, at: datetime) -> bool:
+        """Return whether the episode is to be gone on with; remind and expire what is due else.
+
+        What is due later has a node called again.
+        """
+        assert episode.opened is not None, "an episode that was opened"
+        room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
+
+        async def look(key: str) -> datetime | bool | None:
+            async with room:
+                return await self._look(episode, key, at=at)
+
+        found = await asyncio.gather(*(look(key) for key in _keys(episode)))
+        if any(each is True for each in found):
+            return True
+        times = [each for each in found if isinstance(each, datetime)]
+        if times:
+            timer = attend_timer(episode.opened.actor_id, episode.opened.episode_id)
+            await self.crew.ports.timers.arm(timer, at=min(times), trace=traceparent())
+            newest = await self.crew.ports.log.last(records[-1].subject)
+            if newest is None or newest.seq != records[-1].seq:
+                # Somebody had the episode meanwhile, and what they armed may be gone: look again.
+                await self.crew.ports.timers.arm(timer, at=at, trace=traceparent())
+        return False
+
+    async def _look(self, episode: Episode, key: str, *, at: datetime) -> datetime | bool | None:
+        """Return whether something is to be done about an output now; or when it will be, if so."""
+        assert episode.opened is not None, "an episode that was opened"
+        parcel = self._parcel(key)
+        episode_id = episode.opened.episode_id
+
+        def ruled(output: Output) -> OutputEvent | None:
+            return expired(output, at=at) if is_own(output, episode_id=episode_id) else None
+
+        await self._write(parcel, ruled)
+        await self._tell_decided(episode, parcel)
+        await self._remind(episode.opened, parcel, at=at)
+        move = next_move(
+            parcel.output,
+            key,
+            episode_id=episode_id,
+            attempts_max=Retries().attempts_max,
+            at=at,
+        )
+        if isinstance(move, Later):
+            return move.at
+        if episode.status in ENDED:
+            return isinstance(move, Attempt | Fail)
+        return True
+
+    async def _tell_decided(self, episode: Episode, parcel: Parcel) -> None:
+        """Tell how an output was decided, if nothing has followed from that yet."""
+        opened, proposed = episode.opened, parcel.output.proposed
+        assert opened is not None, "an episode that was opened"
+        if proposed is None or proposed.episode_id != opened.episode_id or parcel.output.attempts:
+            return
+        news = output_news(opened, proposed, parcel.history, since=START)
+        decided = [each for each in news if each.name in DECIDED]
+        if decided and publicity.is_public(opened):
+            await Herald(self.crew.ports.world).tell(decided)
+
+    async def _remind(self, opened: EpisodeOpened, parcel: Parcel, *, at: datetime) -> None:
+        output = parcel.output
+        if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
+            return
+        approval, since = output.proposed.approval, output.proposed_at
+        if approval is None or since is None or not publicity.is_public(opened):
+            return
+        number = reminder_no(since, every_s=approval.remind_every_s, at=at)
+        if number:
+            news = output_reminder(opened, output, number=number, seq=parcel.version)
+            await Herald(self.crew.ports.world).tell([news])
+
+    async def _go_on(
+        self, delivery: Incoming, episode: Episode, records: Sequence[Recorded]
+    ) -> bool:
+        """Have what was decided carried; return whether somebody does."""
+        shift = Shift(self.crew, self.keeper, delivery.ack)
+        if episode.status in ENDED:
+            return await shift.settle(episode, records)
+        if episode.status in (Status.DELIVERING, Status.CONVERGING):
+            return await shift.take_over(episode, records, careful=True)
+        # It carries its outputs once it has converged. Whoever has it looks at them after that.
+        newest = await self.crew.ports.log.last(records[-1].subject)
+        if newest is None or newest.seq != records[-1].seq:
+            return False
+        await delivery.ack()
+        return True
+
+    def _parcel(self, key: str) -> Parcel:
+        return Parcel(self.crew.ports, self.crew.clock, key, pen=next(self.crew.pens))
+
+    def _at(self, delivery: Incoming) -> datetime:
+        """Return what time it is: the server's if that is ahead, for its timers go by it."""
+        return max(delivery.at, self.crew.clock.now())
+
+
+def _may_be_retried(episode: Episode) -> bool:
+    """Return whether anybody would carry an output that is tried again now."""
+    return episode.status is Status.DELIVERING or episode.status in ENDED
+
+
+def _keys(episode: Episode) -> Sequence[str]:
+    """Return the keys of outputs of an episode that may not be settled."""
+    if episode.deferred is not None and episode.status is Status.DELIVERING:
+        return episode.deferred.pending
+    assert episode.opened is not None, "an episode that was opened"
+    return list(wanted(episode, episode.opened))
+
+
+def _note(command: Decide | RetryOutput, refusals: Sequence[Refused]) -> None:
+    kind, key = type(command).__name__.lower(), command.output_key
+    for refused in refusals:
+        log.info("refused", command=kind, output_key=key, by=command.by, why=str(refused))

@@ -1,0 +1,101 @@
+"""One output under way: what its log says, and what is added to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from engine.output import UNPROPOSED, Output, decide, evolve, fold
+from engine.runtime.backoff import backoff_s
+from streams.clock import Clock
+from streams.errors import Unavailable
+from streams.events import OutputEvent, OutputProposed
+from streams.log import START, Commit, Recorded
+from streams.ports import Ports
+from streams.tracing import traceparent
+
+READS_MAX: Final = 10
+"""Reads of a log whose end a replica holds later than the leader, in up to 2 s."""
+
+READ_S: Final = 0.01
+"""Pause after the first of them, in seconds; it doubles each time."""
+
+READ_MAX_S: Final = 0.5
+
+
+class Parcel:
+    """An output as its log stands, as far as we know it."""
+
+    def __init__(self, ports: Ports, clock: Clock, key: str, *, pen: str) -> None:
+        """Know nothing, which is right for what nobody has proposed.
+
+        Args:
+            ports: of the stack.
+            clock: stamps what is added.
+            key: the output's.
+            pen: unique for ever to this writer; commit ids start with it.
+        """
+        self.key = key
+        self.output: Output = UNPROPOSED
+        self.version = START
+        self.history: list[tuple[OutputEvent, int]] = []
+        """The newest proposal and all that has happened to it, and where each event is."""
+        self.since: int | None = None
+        """The version at which it was first read; None: it was not."""
+        self._ports, self._clock, self._pen = ports, clock, pen
+        self._subject = ports.stack.output(key)
+        self._commits = 0
+
+    async def read(self) -> None:
+        """Learn what the log says by now, up to what its leader holds.
+
+        Raises:
+            UnreadableEvent: a newer version has written it.
+            Unavailable: no answer from the server.
+        """
+        last = await self._ports.log.last(self._subject)
+        records = await self._up_to(last.seq) if last else ()
+        self.output = fold(records)
+        self.version = records[-1].seq if records else START
+        self.since = self.version if self.since is None else self.since
+        self.history.clear()
+        self._note((event, each.seq) for each in records for event in _events(each))
+
+    async def append(self, *events: OutputEvent) -> None:
+        """Add `events` to the log, in one commit.
+
+        Raises:
+            Rejected: they do not fit what we know.
+            VersionConflict: someone else has added to it since it was read. Read it again.
+            TooLarge, Unwritable: the log cannot keep them.
+            Unavailable: the log is away.
+        """
+        now, after = self._clock.now(), self.output
+        for event in events:
+            after = evolve(after, decide(after, event), at=now)
+        self._commits += 1
+        commit = Commit(
+            id=f"{self._pen}-{self._commits}", at=now, events=events, trace=traceparent()
+        )
+        self.version = await self._ports.log.append(self._subject, commit, after=self.version)
+        self.output = after
+        self._note((event, self.version) for event in events)
+
+    def _note(self, happened: Iterable[tuple[OutputEvent, int]]) -> None:
+        for event, seq in happened:
+            if isinstance(event, OutputProposed):
+                self.history.clear()
+            self.history.append((event, seq))
+
+    async def _up_to(self, seq: int) -> Sequence[Recorded]:
+        for tries in range(1, READS_MAX + 1):
+            records = await self._ports.log.read(self._subject)
+            if records and records[-1].seq >= seq:
+                return records
+            pause_s = backoff_s(tries, first_s=READ_S, most_s=READ_MAX_S)
+            await self._clock.sleep(pause_s)
+        raise Unavailable(f"read {self._subject}", detail=f"no replica shows commit {seq} yet")
+
+
+def _events(record: Recorded) -> Iterable[OutputEvent]:
+    return (event for event in record.commit.events if isinstance(event, OutputEvent))

@@ -1,0 +1,132 @@
+"""Brings word from outside to the episodes that wait for it: take → find → send → acknowledge.
+
+All nodes share one queue of the events that say so, whatever actors they run. An episode may begin
+to wait a moment after the word was given, so word that nobody waits for comes again for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import structlog
+
+from engine import telemetry
+from engine.errors import BadRequest
+from engine.resolving import RESOLVED, Word, word_in
+from engine.runtime.backoff import backoff_s
+from engine.runtime.intake import taking
+from engine.runtime.permit import Permit
+from engine.runtime.undertaker import Undertaker
+from engine.runtime.waiters import bring, find_waiters
+from streams.clock import Clock
+from streams.delivery import Delivery, Unreadable
+from streams.errors import Unavailable
+from streams.json import raw
+from streams.ports import Ports
+from streams.world import DomainEvent
+
+QUEUE: Final = "-waits"
+"""Whose queue it is: nobody's actor. One of this name would share it."""
+
+IN_FLIGHT_MAX: Final = 64
+"""Events worked on at a time."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for events; only how often an idle resolver looks up."""
+
+AGAIN_S: Final = 0.25
+"""First wait before word comes again that nobody waits for; doubles each time."""
+
+AGAIN_MAX_S: Final = 15.0
+"""Longest such wait."""
+
+KEPT_S: Final = 3_600.0
+"""How long word is kept that nobody waits for, in seconds: as long as a command that no node can
+follow is tried. Then it is a dead letter."""
+
+NOBODY_WAITS: Final = "nobody_waits"
+"""Reason of that letter."""
+
+Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
+
+log = structlog.get_logger("vigil.resolver")
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """The resolver of one node."""
+
+    ports: Ports
+    clock: Clock
+    undertaker: Undertaker
+    permit: Permit
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the queue is open: whatever is said from then on is brought."""
+
+    async def serve(self) -> None:
+        """Take what is said for as long as the node may run anything.
+
+        Raises:
+            Unavailable: the queue could not be opened.
+        """
+        opening, withdrawn = self.ports.world.open(QUEUE, [RESOLVED]), self.permit.withdrawn
+        async with taking(opening, stopping=withdrawn) as source:
+            self.is_open.set()
+            while not withdrawn.is_set():
+                batch = await source.receive(room=IN_FLIGHT_MAX, wait_s=WAIT_S)
+                await asyncio.gather(*map(self._answer, batch))
+                telemetry.backlog.set(source.pending, {"queue": "waits"})
+
+    async def _answer(self, delivery: Incoming) -> None:
+        try:
+            await self._bring(delivery)
+        except Unavailable as error:
+            log.warning("handed back: the log is away", error=str(error))
+            await _again(delivery)
+
+    async def _bring(self, delivery: Incoming) -> None:
+        content = delivery.content
+        if isinstance(content, Unreadable):
+            return await self._bury(content, delivery)
+        try:
+            said = word_in(content)
+        except BadRequest as error:
+            letter = self._letter(content, reason="unreadable", detail=str(error))
+            return await self._bury(letter, delivery)
+        waiters = await find_waiters(self.ports, said.ref)
+        if waiters:
+            await bring(self.ports, said, waiters)
+            log.info("word brought", ref=said.ref, by=said.by, episodes=len(waiters))
+            return await delivery.ack()
+        return await self._keep(said, content, delivery)
+
+    async def _keep(self, said: Word, event: DomainEvent, delivery: Incoming) -> None:
+        """Let word come again that nobody waits for, unless it has done so for long."""
+        if (self.clock.now() - delivery.at).total_seconds() < KEPT_S:
+            return await _again(delivery)
+        detail = f"no episode waits for {said.ref!r}"
+        return await self._bury(self._letter(event, reason=NOBODY_WAITS, detail=detail), delivery)
+
+    async def _bury(self, letter: Unreadable, delivery: Incoming) -> None:
+        await self.undertaker.bury(letter, actor_id="")
+        await delivery.term(letter.reason)
+
+    def _letter(self, event: DomainEvent, *, reason: str, detail: str) -> Unreadable:
+        subject = self.ports.stack.event(event.name)
+        return Unreadable(
+            reason=reason,
+            detail=detail,
+            stream=self.ports.stack.stream_of(subject),
+            seq=event.seq,
+            subject=subject,
+            headers={},
+            data=bytes(raw(event.payload)),
+        )
+
+
+async def _again(delivery: Incoming) -> None:
+    """Let word come again, later each time."""
+    delay_s = backoff_s(delivery.deliveries, first_s=AGAIN_S, most_s=AGAIN_MAX_S)
+    await delivery.nak(delay_s=delay_s)

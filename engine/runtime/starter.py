@@ -1,0 +1,83 @@
+"""The engine's tool that begins instances of workflows, for the episodes that have their causes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from engine.app import App
+from engine.errors import BadRequest
+from engine.runtime.instances import begin_instance
+from engine.runtime.subject_locks import keep_subject, take_subject
+from engine.tools import EngineTool, ToolFailed
+from engine.workflows.binding import spec_of
+from engine.workflows.start import started
+from engine.workflows.starter import START, UNAVAILABLE, Begun
+from streams.clock import Clock
+from streams.errors import BadName, TooLarge, Unavailable, Unwritable
+from streams.events import EpisodeOpened, WorkflowStarted
+from streams.json import JsonObject
+from streams.ports import Ports
+from streams.triggers import Mode
+
+UNSTARTABLE: Final = "workflow_not_started"
+"""Error class of an episode whose cause can begin no instance."""
+
+
+@dataclass(frozen=True)
+class Starter(EngineTool):
+    """Begins instances for one node.
+
+    A dry run may call it, too: what begins then is a dry run itself. A call that is made again
+    begins nothing else, for the instance is named after the cause.
+    """
+
+    app: App
+    ports: Ports
+    clock: Clock
+
+    async def serve(self, opened: EpisodeOpened, action: str, args: JsonObject) -> object:
+        """Begin the instance of the workflow in `args` that the cause of an episode has.
+
+        Raises:
+            ToolFailed: `tool_unavailable`, try again; anything else is for good.
+        """
+        workflow = self.app.workflows.get(args.get("workflow", ""))
+        if action != START or workflow is None:
+            raise ToolFailed(UNSTARTABLE, f"nothing known to {action!r}: {args.get('workflow')!r}")
+        try:
+            event = started(
+                spec_of(workflow, self.app.actors),
+                opened.trigger,
+                stack=self.ports.stack.name,
+                dedupe_key=opened.dedupe_key,
+                mode=opened.mode,
+                overrides=opened.overrides,
+            )
+            return msgspec.to_builtins(await self._begin(event))
+        except (BadRequest, BadName, TooLarge, Unwritable) as error:
+            raise ToolFailed(UNSTARTABLE, str(error)) from error
+        except Unavailable as error:
+            raise ToolFailed(UNAVAILABLE, str(error)) from error
+
+    async def _begin(self, event: WorkflowStarted) -> Begun:
+        # Nothing outside may tell that a dry run was there: it keeps nobody from anything.
+        if not event.spec.locks_subject or event.mode is Mode.DRY_RUN:
+            await begin_instance(self.ports, event, at=self.clock.now())
+            return Begun(instance_id=event.instance_id)
+        return await self._begin_alone(event)
+
+    async def _begin_alone(self, event: WorkflowStarted) -> Begun:
+        """Begin an instance unless another one is busy with its subject."""
+        id_, ports = event.instance_id, self.ports
+        lock = ports, event.spec.name, event.subject, id_
+        # One that has begun may be over, and must not keep its subject for a second time.
+        if await ports.log.last(ports.stack.workflow(id_)) is None:
+            holder = await take_subject(*lock)
+            if holder != id_:
+                return Begun(instance_id=holder, is_skipped=True)
+        await begin_instance(ports, event, at=self.clock.now())
+        await keep_subject(*lock)
+        return Begun(instance_id=id_)

@@ -1,0 +1,114 @@
+"""What is said as data, read whole or refused in one line. Pure.
+
+    rules.1.severity: write one of 'low', 'medium', 'high' or 'critical', not 'bad'
+
+Every model of templates and definitions is a `Strict`: it knows no fields but its own, and takes
+no value of another type for one of the right type, such as "5" for 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from engine.errors import BadDefinition
+from streams.findings import Severity
+from streams.json import exact, unraw
+
+SHOWN_CHARS_MAX: Final = 80
+"""Most of a value that an error shows."""
+
+_UNKNOWN: Final = "unknown_field"
+_WRONG: Final = "wrong_field"
+
+_WANTED: Final[Mapping[str, str]] = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "too_short": "at least one",
+    "string_too_short": "a text that is not empty",
+}
+"""What pydantic calls an error → what to write."""
+
+M = TypeVar("M", bound="Strict")
+T = TypeVar("T")
+
+# JSON has neither: a list and a text stand for them. What is in a list is as strict as ever.
+Listed: TypeAlias = Annotated[tuple[T, ...], Field(strict=False)]
+"""Any number of values."""
+Graded: TypeAlias = Annotated[Severity, Field(strict=False)]
+"""A severity."""
+
+
+class Strict(BaseModel):
+    """A model that refuses what it does not know."""
+
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_every_field(cls, data: object) -> object:
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        strays = [key for key in data if key not in known] if isinstance(data, Mapping) else []
+        if strays:
+            raise PydanticCustomError(
+                _UNKNOWN,
+                "there is no such field; write one of {known}",
+                {"field": str(strays[0]), "known": ", ".join(known)},
+            )
+        return data
+
+
+def parsed(model: type[M], data: object) -> M:
+    """Return `data`, any JSON value, as a `model`.
+
+    Raises:
+        BadDefinition: it is none; the error names the first field that is wrong, and what to write.
+    """
+    try:
+        plain = unraw(exact(data))
+    except (TypeError, ValueError) as error:
+        raise BadDefinition("", f"JSON cannot say it: {error}") from error
+    try:
+        return model.model_validate(plain)
+    except ValidationError as error:
+        raise _in_one_line(error.errors(include_url=False)[0]) from error
+
+
+def wrong(field: str, problem: str) -> PydanticCustomError:
+    """Return the error that says what is wrong with a field, for whoever looks at several."""
+    return PydanticCustomError(_WRONG, "{problem}", {"field": field, "problem": problem})
+
+
+def _in_one_line(error: ErrorDetails) -> BadDefinition:
+    context: Mapping[str, Any] = error.get("ctx", {})
+    place = [str(each) for each in error["loc"]]
+    path = ".".join([*place, context["field"]] if "field" in context else place)
+    match error["type"]:
+        case "unknown_field" | "wrong_field":
+            return BadDefinition(path, error["msg"])
+        case "missing":
+            return BadDefinition(path, "write it; there is no default")
+        case "value_error":
+            return BadDefinition(path, str(context["error"]))
+        case "literal_error" | "enum":
+            wanted = context["expected"]
+        case type_:
+            wanted = _WANTED.get(type_, error["msg"])
+    return BadDefinition(path, f"write {wanted}, not {shown(error['input'])}")
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it: on one line, and not all of it if it is long."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[: SHOWN_CHARS_MAX - 1]}…"

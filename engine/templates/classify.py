@@ -1,0 +1,106 @@
+"""observe_classify_converge: gather, and let rules say what it is.
+
+The first rule that fits gives class and severity; if none does, the defaults hold. Rules are sure
+of themselves: the confidence is 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import Field
+
+from engine.actions import Action, converge
+from engine.convergence import ConvergeResult
+from engine.paths import ABSENT, value_at
+from engine.strategy import Abort, Context, EpisodeView, StepTaken, Strategy
+from engine.strict import Graded, Listed, parsed
+from engine.templates.observing import GatherConfig, Seen, begin, keep, look
+from engine.templates.reporting import ObservedConfig, Report, intent_of, summary_of
+from engine.templates.rules import CLASS_CHARS_MAX, RULES_MAX, Rule, first_fit
+from streams.findings import Severity
+from streams.json import JsonObject
+from streams.triggers import Trigger
+
+SURE: Final = 1.0
+"""The confidence of a rule."""
+
+
+class ClassifyConfig(GatherConfig):
+    """What to gather, and what it means."""
+
+    rules: Listed[Rule] = Field(min_length=1, max_length=RULES_MAX)
+    """In order: the first one that fits decides."""
+    default_class: str = Field(default="healthy", min_length=1, max_length=CLASS_CHARS_MAX)
+    """What it is if no rule fits."""
+    default_severity: Graded = Severity.LOW
+    finding_config: ObservedConfig = ObservedConfig()
+
+
+class ObserveClassifyConverge(Strategy[Seen]):
+    """The strategy that the template makes of a configuration."""
+
+    State = Seen
+
+    def __init__(self, config: ClassifyConfig) -> None:
+        """Make the strategy of `config`."""
+        self.config = config
+        self.gatherer = config.gatherer
+
+    def init(self, episode: EpisodeView, trigger: Trigger) -> Seen:
+        """Know whose episode it is, and what fired it."""
+        return begin(episode, trigger, subject_id_key=self.config.finding_config.subject_id_key)
+
+    def next_step(self, state: Seen, ctx: Context) -> Action:
+        """Gather once, then decide."""
+        del ctx
+        return look(self.config, state.payload) if state.observed is None else converge()
+
+    def handle_result(self, state: Seen, step: StepTaken, result: Any) -> Seen | Abort:  # noqa: ANN401 - JSON
+        """Keep what was gathered."""
+        del step
+        return keep(state, result, gatherer=self.gatherer)
+
+    def converge(self, state: Seen, ctx: Context) -> ConvergeResult:
+        """Say what class it is of."""
+        del ctx
+        finding_config = self.config.finding_config
+        fit = first_fit(self.config.rules, state.observed or {})
+        report = self._report(fit, state.observed or {})
+        return ConvergeResult(
+            classification={"primary": report.class_, "severity": report.severity, "rule": fit},
+            confidence=report.confidence,
+            summary=summary_of(finding_config, report, state.words),
+            findings=[intent_of(finding_config, report, state.words)],
+        )
+
+    def _report(self, fit: int | None, observed: JsonObject) -> Report:
+        rule = None if fit is None else self.config.rules[fit]
+        class_ = self.config.default_class if rule is None else rule.class_
+        return Report(
+            class_=class_,
+            severity=self.config.default_severity if rule is None else rule.severity,
+            confidence=SURE,
+            evidence=self._evidence(rule, observed),
+            is_default=class_ == self.config.default_class,
+        )
+
+    def _evidence(self, rule: Rule | None, observed: JsonObject) -> object:
+        if path := self.config.finding_config.evidence_field:
+            value = value_at(observed, path)
+            return None if value is ABSENT else value
+        paths = () if rule is None else rule.when
+        seen = {path: value_at(observed, path) for path in paths}
+        return {path: value for path, value in seen.items() if value is not ABSENT} or None
+
+
+def observe_classify_converge(config: JsonObject) -> ObserveClassifyConverge:
+    """Return the strategy that gathers, and classifies by rules.
+
+    Args:
+        config: the fields of `ClassifyConfig`, as JSON.
+
+    Raises:
+        BadDefinition: a field is wrong; which one, and what to write.
+    """
+    return ObserveClassifyConverge(parsed(ClassifyConfig, config))

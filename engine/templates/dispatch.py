@@ -1,0 +1,213 @@
+"""dispatch: gather a list of entities, and publish one domain event for each.
+
+Events have ids that come from the episode and the entity, so that an entity whose event is
+published twice, by a node and by the one that took over from it, wakes nobody twice. They go out
+some at a time; after each part the state is kept, with what is still to be published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+from pydantic import Field, field_validator
+
+from engine.actions import Action, Checkpoint, checkpoint, converge
+from engine.convergence import ConvergeResult
+from engine.gathering import GATHER
+from engine.paths import ABSENT, problem_of_path, value_at
+from engine.publishing import Announcement, event_id, publish
+from engine.strategy import Abort, Context, EpisodeView, Retry, StepTaken, Strategy
+from engine.strict import Listed, parsed, shown
+from engine.templates.observing import GatherConfig, look
+from engine.tools import Failure
+from engine.trigger import ENTITY_CHARS_MAX
+from streams.errors import BadName
+from streams.json import JsonObject
+from streams.tokens import event_name
+from streams.triggers import Mode, Trigger
+
+ENTITIES_MAX: Final = 1_000
+"""Most entities of one episode. In parts of `PART_MAX` that takes 11 turns, and an episode has 12
+unless its expectation says otherwise."""
+
+PART_MAX: Final = 200
+"""Most events that are published in one step."""
+
+PART_BYTES_MAX: Final = 128 * 1024
+"""Most bytes of their payloads, so that the arguments of the step can be kept; see
+`engine.state.KEPT_BYTES_MAX`."""
+
+TRIES_MAX: Final = 3
+"""How often one part is tried while the log is away."""
+
+FIELDS_MAX: Final = 100
+"""Most fields of an entity that are picked out."""
+
+INVALID_ENTITIES: Final = "invalid_entities"
+"""Error class of an episode whose gatherer returned no list of entities, or too many of them."""
+
+
+class DispatchConfig(GatherConfig):
+    """What to gather, and how to tell of it."""
+
+    event_type: str
+    """Name of the events."""
+    entity_id_field: str = "id"
+    """Path into an entity to what tells it from others. An entity that is a text is its own id."""
+    entity_payload_fields: Listed[str] = Field(default=(), max_length=FIELDS_MAX)
+    """Paths to what the event says besides; none: the whole entity."""
+
+    @field_validator("event_type")
+    @classmethod
+    def _is_event_name(cls, name: str) -> str:
+        try:
+            return event_name(name)
+        except BadName as error:
+            raise ValueError(str(error)) from error
+
+    @field_validator("entity_id_field", "entity_payload_fields")
+    @classmethod
+    def _are_paths(cls, paths: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for path in (paths,) if isinstance(paths, str) else paths:
+            if problem := problem_of_path(path):
+                raise ValueError(problem)
+        return paths
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is still to be published. This is the strategy's state."""
+
+    episode_id: str
+    payload: JsonObject | None
+    """Of what fired the episode; None once the entities are known."""
+    left: tuple[Announcement, ...] = ()
+    published: int = 0
+    repeated: int = 0
+    """Entities that came more than once; the first one of an id counts."""
+    failures: int = 0
+    """Tries of the present part that failed."""
+    is_kept: bool = True
+    """Whether what is published is known to a checkpoint."""
+
+
+class Dispatch(Strategy[Plan]):
+    """The strategy that the template makes of a configuration."""
+
+    State = Plan
+
+    def __init__(self, config: DispatchConfig) -> None:
+        """Make the strategy of `config`."""
+        self.config = config
+        self.gatherer = config.gatherer
+
+    def init(self, episode: EpisodeView, trigger: Trigger) -> Plan:
+        """Know whose episode it is, and what fired it."""
+        return Plan(episode_id=episode.episode_id, payload=trigger.payload)
+
+    def next_step(self, state: Plan, ctx: Context) -> Action:
+        """Gather once, then publish part by part. A dry run publishes nothing."""
+        if state.payload is not None:
+            return look(self.config, state.payload)
+        if not state.left or ctx.mode is Mode.DRY_RUN:
+            return converge()
+        if not state.is_kept:
+            return checkpoint(f"{state.published} of {state.published + len(state.left)} published")
+        events = part_of(state.left)
+        return publish(self.config.event_type, events, attempt=state.failures + 1)
+
+    def handle_result(self, state: Plan, step: StepTaken, result: Any) -> Plan | Retry | Abort:  # noqa: ANN401 - JSON
+        """Plan what was gathered; cross off what was published."""
+        if isinstance(step.action, Checkpoint):
+            return replace(state, is_kept=True)
+        if isinstance(result, Failure):
+            return _failed(state, result)
+        if step.tool == f"{GATHER}.{self.gatherer}":
+            return self._planned(state, result)
+        count = len(part_of(state.left))
+        return replace(
+            state,
+            left=state.left[count:],
+            published=state.published + count,
+            failures=0,
+            is_kept=False,
+        )
+
+    def converge(self, state: Plan, ctx: Context) -> ConvergeResult:
+        """Say how many events were published."""
+        del ctx
+        counts = {"published": state.published, "repeated": state.repeated}
+        unpublished = f"; {len(state.left)} would be in earnest" if state.left else ""
+        return ConvergeResult(
+            classification={"primary": "dispatched", **counts, "left": len(state.left)},
+            confidence=1.0,
+            summary=f"{state.published} {self.config.event_type} published{unpublished}",
+        )
+
+    def _planned(self, state: Plan, gathered: object) -> Plan | Abort:
+        if not isinstance(gathered, list):
+            return Abort(INVALID_ENTITIES, f"{shown(gathered)} is no list of entities")
+        if len(gathered) > ENTITIES_MAX:
+            return Abort(INVALID_ENTITIES, f"{len(gathered):,} entities, most: {ENTITIES_MAX:,}")
+        try:
+            events = [announced(each, self.config, state.episode_id) for each in gathered]
+        except ValueError as error:
+            return Abort(INVALID_ENTITIES, str(error))
+        left: dict[str, Announcement] = {}
+        for event in events:
+            left.setdefault(event.id, event)
+        repeated = len(events) - len(left)
+        return replace(state, payload=None, left=tuple(left.values()), repeated=repeated)
+
+
+def _failed(state: Plan, failure: Failure) -> Retry | Abort:
+    """Return that the part is to be tried again where that may help, or the end."""
+    failures = state.failures + 1
+    if failure.error_class == "tool_unavailable" and failures < TRIES_MAX:
+        return Retry(replace(state, failures=failures))
+    return Abort(failure.error_class, failure.detail)
+
+
+def part_of(left: Sequence[Announcement]) -> Sequence[Announcement]:
+    """Return those of the events `left` that are published next: one at least."""
+    sizes_bytes = accumulate(len(msgspec.json.encode(event)) for event in left[:PART_MAX])
+    count = sum(size <= PART_BYTES_MAX for size in sizes_bytes)
+    return left[: max(count, 1)]
+
+
+def announced(entity: object, config: DispatchConfig, episode_id: str) -> Announcement:
+    """Return the event that tells of an entity.
+
+    Raises:
+        ValueError: the entity has no id, or is too large.
+    """
+    whole = entity if isinstance(entity, dict) else {config.entity_id_field: entity}
+    found = value_at(whole, config.entity_id_field)
+    is_id = isinstance(found, str | int) and not isinstance(found, bool)
+    if not is_id or not 1 <= len(str(found)) <= ENTITY_CHARS_MAX:
+        place = f"{config.entity_id_field!r} of {shown(entity)}"
+        raise ValueError(f"{place} is no id: a number, or a text of 1 to {ENTITY_CHARS_MAX}")
+    picked = (config.entity_id_field, *config.entity_payload_fields)
+    values = {path: value_at(whole, path) for path in picked}
+    said = {path: value for path, value in values.items() if value is not ABSENT}
+    event = Announcement(
+        event_id(episode_id, str(found)), said if config.entity_payload_fields else whole
+    )
+    if len(msgspec.json.encode(event)) > PART_BYTES_MAX:
+        raise ValueError(f"entity {found!r} is over {PART_BYTES_MAX:,} bytes; pick fields out")
+    return event
+
+
+def dispatch(config: JsonObject) -> Dispatch:
+    """Return the strategy that gathers entities, and publishes an event for each.
+
+    Args:
+        config: the fields of `DispatchConfig`, as JSON.
+
+    Raises:
+        BadDefinition: a field is wrong; which one, and what to write.
+    """
+    return Dispatch(parsed(DispatchConfig, config))

@@ -1,0 +1,159 @@
+"""Reporting: the finding that a template leaves, as its configuration says. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from pydantic import Field, field_validator, model_validator
+
+from engine.errors import InvalidFinding
+from engine.finding import clear_finding, raise_finding
+from engine.paths import problem_of_path
+from engine.strict import Strict, wrong
+from engine.templates.wording import absent, worded, wording_of
+from streams.findings import FindingIntent
+from streams.json import JsonObject
+
+KEY: Final = "{actor_id}:{expectation_id}:{subject_id}"
+KEY_ALONE: Final = "{actor_id}:{expectation_id}"
+"""The key that a finding has unless the configuration says another: with a subject, without one."""
+
+SUMMARY: Final = "{subject_id}: {class}"
+SUMMARY_ALONE: Final = "{class}"
+"""What people are told where nobody has other words."""
+
+FIELD_CHARS_MAX: Final = 128
+"""Longest name of a field, or of a kind of subject, in characters."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found about one subject."""
+
+    class_: str
+    severity: str
+    confidence: float
+    evidence: object = None
+    summary: str = ""
+    """In the words of whoever found it; empty: the configuration has the words."""
+    is_default: bool = False
+    """Whether nothing special was found."""
+
+
+class FindingConfig(Strict):
+    """How findings are called and told."""
+
+    key_template: str = ""
+    """What it is about: one finding per key is active. Empty: actor, expectation and subject."""
+    summary_template: str = ""
+    """One sentence for people; empty: the synthesizer's, or subject and class."""
+    subject_kind: str = Field(default="", max_length=FIELD_CHARS_MAX)
+    """What kind of thing it is about; empty: the finding names no subject."""
+    subject_id_key: str = ""
+    """Path into the payload to which thing; empty: what the episode is about."""
+    clear_on_default: bool = True
+    """Whether the default class ends the finding; otherwise it is one like any other."""
+
+    @field_validator("key_template", "summary_template")
+    @classmethod
+    def _is_wording(cls, text: str) -> str:
+        wording_of(text)
+        return text
+
+    @field_validator("subject_id_key")
+    @classmethod
+    def _is_path(cls, path: str) -> str:
+        if path and (problem := problem_of_path(path)):
+            raise ValueError(problem)
+        return path
+
+    @model_validator(mode="after")
+    def _finds_it_again(self) -> FindingConfig:
+        said = wording_of(self.key_template).placeholders
+        if self.clear_on_default and not said.isdisjoint({"class", "severity", "episode_id"}):
+            raise wrong(
+                "key_template",
+                "with {class}, {severity} or {episode_id} in its key, a finding could not be found"
+                " again to be cleared; leave them out, or write clear_on_default: false",
+            )
+        return self
+
+
+class AnswerConfig(FindingConfig):
+    """The same, where a synthesizer answers with a JSON object."""
+
+    class_field: str = Field(default="class", min_length=1, max_length=FIELD_CHARS_MAX)
+    severity_field: str = Field(default="severity", min_length=1, max_length=FIELD_CHARS_MAX)
+    summary_field: str = Field(default="summary", min_length=1, max_length=FIELD_CHARS_MAX)
+    confidence_field: str = Field(default="confidence", min_length=1, max_length=FIELD_CHARS_MAX)
+    evidence_field: str = Field(default="evidence", min_length=1, max_length=FIELD_CHARS_MAX)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What an answer may hold: class, severity, summary, confidence and evidence."""
+        return (
+            self.class_field,
+            self.severity_field,
+            self.summary_field,
+            self.confidence_field,
+            self.evidence_field,
+        )
+
+
+class ObservedConfig(FindingConfig):
+    """The same, where rules decide."""
+
+    evidence_field: str = ""
+    """Path into what was observed to the evidence; empty: what the rule has looked at."""
+
+    @field_validator("evidence_field")
+    @classmethod
+    def _leads_somewhere(cls, path: str) -> str:
+        if path and (problem := problem_of_path(path)):
+            raise ValueError(problem)
+        return path
+
+
+def summary_of(config: FindingConfig, report: Report, words: JsonObject) -> str:
+    """Return what people are told of a report."""
+    if report.summary and not config.summary_template:
+        return report.summary
+    usual = SUMMARY if words["subject_id"] else SUMMARY_ALONE
+    return worded(wording_of(config.summary_template or usual), _all(report, words))
+
+
+def intent_of(config: FindingConfig, report: Report, words: JsonObject) -> FindingIntent:
+    """Return what is to become of the finding that a report is about.
+
+    Args:
+        config: how it is called and told.
+        report: what was found.
+        words: what placeholders stand for; see `engine.templates.wording`.
+
+    Raises:
+        InvalidFinding: the key has a placeholder that stands for nothing, or a value is impossible.
+    """
+    key = _key(config, _all(report, words))
+    if report.is_default and config.clear_on_default:
+        return clear_finding(key, reason=report.class_)
+    return raise_finding(
+        key,
+        class_=report.class_,
+        severity=report.severity,
+        confidence=report.confidence,
+        summary=summary_of(config, report, words),
+        subject=(config.subject_kind, words["subject_id"]) if config.subject_kind else None,
+        evidence=report.evidence,
+    )
+
+
+def _key(config: FindingConfig, words: JsonObject) -> str:
+    usual = KEY if words["subject_id"] else KEY_ALONE
+    wording = wording_of(config.key_template or usual)
+    if lacking := absent(wording, words):
+        raise InvalidFinding(f"finding key {config.key_template!r}: nothing is at {lacking!r}")
+    return worded(wording, words)
+
+
+def _all(report: Report, words: JsonObject) -> JsonObject:
+    return {**words, "class": report.class_, "severity": report.severity}

@@ -1,0 +1,193 @@
+"""observe_synthesize_converge: gather, and let a synthesizer say what it is.
+
+The synthesizer gets what was gathered, and a system prompt; it answers with a JSON object, or with
+a text that holds one. An answer that fails, or that says no class, is asked for again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+from pydantic import Field
+
+from engine.actions import Action, converge, synthesize
+from engine.convergence import ConvergeResult
+from engine.strategy import Abort, Context, EpisodeView, Retry, StepTaken, Strategy
+from engine.strict import Graded, parsed, shown
+from engine.templates.observing import GatherConfig, Seen, begin, keep, look
+from engine.templates.reporting import AnswerConfig, Report, intent_of, summary_of
+from engine.templates.rules import CLASS_CHARS_MAX
+from engine.tools import Failure
+from streams.events import StepKind
+from streams.findings import Severity
+from streams.json import UNDECODABLE, JsonObject
+from streams.triggers import Trigger
+
+SYNTHESES_MAX: Final = 3
+"""Most answers that are asked for until one is of use."""
+
+PROMPT_CHARS_MAX: Final = 32_000
+"""Longest system prompt, in characters."""
+
+UNSURE: Final = 0.5
+"""The confidence of an answer that does not say its own."""
+
+INVALID_ANSWER: Final = "invalid_answer"
+"""Error class of an episode whose synthesizer answered with nothing that is of use."""
+
+_FENCE: Final = "```"
+
+
+class SynthesizeConfig(GatherConfig):
+    """What to gather, and what to ask about it."""
+
+    system_prompt: str = Field(min_length=1, max_length=PROMPT_CHARS_MAX)
+    default_class: str = Field(default="healthy", min_length=1, max_length=CLASS_CHARS_MAX)
+    """The class by which an answer says that nothing special was found."""
+    default_severity: Graded = Severity.MEDIUM
+    """Where an answer does not say one."""
+    finding_config: AnswerConfig = AnswerConfig()
+
+
+class ObserveSynthesizeConverge(Strategy[Seen]):
+    """The strategy that the template makes of a configuration."""
+
+    State = Seen
+
+    def __init__(self, config: SynthesizeConfig) -> None:
+        """Make the strategy of `config`."""
+        self.config = config
+        self.gatherer = config.gatherer
+
+    def init(self, episode: EpisodeView, trigger: Trigger) -> Seen:
+        """Know whose episode it is, and what fired it."""
+        return begin(episode, trigger, subject_id_key=self.config.finding_config.subject_id_key)
+
+    def next_step(self, state: Seen, ctx: Context) -> Action:
+        """Gather once, ask until there is an answer, then decide."""
+        del ctx
+        if state.observed is None:
+            return look(self.config, state.payload)
+        return synthesize(self._prompt(state)) if state.answer is None else converge()
+
+    def handle_result(self, state: Seen, step: StepTaken, result: Any) -> Seen | Retry | Abort:  # noqa: ANN401 - JSON
+        """Keep what was gathered, and the first answer that is of use."""
+        if step.kind is not StepKind.SYNTHESIS:
+            return keep(state, result, gatherer=self.gatherer)
+        if isinstance(result, Failure):
+            return _again(state, Abort(result.error_class, result.detail))
+        try:
+            answer = answer_of(result)
+            report_of(self.config, answer)
+        except ValueError as error:
+            return _again(state, Abort(INVALID_ANSWER, str(error)))
+        return replace(state, answer=answer)
+
+    def converge(self, state: Seen, ctx: Context) -> ConvergeResult:
+        """Say what the synthesizer has found."""
+        del ctx
+        finding_config = self.config.finding_config
+        report = report_of(self.config, state.answer or {})
+        return ConvergeResult(
+            classification={"primary": report.class_, "severity": report.severity},
+            confidence=report.confidence,
+            summary=summary_of(finding_config, report, state.words),
+            findings=[intent_of(finding_config, report, state.words)],
+        )
+
+    def _prompt(self, state: Seen) -> JsonObject:
+        return {
+            "system": self.config.system_prompt,
+            "subject_id": state.names["subject_id"],
+            "payload": state.payload,
+            "observed": state.observed,
+            "answer_fields": list(self.config.finding_config.fields),
+        }
+
+
+def _again(state: Seen, otherwise: Abort) -> Retry | Abort:
+    """Return that the answer is to be asked for again, or the end if that was often enough."""
+    failures = state.failures + 1
+    return Retry(replace(state, failures=failures)) if failures < SYNTHESES_MAX else otherwise
+
+
+def answer_of(result: object) -> JsonObject:
+    """Return the object that a synthesizer has answered with.
+
+    Raises:
+        ValueError: it is none, nor a text that is one.
+    """
+    if isinstance(result, str):
+        try:
+            result = msgspec.json.decode(_unfenced(result))
+        except UNDECODABLE as error:
+            raise ValueError(f"the answer is not JSON: {error}") from error
+    if not isinstance(result, dict):
+        raise ValueError(f"the answer is no JSON object: {shown(result)}")  # noqa: TRY004 - it is data
+    return result
+
+
+def _unfenced(text: str) -> str:
+    """Return `text` without the code fence that models like to put around JSON."""
+    text = text.strip()
+    if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return text
+    return text.removesuffix(_FENCE).partition("\n")[2]
+
+
+def report_of(config: SynthesizeConfig, answer: JsonObject) -> Report:
+    """Return what an answer says.
+
+    Raises:
+        ValueError: it says no class, or something impossible; which field.
+    """
+    fields = config.finding_config
+    class_ = answer.get(fields.class_field)
+    if not isinstance(class_, str) or not 1 <= len(class_) <= CLASS_CHARS_MAX:
+        raise ValueError(f"{fields.class_field}: {shown(class_)} is no class")
+    summary = answer.get(fields.summary_field) or ""
+    if not isinstance(summary, str):
+        raise ValueError(f"{fields.summary_field}: {shown(summary)} is not text")  # noqa: TRY004 - it is data
+    return Report(
+        class_=class_,
+        severity=_severity(answer.get(fields.severity_field), config),
+        confidence=_confidence(answer.get(fields.confidence_field), config),
+        summary=summary,
+        evidence=answer.get(fields.evidence_field),
+        is_default=class_ == config.default_class,
+    )
+
+
+def _severity(value: object, config: SynthesizeConfig) -> str:
+    if value is None:
+        return config.default_severity
+    if value not in tuple(Severity):
+        known = ", ".join(Severity)
+        raise ValueError(
+            f"{config.finding_config.severity_field}: {shown(value)} is none of {known}"
+        )
+    return str(value)
+
+
+def _confidence(value: object, config: SynthesizeConfig) -> float:
+    if value is None:
+        return UNSURE
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and isinstance(value, int | float) and 0 <= value <= 1):
+        field = config.finding_config.confidence_field
+        raise ValueError(f"{field}: {shown(value)} is no number from 0 to 1")
+    return float(value)
+
+
+def observe_synthesize_converge(config: JsonObject) -> ObserveSynthesizeConverge:
+    """Return the strategy that gathers, and has a synthesizer say what it is.
+
+    Args:
+        config: the fields of `SynthesizeConfig`, as JSON.
+
+    Raises:
+        BadDefinition: a field is wrong; which one, and what to write.
+    """
+    return ObserveSynthesizeConverge(parsed(SynthesizeConfig, config))

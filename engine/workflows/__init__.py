@@ -1,0 +1,1 @@
+"""Workflows: steps of several actors, declared as a graph, and the life of each instance. Pure."""

@@ -1,0 +1,283 @@
+"""What follows outside from the newest commit of an instance, as data. Pure.
+
+All of it may be done twice: ids come from causes, and what is armed or told again is the same. So
+whoever takes a command to an instance first does what its newest commit asks for, whoever wrote
+that, and decides after that. A node that dies in between leaves nothing undone but what the next
+one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from engine.dryrun import merged
+from engine.publicity import PublicEvent
+from engine.trigger import entity_id
+from engine.workflows.decision import abort_at
+from engine.workflows.failure import STEP_TIMEOUT
+from engine.workflows.graph import depths
+from engine.workflows.ids import attempt_key
+from engine.workflows.instance import Instance, Item, Place
+from engine.workflows.publicity import news
+from engine.workflows.start import SubStart
+from engine.workflows.status import ENDED
+from engine.workflows.steps import deadline_of
+from engine.workflows.undoing import undoing_deadline
+from streams.commands import Cancel, CancelWorkflow, StepDone
+from streams.events import (
+    CompensationBegun,
+    CompensationEnded,
+    EpisodeOpened,
+    StepBegun,
+    StepEnded,
+    WorkflowAborted,
+    WorkflowCancelAsked,
+    WorkflowFinished,
+)
+from streams.json import JsonObject, unraw
+from streams.triggers import Mode, Overrides, WorkflowTrigger
+from streams.workflows import ParentStep, StepStatus, Task, WorkflowSpec
+
+
+class SubjectLock(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps a second instance from beginning for a subject."""
+
+    workflow: str
+    subject: str
+
+
+class Effects(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done, in this order."""
+
+    opens: tuple[EpisodeOpened, ...] = ()
+    starts: tuple[SubStart, ...] = ()
+    cancels: tuple[Cancel, ...] = ()
+    sub_cancels: tuple[CancelWorkflow, ...] = ()
+    wake_at: datetime | None = None
+    """When to put `Advance`, in the place of any earlier word about that; None: no need to."""
+    tells: tuple[PublicEvent, ...] = ()
+    parent: StepDone | None = None
+    """What tells the instance that this one is a step of that it has ended."""
+    releases: SubjectLock | None = None
+
+
+def follow_up(instance: Instance) -> Effects:
+    """Return what the newest commit of `instance` asks for."""
+    if instance.started is None:
+        return Effects()
+    has_ended = any(isinstance(event, WorkflowFinished) for event in instance.newest)
+    canceled = list(_canceled(instance))
+    return Effects(
+        opens=tuple(_opened(instance)),
+        starts=tuple(_subs(instance)),
+        cancels=tuple(each for each in canceled if isinstance(each, Cancel)),
+        sub_cancels=tuple(each for each in canceled if isinstance(each, CancelWorkflow)),
+        wake_at=wake_at(instance),
+        tells=news(instance),
+        parent=_to_parent(instance) if has_ended else None,
+        releases=_lock(instance) if has_ended else None,
+    )
+
+
+def wake_at(instance: Instance) -> datetime | None:
+    """Return when something about `instance` is due next; None: it waits for others alone."""
+    if instance.phase in ENDED or instance.started is None:
+        return None
+    return min(_due_times(instance), default=None)
+
+
+def may_wake(spec: WorkflowSpec) -> bool:
+    """Return whether anything about an instance of `spec` can ever be due by itself."""
+    return bool(spec.timeout_s) or any(
+        step.timeout_s or step.approval_expires_s or step.on_failure.attempts_max > 1
+        for step in spec.steps
+    )
+
+
+def _due_times(instance: Instance) -> Iterator[datetime]:
+    if (deadline := abort_at(instance)) is not None:
+        yield deadline
+    for place, item in instance.items():
+        if (deadline := deadline_of(instance, place, item)) is not None:
+            yield deadline
+        if item.status is StepStatus.RETRYING and item.retry_at is not None:
+            yield item.retry_at
+    for place, undoing in instance.undoings.items():
+        deadline = undoing_deadline(instance, place, undoing)
+        if undoing.ended is None and deadline is not None:
+            yield deadline
+        if undoing.ended is not None and undoing.ended.retry_at is not None:
+            yield undoing.ended.retry_at
+
+
+def _opened(instance: Instance) -> Iterator[EpisodeOpened]:
+    numbers = depths({name: spec.depends_on for name, spec in instance.specs.items()})
+    for event in instance.newest:
+        match event:
+            case StepBegun(step=step, item=item):
+                task, given = instance.specs[step].task, _input(instance, (step, item))
+            case CompensationBegun(step=step, item=item):
+                task, given = instance.specs[step].compensation, _to_undo(instance, (step, item))
+            case _:
+                continue
+        if task is not None:
+            yield _episode(instance, event, task, given, step_no=numbers[step])
+
+
+def _episode(
+    instance: Instance,
+    event: StepBegun | CompensationBegun,
+    task: Task,
+    given: JsonObject,
+    *,
+    step_no: int,
+) -> EpisodeOpened:
+    begun = instance.begun
+    trigger = _trigger(instance, event, given, subject_key=task.subject_key, step_no=step_no)
+    is_dry = begun.mode is Mode.DRY_RUN
+    overrides = merged(_overrides(instance, event.step), task.overrides) if is_dry else None
+    return EpisodeOpened(
+        episode_id=event.episode_id,
+        actor_id=task.actor_id,
+        expectation_id=task.expectation_id,
+        trigger=trigger,
+        dedupe_key=_key(instance, event),
+        budget=task.budget,
+        spec_rev=task.spec_rev,
+        subject_kind=task.subject_key,
+        mode=begun.mode,
+        overrides=overrides,
+        priority=task.priority,
+    )
+
+
+def _subs(instance: Instance) -> Iterator[SubStart]:
+    begun = instance.begun
+    numbers = depths({name: spec.depends_on for name, spec in instance.specs.items()})
+    for event in instance.newest:
+        if not isinstance(event, StepBegun) or instance.specs[event.step].task is not None:
+            continue
+        given = _input(instance, (event.step, event.item))
+        number = numbers[event.step]
+        yield SubStart(
+            workflow=instance.specs[event.step].workflow,
+            instance_id=event.episode_id,
+            trigger=_trigger(instance, event, given, subject_key="", step_no=number),
+            dedupe_key=_key(instance, event),
+            parent=ParentStep(
+                workflow=begun.spec.name,
+                instance_id=begun.instance_id,
+                step=event.step,
+                item=event.item,
+                attempt=event.attempt,
+            ),
+            depth=begun.depth + 1,
+            mode=begun.mode,
+            overrides=_overrides(instance, event.step) if begun.mode is Mode.DRY_RUN else None,
+        )
+
+
+def _trigger(
+    instance: Instance,
+    event: StepBegun | CompensationBegun,
+    given: JsonObject,
+    *,
+    subject_key: str,
+    step_no: int,
+) -> WorkflowTrigger:
+    return WorkflowTrigger(
+        workflow_instance_id=instance.begun.instance_id,
+        workflow_step_id=event.step,
+        workflow_id=instance.begun.spec.name,
+        workflow_step_no=step_no,
+        item=event.item,
+        attempt=event.attempt,
+        is_compensation=isinstance(event, CompensationBegun),
+        input=given,
+        entity_id=entity_id(given, subject_key),
+        hops=instance.begun.trigger.hops,
+    )
+
+
+def _canceled(instance: Instance) -> Iterator[Cancel | CancelWorkflow]:
+    """Yield what ends what runs in vain."""
+    for event in instance.newest:
+        match event:
+            case WorkflowAborted(error_class=reason) | WorkflowCancelAsked(reason=reason):
+                for place, item in instance.with_status(StepStatus.RUNNING):
+                    yield _cancel(instance, place, item, reason)
+            case StepEnded(episode_id=id_) if id_ and event.error_class == STEP_TIMEOUT:
+                place = event.step, event.item
+                yield _cancel(instance, place, Item(episode_id=id_), STEP_TIMEOUT)
+            case CompensationEnded(episode_id=id_) if event.error_class == STEP_TIMEOUT:
+                undo = instance.specs[event.step].compensation
+                assert undo is not None, "only a compensation begins one"
+                yield _cancel_episode(instance, undo, id_, STEP_TIMEOUT)
+            case _:
+                pass
+
+
+def _cancel(instance: Instance, place: Place, item: Item, reason: str) -> Cancel | CancelWorkflow:
+    spec = instance.specs[place[0]]
+    if spec.task is not None:
+        return _cancel_episode(instance, spec.task, item.episode_id, reason)
+    by = f"workflow {instance.begun.spec.name}"
+    return CancelWorkflow(workflow=spec.workflow, instance_id=item.episode_id, by=by, reason=reason)
+
+
+def _cancel_episode(instance: Instance, task: Task, episode_id: str, reason: str) -> Cancel:
+    by = f"workflow {instance.begun.spec.name}"
+    return Cancel(actor_id=task.actor_id, episode_id=episode_id, by=by, reason=reason)
+
+
+def _to_parent(instance: Instance) -> StepDone | None:
+    parent = instance.begun.parent
+    if parent is None:
+        return None
+    return StepDone(
+        workflow=parent.workflow,
+        instance_id=parent.instance_id,
+        step=parent.step,
+        item=parent.item,
+        attempt=parent.attempt,
+        episode_id=instance.begun.instance_id,
+    )
+
+
+def _lock(instance: Instance) -> SubjectLock | None:
+    spec = instance.begun.spec
+    if not spec.locks_subject:
+        return None
+    return SubjectLock(workflow=spec.name, subject=instance.begun.subject)
+
+
+def _key(instance: Instance, event: StepBegun | CompensationBegun) -> str:
+    return attempt_key(
+        instance.begun.instance_id,
+        event.step,
+        event.item,
+        event.attempt,
+        is_compensation=isinstance(event, CompensationBegun),
+    )
+
+
+def _input(instance: Instance, place: Place) -> JsonObject:
+    step, number = place
+    inputs = instance.steps[step].inputs
+    assert inputs is not None, "a step is prepared before it begins"
+    given: JsonObject = unraw(inputs[number])
+    return given
+
+
+def _to_undo(instance: Instance, place: Place) -> JsonObject:
+    step, number = place
+    result = unraw(instance.steps[step].items[number].result)
+    return {"input": _input(instance, place), "result": result}
+
+
+def _overrides(instance: Instance, step: str) -> Overrides | None:
+    begun = instance.begun
+    return merged(begun.step_overrides.get(step), begun.overrides)

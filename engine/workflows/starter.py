@@ -1,0 +1,146 @@
+"""What begins a workflow: an actor of its own, whose only expectation begins instances. Pure.
+
+So whatever may wake an actor may begin a workflow, by the same rules: events and calm, schedules,
+people, dedupe keys, pauses, dry runs. Each cause has an episode that says which instance it has
+begun, or why none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from engine.actions import Action, converge, tool_call
+from engine.actor import Actor
+from engine.convergence import ConvergeResult
+from engine.errors import DeclarationError
+from engine.publishing import WORKFLOWS
+from engine.strategy import Abort, Context, EpisodeView, Retry, StepTaken, Strategy, retry
+from engine.tools import Failure
+from engine.workflows.step import WorkflowCheck
+from engine.workflows.workflow import Workflow
+from streams.timers import Timer
+from streams.triggers import Trigger
+
+PREFIX: Final = "workflow-"
+"""What the id of an actor that begins a workflow begins with; the workflow's name follows."""
+
+NAME_CHARS_MAX: Final = 64 - len(PREFIX)
+"""Longest name of a workflow of an app, for its actor has it in its id."""
+
+START: Final = "start"
+"""The actor's expectation, and the action of the tool that it calls."""
+
+CONDUCT: Final = "conduct"
+"""Purpose of the timer that has somebody look at an instance again. The key is the instance."""
+
+UNAVAILABLE: Final = "tool_unavailable"
+"""Error class of a try for which the log was away."""
+
+TRIES_MAX: Final = 10
+"""Most tries of one episode to begin an instance, while the log is away."""
+
+STARTS_MAX: Final = 32
+"""Episodes of such an actor that one node runs at a time."""
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tool has come back with."""
+
+    instance_id: str
+    """The instance that was begun, or the one that is busy with the subject."""
+    is_skipped: bool = False
+
+
+class StartWorkflow(Strategy["StartWorkflow.State"]):
+    """Begins an instance, and says which."""
+
+    class State(msgspec.Struct, frozen=True):
+        """Where it is."""
+
+        tries: int = 0
+        begun: Begun | None = None
+
+    def __init__(self, workflow: str) -> None:
+        """Begin instances of `workflow`."""
+        self.workflow = workflow
+
+    def init(self, episode: EpisodeView, trigger: Trigger) -> State:
+        """Begin with nothing tried."""
+        del episode, trigger
+        return self.State()
+
+    def next_step(self, state: State, ctx: Context) -> Action:
+        """Ask for the instance, until there is an answer."""
+        del ctx
+        if state.begun is not None:
+            return converge()
+        return tool_call(WORKFLOWS, START, {"workflow": self.workflow, "attempt": state.tries + 1})
+
+    def handle_result(self, state: State, step: StepTaken, result: object) -> State | Retry | Abort:
+        """Keep the answer; try again if the log was away."""
+        del step
+        if not isinstance(result, Failure):
+            return self.State(state.tries + 1, msgspec.convert(result, Begun))
+        if result.error_class == UNAVAILABLE and state.tries + 1 < TRIES_MAX:
+            return retry(self.State(state.tries + 1))
+        return Abort(result.error_class, result.detail)
+
+    def converge(self, state: State, ctx: Context) -> ConvergeResult:
+        """Say which instance it is."""
+        del ctx
+        begun = state.begun
+        assert begun is not None, "it converges when it has an answer"
+        outcome, summary = "started", f"instance {begun.instance_id} started"
+        if begun.is_skipped:
+            outcome, summary = "skipped", f"skipped: instance {begun.instance_id} is not over"
+        said = {"primary": outcome, "instance_id": begun.instance_id}
+        return ConvergeResult(classification=said, confidence=1.0, summary=summary)
+
+
+def starter_id(workflow: str) -> str:
+    """Return the id of the actor that begins instances of `workflow`."""
+    return PREFIX + workflow
+
+
+def workflow_of(actor_id: str) -> str | None:
+    """Return the workflow that an actor begins instances of, if its id says so."""
+    return actor_id.removeprefix(PREFIX) if actor_id.startswith(PREFIX) else None
+
+
+def conduct_timer(workflow: str, instance_id: str) -> Timer:
+    """Return the timer that has a node of `workflow` look at an instance again."""
+    return Timer(actor=starter_id(workflow), purpose=CONDUCT, key=instance_id, payload={})
+
+
+def starters_of(workflows: Mapping[str, Workflow], actors: Mapping[str, Actor]) -> list[Actor]:
+    """Return the actors that begin `workflows`, beside the `actors` of an app.
+
+    Raises:
+        BadWorkflow: a name is too long, an actor has the id, or what begins it cannot.
+    """
+    return [_starter_of(workflow, actors) for workflow in workflows.values()]
+
+
+def _starter_of(workflow: Workflow, actors: Mapping[str, Actor]) -> Actor:
+    check, id_ = WorkflowCheck(workflow.name), starter_id(workflow.name)
+    if len(workflow.name) > NAME_CHARS_MAX:
+        problem = f"{len(workflow.name)} characters, the limit is {NAME_CHARS_MAX}"
+        raise check.refuse("name", problem)
+    if id_ in actors:
+        raise check.refuse("name", f"an actor is called {id_!r}, which begins this workflow")
+    actor = Actor(id_, domain="workflows", max_concurrent_episodes=STARTS_MAX)
+    try:
+        actor.expect(
+            START,
+            StartWorkflow(workflow.name),
+            on=workflow.on,
+            subject_key=workflow.subject_key,
+            debounce_s=workflow.debounce_s,
+            dedupe=workflow.dedupe,
+        )
+    except DeclarationError as error:
+        raise check.refuse(error.field, error.problem, error) from error
+    return actor

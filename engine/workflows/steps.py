@@ -1,0 +1,210 @@
+"""How the steps of an instance begin, end, and are tried again. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from engine.errors import BadInput
+from engine.workflows.asking import asked_for
+from engine.workflows.binding import DEPTH_MAX
+from engine.workflows.failure import STEP_TIMEOUT, remedy
+from engine.workflows.history import denial_of
+from engine.workflows.ids import attempt_id, attempt_key
+from engine.workflows.instance import Instance, Item, Place
+from engine.workflows.workflow import Workflow
+from streams.blocks import Approval
+from streams.events import (
+    StepApprovalAsked,
+    StepBegun,
+    StepDenied,
+    StepEnded,
+    StepPaused,
+    StepPostponed,
+    StepPrepared,
+    StepSkipped,
+    WorkflowAborted,
+    WorkflowEvent,
+)
+from streams.json import raw
+from streams.workflows import Remedy, SkipReason, StepOutcome, StepSpec, StepStatus
+
+TOO_DEEP: Final = "too_deep"
+"""Error class of a step whose workflow would be a part of more than `DEPTH_MAX` others."""
+
+
+class Code(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule needs besides the journal."""
+
+    workflow: Workflow
+    """With the functions of the steps; `problem_of_code` has found nothing that it lacks."""
+    stack: str
+    """Its name."""
+
+
+def begin_ready(instance: Instance, code: Code, *, at: datetime) -> tuple[WorkflowEvent, ...]:
+    """Return how the first step begins, or is tried again, whose time has come; empty: none."""
+    for name, step in instance.steps.items():
+        due = [number for number, item in enumerate(step.items) if _is_due(item, at)]
+        if due and step.inputs is not None:
+            return tuple(_begun(instance, name, due, code=code))
+        if due and _may_begin(instance, name):
+            return _prepare(instance, name, code, at=at)
+    return ()
+
+
+def prepared(
+    instance: Instance, name: str, inputs: tuple[msgspec.Raw, ...], *, code: Code
+) -> tuple[WorkflowEvent, ...]:
+    """Return that a step runs with `inputs`, all its items at the same time."""
+    numbers = range(len(inputs))
+    settled = StepPrepared(step=name, inputs=inputs)
+    return settled, *_begun(instance, name, numbers, code=code)
+
+
+def attempt_ended(
+    instance: Instance, ended: StepEnded, *, at: datetime
+) -> tuple[WorkflowEvent, ...]:
+    """Return that an attempt is over, and what becomes of the item if it failed."""
+    if ended.outcome is StepOutcome.DONE or not instance.goes_on:
+        return (ended,)
+    item = instance.steps[ended.step].items[ended.item]
+    tries = ended.attempt - item.attempts_before
+    why = ended.error_class, ended.error_detail
+    return ended, *_remedied(instance, (ended.step, ended.item), why, tries=tries, at=at)
+
+
+def denied(instance: Instance, event: StepDenied, *, at: datetime) -> tuple[WorkflowEvent, ...]:
+    """Return that a step may not run, and what becomes of it."""
+    return event, *_remedied(instance, (event.step, 0), denial_of(event), tries=0, at=at)
+
+
+def overdue(instance: Instance, *, at: datetime) -> tuple[WorkflowEvent, ...]:
+    """Return what becomes of the first item that has taken too long; empty: none has."""
+    for place, item in instance.items():
+        deadline = deadline_of(instance, place, item)
+        if deadline is None or deadline > at:
+            continue
+        step, number = place
+        if item.status is StepStatus.AWAITING_APPROVAL:
+            return denied(instance, StepDenied(step=step, by="", is_expiry=True), at=at)
+        ended = StepEnded(
+            step=step,
+            item=number,
+            attempt=item.attempt,
+            episode_id=item.episode_id,
+            outcome=StepOutcome.FAILED,
+            error_class=STEP_TIMEOUT,
+            error_detail=f"after {instance.specs[step].timeout_s:g} s",
+        )
+        return attempt_ended(instance, ended, at=at)
+    return ()
+
+
+def deadline_of(instance: Instance, place: Place, item: Item) -> datetime | None:
+    """Return until when an item may be as it is; None: for as long as it takes."""
+    name, _ = place
+    timeout_s = instance.specs[name].timeout_s
+    asked = instance.steps[name].asked
+    if item.status is StepStatus.AWAITING_APPROVAL and asked is not None:
+        return asked.approval.expires_at
+    if item.status is StepStatus.RUNNING and item.begun_at is not None and timeout_s:
+        return item.begun_at + timedelta(seconds=timeout_s)
+    return None
+
+
+def _may_begin(instance: Instance, name: str) -> bool:
+    """Return whether all that a step depends on is settled."""
+    return all(instance.steps[each].is_settled for each in instance.specs[name].depends_on)
+
+
+def _is_due(item: Item, at: datetime) -> bool:
+    if item.status is StepStatus.RETRYING:
+        return item.retry_at is None or item.retry_at <= at
+    return item.status is StepStatus.PENDING
+
+
+def _prepare(
+    instance: Instance, name: str, code: Code, *, at: datetime
+) -> tuple[WorkflowEvent, ...]:
+    spec = instance.specs[name]
+    if spec.workflow and instance.begun.depth >= DEPTH_MAX:
+        problem = f"{DEPTH_MAX} workflows within one another are the limit"
+        return _unprepared(instance, name, TOO_DEEP, problem, at=at)
+    try:
+        inputs = asked_for(instance, code.workflow.steps[name])
+    except BadInput as error:
+        return _unprepared(instance, name, error.error_class, str(error), at=at)
+    if inputs is None:
+        return (StepSkipped(step=name, item=0, reason=SkipReason.CONDITION),)
+    if spec.requires_approval and inputs:
+        return (_approval_asked(spec, inputs, at=at),)
+    return prepared(instance, name, inputs, code=code)
+
+
+def _unprepared(
+    instance: Instance, name: str, error_class: str, detail: str, *, at: datetime
+) -> tuple[WorkflowEvent, ...]:
+    """Return that a step failed before anything was opened for it."""
+    ended = StepEnded(
+        step=name,
+        item=0,
+        attempt=instance.steps[name].items[0].attempt + 1,
+        outcome=StepOutcome.FAILED,
+        error_class=error_class,
+        error_detail=detail,
+    )
+    return attempt_ended(instance, ended, at=at)
+
+
+def _approval_asked(
+    spec: StepSpec, inputs: tuple[msgspec.Raw, ...], *, at: datetime
+) -> StepApprovalAsked:
+    task = spec.task
+    runs = f"{task.actor_id}/{task.expectation_id}" if task else f"workflow {spec.workflow}"
+    times = f", {len(inputs):,} times" if spec.fans_out else ""
+    expires_s = spec.approval_expires_s
+    approval = Approval(
+        plan_hash=hashlib.sha256(raw([runs, inputs])).hexdigest(),
+        summary=f"step {spec.id}: {runs}{times}",
+        approvers=spec.approvers,
+        expires_at=at + timedelta(seconds=expires_s) if expires_s else None,
+    )
+    return StepApprovalAsked(step=spec.id, inputs=inputs, approval=approval)
+
+
+def _begun(
+    instance: Instance, name: str, numbers: Iterable[int], *, code: Code
+) -> Iterable[StepBegun]:
+    spec, step = instance.specs[name], instance.steps[name]
+    for number in numbers:
+        # Of a step that is being prepared, all items go on from the one that it had.
+        before = step.items[number] if step.inputs is not None else step.items[0]
+        attempt = before.attempt + 1
+        key = attempt_key(instance.begun.instance_id, name, number, attempt)
+        id_ = attempt_id(stack=code.stack, task=spec.task, workflow=spec.workflow, key=key)
+        yield StepBegun(step=name, item=number, attempt=attempt, episode_id=id_)
+
+
+def _remedied(
+    instance: Instance, place: Place, why: tuple[str, str], *, tries: int, at: datetime
+) -> tuple[WorkflowEvent, ...]:
+    """Return what becomes of an item that failed after so many tries, for the reason `why`."""
+    step, number = place
+    item = instance.steps[step].items[number]
+    seed = attempt_key(instance.begun.instance_id, step, number, item.attempts_before + tries)
+    policy, (error_class, detail) = instance.specs[step].on_failure, why
+    match remedy(policy, error_class=error_class, attempts=tries, at=at, seed=seed):
+        case datetime() as retry_at:
+            attempt = item.attempts_before + tries
+            return (StepPostponed(step=step, item=number, attempt=attempt, retry_at=retry_at),)
+        case Remedy.CONTINUE:
+            return (StepSkipped(step=step, item=number, reason=SkipReason.FAILED),)
+        case Remedy.PAUSE:
+            return (StepPaused(step=step, item=number),)
+        case Remedy.ABORT:
+            return (WorkflowAborted(error_class=error_class, error_detail=detail, step=step),)

@@ -1,0 +1,206 @@
+"""The outputs read model: a row per output, as it was last proposed. Pure.
+
+What is delivered, and what people are asked about it, stands in the proposal. What follows moves it
+on: the delivery columns are as the last event says, what was decided stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Final, TypeAlias, assert_never, get_args
+
+import msgspec
+
+from projections.belonging import events_of
+from projections.output_history import RECORD, Happened, happened
+from projections.statement import Change, Row, Statement
+from projections.values import key, uuid_or_none
+from streams.blocks import Approval
+from streams.events import (
+    OutputApproved,
+    OutputAttempted,
+    OutputCanceled,
+    OutputDelivered,
+    OutputEvent,
+    OutputFailed,
+    OutputPostponed,
+    OutputProposed,
+    OutputRejected,
+    OutputRetried,
+    Resolution,
+)
+from streams.log import Recorded
+from streams.outputs import OutputStatus
+
+
+class Progress(Row, omit_defaults=True, kw_only=True):
+    """One row of `sql/advance_outputs.sql`; None leaves a column as it is, but for three."""
+
+    output_key: str
+    journal_seq: int
+    updated_at: datetime
+    status: str = ""
+    next_attempt_at: datetime | None = None
+    """None: no attempt is put off."""
+    error_class: str | None = None
+    """None: nothing is known to be wrong."""
+    error_detail: str | None = None
+    """As `error_class`."""
+    attempts: int | None = None
+    resolution: str | None = None
+    decided_by: str | None = None
+    decided_reason: str | None = None
+    decision_id: str | None = None
+    decided_at: datetime | None = None
+    delivered_ref: str | None = None
+    delivered_at: datetime | None = None
+    canceled_at: datetime | None = None
+
+
+class Proposed(Progress, omit_defaults=True, kw_only=True):
+    """One row of `sql/propose_outputs.sql`: the proposal, and what is known to have followed it."""
+
+    proposal_no: int
+    episode_id: str | None
+    actor_id: str
+    expectation_id: str
+    adapter: str
+    payload_redacted: msgspec.Raw
+    created_at: datetime
+    payload_hash: str | None = None
+    summary: str | None = None
+    approvers: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+    on_expiry: str | None = None
+    remind_every_s: float | None = None
+
+
+PROPOSE: Final = Statement(name="propose_outputs", table="outputs", keys=("output_key",))
+ADVANCE: Final = Statement(name="advance_outputs", table="outputs", keys=("output_key",))
+
+_EVENTS: Final[frozenset[type[OutputEvent]]] = frozenset(get_args(OutputEvent))
+
+_Later: TypeAlias = (
+    OutputApproved
+    | OutputRejected
+    | OutputAttempted
+    | OutputPostponed
+    | OutputDelivered
+    | OutputFailed
+    | OutputRetried
+    | OutputCanceled
+)
+"""What may follow a proposal."""
+
+_STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
+    OutputApproved: OutputStatus.PROPOSED,
+    OutputRejected: OutputStatus.REJECTED,
+    OutputAttempted: OutputStatus.PROPOSED,
+    OutputPostponed: OutputStatus.PROPOSED,
+    OutputDelivered: OutputStatus.DELIVERED,
+    OutputFailed: OutputStatus.FAILED,
+    OutputRetried: OutputStatus.PROPOSED,
+    OutputCanceled: OutputStatus.CANCELED,
+}
+"""Event → where the output is from then on."""
+
+
+class OutputLife:
+    """What some commits in the life of one output, one after the other, come to."""
+
+    def __init__(self, output_key: str) -> None:
+        self._output_key = key(output_key)
+        self._row: Progress | None = None
+        """What is to happen to the output's row; a `Proposed`, if they propose it."""
+        self._happened: list[Happened] = []
+
+    def add(self, record: Recorded) -> None:
+        """Take the next commit.
+
+        Raises:
+            UnreadableEvent: it is not one of an output's. It is left out.
+        """
+        for event_no, event in enumerate(events_of(record, _EVENTS, whose="an output")):
+            seq, at = record.seq, record.commit.at
+            self._add(event, seq=seq, at=at)
+            self._happened.append(
+                happened(event, output_key=self._output_key, seq=seq, event_no=event_no, at=at)
+            )
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what they ask for, each row once."""
+        if self._row is not None:
+            yield Change(PROPOSE if isinstance(self._row, Proposed) else ADVANCE, self._row)
+        for each in self._happened:
+            yield Change(RECORD, each)
+
+    def _add(self, event: OutputEvent, *, seq: int, at: datetime) -> None:
+        if isinstance(event, OutputProposed):
+            self._row = _proposed(event, output_key=self._output_key, seq=seq, at=at)
+            return
+        row = self._row or Progress(output_key=self._output_key, journal_seq=seq, updated_at=at)
+        row.journal_seq, row.updated_at = seq, at
+        _move(row, event, at=at)
+        self._row = row
+
+
+def _proposed(event: OutputProposed, *, output_key: str, seq: int, at: datetime) -> Proposed:
+    row = Proposed(
+        output_key=output_key,
+        journal_seq=seq,
+        status=OutputStatus.PROPOSED.value,
+        proposal_no=event.proposal_no,
+        episode_id=uuid_or_none(event.episode_id),
+        actor_id=event.actor_id,
+        expectation_id=event.expectation_id,
+        adapter=event.adapter,
+        payload_redacted=event.payload,
+        created_at=at,
+        updated_at=at,
+    )
+    if event.approval is not None:
+        _ask(row, event.approval)
+    return row
+
+
+def _ask(row: Proposed, approval: Approval) -> None:
+    row.status = OutputStatus.AWAITING_APPROVAL.value
+    row.payload_hash = approval.plan_hash
+    row.summary = approval.summary or None
+    row.approvers = approval.approvers
+    row.expires_at = approval.expires_at
+    row.on_expiry = approval.on_expiry.value
+    row.remind_every_s = approval.remind_every_s or None
+
+
+def _move(row: Progress, event: _Later, *, at: datetime) -> None:
+    row.status = _STATUSES[type(event)].value
+    row.next_attempt_at = row.error_class = row.error_detail = None
+    match event:
+        case OutputApproved() | OutputRejected():
+            _decide(row, event, at=at)
+        case OutputAttempted():
+            row.attempts = event.attempt
+        case OutputPostponed() | OutputFailed():
+            row.attempts = event.attempt
+            row.error_class, row.error_detail = event.error_class, event.error_detail or None
+            row.next_attempt_at = event.retry_at if isinstance(event, OutputPostponed) else None
+        case OutputDelivered():
+            row.attempts = event.attempt
+            row.delivered_ref, row.delivered_at = event.delivered_ref or None, at
+        case OutputCanceled():
+            row.canceled_at = at
+        case OutputRetried():
+            pass
+        case _:
+            assert_never(event)
+
+
+def _decide(row: Progress, event: OutputApproved | OutputRejected, *, at: datetime) -> None:
+    word = Resolution.APPROVED if isinstance(event, OutputApproved) else Resolution.DENIED
+    row.resolution = (word if event.by else Resolution.EXPIRED).value
+    row.decided_by = event.by or None
+    row.decided_reason = event.reason or None
+    row.decision_id = event.decision_id or None
+    row.decided_at = at

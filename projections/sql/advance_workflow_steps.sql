@@ -1,0 +1,37 @@
+-- What happened to items of steps. With a status, the error and the time of the next attempt are as
+-- the last event says; otherwise NULL leaves a column as it is.
+-- $1 stack, $2 rows as JSON (projections/workflow_steps.py, ItemProgress).
+UPDATE workflow_steps AS step SET
+    journal_seq = advance.journal_seq,
+    status = coalesce(advance.status, step.status),
+    error_class = CASE
+        WHEN advance.status IS NULL THEN step.error_class ELSE advance.error_class
+    END,
+    error_detail = CASE
+        WHEN advance.status IS NULL THEN step.error_detail ELSE advance.error_detail
+    END,
+    retry_at = CASE WHEN advance.status IS NULL THEN step.retry_at ELSE advance.retry_at END,
+    attempts = coalesce(advance.attempts, step.attempts),
+    episode_id = coalesce(advance.episode_id, step.episode_id),
+    result = coalesce(advance.result, step.result),
+    plan_hash = coalesce(advance.plan_hash, step.plan_hash),
+    summary = coalesce(advance.summary, step.summary),
+    approvers = coalesce(advance.approvers, step.approvers),
+    expires_at = coalesce(advance.expires_at, step.expires_at),
+    decided_by = coalesce(advance.decided_by, step.decided_by),
+    decided_reason = coalesce(advance.decided_reason, step.decided_reason),
+    compensation_status = coalesce(advance.compensation_status, step.compensation_status),
+    compensation_episode_id = coalesce(
+        advance.compensation_episode_id, step.compensation_episode_id
+    ),
+    started_at = coalesce(advance.started_at, step.started_at),
+    finished_at = coalesce(advance.finished_at, step.finished_at)
+FROM json_to_recordset($2::json) AS advance (
+    instance_id uuid, step_id text, item bigint, journal_seq bigint, status text, attempts bigint,
+    episode_id uuid, result jsonb, error_class text, error_detail text, retry_at timestamptz,
+    plan_hash text, summary text, approvers text[], expires_at timestamptz, decided_by text,
+    decided_reason text, compensation_status text, compensation_episode_id uuid,
+    started_at timestamptz, finished_at timestamptz
+)
+WHERE step.stack = $1 AND step.instance_id = advance.instance_id
+    AND step.step_id = advance.step_id AND step.item = advance.item

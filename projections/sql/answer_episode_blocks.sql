@@ -1,0 +1,16 @@
+-- How what episodes wait for was answered.
+-- $1 stack, $2 rows as JSON (projections/blocks.py, Answer).
+UPDATE episode_blocks AS block SET
+    journal_seq = answer.journal_seq,
+    resolution = answer.resolution,
+    resolved_by = answer.resolved_by,
+    resolved_reason = answer.resolved_reason,
+    decision_id = answer.decision_id,
+    resolved_at = answer.resolved_at
+FROM json_to_recordset($2::json) AS answer (
+    episode_id uuid, step_no bigint, journal_seq bigint, resolution text, resolved_by text,
+    resolved_reason text, decision_id text, resolved_at timestamptz
+)
+WHERE block.stack = $1
+    AND block.episode_id = answer.episode_id
+    AND block.step_no = answer.step_no

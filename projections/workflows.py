@@ -1,0 +1,258 @@
+"""The workflows read model: a row per instance, and one per item of its steps. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final, assert_never, get_args
+
+import msgspec
+
+from projections.belonging import events_of
+from projections.statement import Change, Row, Statement
+from projections.values import key, uuid_or_none
+from projections.workflow_steps import (
+    ADVANCE,
+    PLACE,
+    RESUME,
+    STOP,
+    UNBEGUN,
+    ItemEvent,
+    ItemProgress,
+    PlacedItem,
+    ResumedItems,
+    StoppedItems,
+    item_of,
+    move,
+)
+from streams.errors import UnreadableEvent
+from streams.events import (
+    CompensationBegun,
+    StepPrepared,
+    WorkflowAborted,
+    WorkflowCancelAsked,
+    WorkflowEvent,
+    WorkflowFinished,
+    WorkflowResumed,
+    WorkflowStarted,
+)
+from streams.json import raw
+from streams.log import Recorded
+from streams.workflows import ResumeHow, StepStatus, WorkflowSpec, WorkflowStatus
+
+
+class InstanceProgress(Row, omit_defaults=True, kw_only=True):
+    """One row of `sql/advance_workflow_instances.sql`; None leaves a column as it is."""
+
+    instance_id: str
+    journal_seq: int
+    updated_at: datetime
+    status: str | None = None
+    error_class: str | None = None
+    error_detail: str | None = None
+    failed_step: str | None = None
+    canceled_by: str | None = None
+    cancel_reason: str | None = None
+    not_undone: tuple[str, ...] | None = None
+    finished_at: datetime | None = None
+
+
+class BegunInstance(InstanceProgress, omit_defaults=True, kw_only=True):
+    """One row of `sql/begin_workflow_instances.sql`: how it began, and what followed."""
+
+    workflow_id: str
+    mode: str
+    trigger_type: str
+    trigger_ref: msgspec.Raw
+    subject_value: str | None
+    dedupe_key: str
+    steps: msgspec.Raw
+    parent_instance_id: str | None
+    parent_step_id: str | None
+    depth: int
+    started_at: datetime
+
+
+_TABLE: Final = "workflow_instances"
+
+BEGIN_INSTANCE: Final = Statement(
+    name="begin_workflow_instances", table=_TABLE, keys=("instance_id",)
+)
+ADVANCE_INSTANCE: Final = Statement(
+    name="advance_workflow_instances", table=_TABLE, keys=("instance_id",)
+)
+
+_EVENTS: Final[frozenset[type[WorkflowEvent]]] = frozenset(get_args(WorkflowEvent))
+
+
+class WorkflowLife:
+    """What some commits in the life of one instance, one after the other, come to."""
+
+    def __init__(self, instance_id: str) -> None:
+        self._instance_id = key(instance_id)
+        self._row: InstanceProgress | None = None
+        self._items: dict[tuple[str, int], ItemProgress] = {}
+        self._resumed: dict[tuple[str, int], ResumedItems] = {}
+        self._stopped: StoppedItems | None = None
+
+    def add(self, record: Recorded) -> None:
+        """Take the next commit.
+
+        Raises:
+            UnreadableEvent: it is not one of an instance's, or its id is no UUID. It is left out.
+        """
+        events = events_of(record, _EVENTS, whose="an instance")
+        if uuid_or_none(self._instance_id) is None:
+            detail = f"{self._instance_id!r} is not a UUID"
+            raise UnreadableEvent(record.subject, seq=record.seq, detail=detail)
+        for event in events:
+            self._add(event, seq=record.seq, at=record.commit.at)
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what they ask for, each row once."""
+        if self._row is not None:
+            is_begun = isinstance(self._row, BegunInstance)
+            yield Change(BEGIN_INSTANCE if is_begun else ADVANCE_INSTANCE, self._row)
+        for resumed in self._resumed.values():
+            yield Change(RESUME, resumed)
+        if self._stopped is not None:
+            yield Change(STOP, self._stopped)
+        for item in self._items.values():
+            yield Change(PLACE if isinstance(item, PlacedItem) else ADVANCE, item)
+
+    def _add(self, event: WorkflowEvent, *, seq: int, at: datetime) -> None:
+        if isinstance(event, WorkflowStarted):
+            self._begin(event, seq=seq, at=at)
+            return
+        self._advance(event, seq=seq, at=at)
+        match event:
+            case StepPrepared():
+                self._prepare(event, seq=seq, at=at)
+            case WorkflowResumed():
+                self._resume(event, seq=seq, at=at)
+            case WorkflowAborted() | WorkflowCancelAsked():
+                self._stop(seq=seq)
+            case WorkflowFinished():
+                pass
+            case _:
+                self._move(event, seq=seq, at=at)
+
+    def _begin(self, event: WorkflowStarted, *, seq: int, at: datetime) -> None:
+        parent = event.parent
+        self._row = BegunInstance(
+            instance_id=self._instance_id,
+            journal_seq=seq,
+            updated_at=at,
+            status=WorkflowStatus.RUNNING.value,
+            workflow_id=event.spec.name,
+            mode=event.mode.value,
+            trigger_type=_kind_of(raw(event.trigger)),
+            trigger_ref=raw(event.trigger),
+            subject_value=event.subject or None,
+            dedupe_key=event.dedupe_key,
+            steps=_graph(event.spec),
+            parent_instance_id=uuid_or_none(parent.instance_id) if parent else None,
+            parent_step_id=parent.step if parent else None,
+            depth=event.depth,
+            started_at=at,
+        )
+        for step in event.spec.steps:
+            self._place(step.id, 0, seq=seq).status = StepStatus.PENDING.value
+
+    def _advance(self, event: WorkflowEvent, *, seq: int, at: datetime) -> None:
+        """Put into the instance's row what `event` makes of it."""
+        row = self._row
+        if row is None:
+            row = InstanceProgress(instance_id=self._instance_id, journal_seq=seq, updated_at=at)
+        self._row = row
+        row.journal_seq, row.updated_at = seq, at
+        match event:
+            case WorkflowAborted():
+                row.status = WorkflowStatus.STOPPING.value
+                row.error_class, row.error_detail = event.error_class, event.error_detail or None
+                row.failed_step = event.step or None
+            case WorkflowCancelAsked():
+                row.status = WorkflowStatus.STOPPING.value
+                row.canceled_by, row.cancel_reason = event.by, event.reason or None
+            case CompensationBegun():
+                row.status = WorkflowStatus.COMPENSATING.value
+            case WorkflowFinished():
+                row.status, row.finished_at = event.status.value, at
+                row.not_undone = event.not_undone
+            case _:
+                pass
+
+    def _prepare(self, event: StepPrepared, *, seq: int, at: datetime) -> None:
+        """Place the items of a step; one that has none is over at once."""
+        for number, given in enumerate(event.inputs):
+            row = self._place(event.step, number, seq=seq)
+            row.status, row.input = StepStatus.PENDING.value, given
+        if not event.inputs:
+            row = self._place(event.step, 0, seq=seq)
+            row.status, row.finished_at = StepStatus.DONE.value, at
+
+    def _resume(self, event: WorkflowResumed, *, seq: int, at: datetime) -> None:
+        status = StepStatus.PENDING if event.how is ResumeHow.RETRY else StepStatus.SKIPPED
+        self._resumed[event.step, seq] = ResumedItems(
+            instance_id=self._instance_id,
+            step_id=key(event.step),
+            journal_seq=seq,
+            status=status.value,
+        )
+        for (step, _), row in self._items.items():
+            if step == event.step and row.status == StepStatus.PAUSED.value:
+                row.status, row.journal_seq = status.value, seq
+                row.finished_at = at if status is StepStatus.SKIPPED else row.finished_at
+
+    def _stop(self, *, seq: int) -> None:
+        self._stopped = StoppedItems(instance_id=self._instance_id, journal_seq=seq)
+        for row in self._items.values():
+            if row.status in UNBEGUN:
+                row.status, row.journal_seq = StepStatus.CANCELED.value, seq
+                row.retry_at = None
+
+    def _move(self, event: ItemEvent, *, seq: int, at: datetime) -> None:
+        place = event.step, item_of(event)
+        row = self._items.get(place)
+        if row is None:
+            row = self._items[place] = ItemProgress(
+                instance_id=self._instance_id,
+                step_id=key(event.step),
+                item=item_of(event),
+                journal_seq=seq,
+            )
+        row.journal_seq = seq
+        move(row, event, at=at)
+
+    def _place(self, step: str, number: int, *, seq: int) -> PlacedItem:
+        """Return the row of an item from its beginning, with what people have said about it."""
+        before = self._items.get((step, number))
+        placed = PlacedItem(
+            instance_id=self._instance_id, step_id=key(step), item=number, journal_seq=seq
+        )
+        if before is not None:
+            placed.plan_hash, placed.summary = before.plan_hash, before.summary
+            placed.approvers, placed.expires_at = before.approvers, before.expires_at
+            placed.decided_by, placed.decided_reason = before.decided_by, before.decided_reason
+        self._items[step, number] = placed
+        return placed
+
+
+def _graph(spec: WorkflowSpec) -> msgspec.Raw:
+    """Return what the steps are, and which depends on which, as SQL shows it."""
+    return raw(
+        [
+            {
+                "step_id": step.id,
+                "depends_on": step.depends_on,
+                "actor_id": step.task.actor_id if step.task else None,
+                "expectation_id": step.task.expectation_id if step.task else None,
+                "workflow_id": step.workflow or None,
+            }
+            for step in spec.steps
+        ]
+    )
+
+
+def _kind_of(trigger: msgspec.Raw) -> str:
+    return str(msgspec.json.decode(trigger)["kind"])

@@ -1,0 +1,126 @@
+"""The inbox: what waits for a person, and a command that is safe to type."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import timedelta
+
+import pytest
+
+from projections.lives import project as changes_of
+from projections.postgres import reader
+from streams.events import DeadDiscarded, EndStatus, EpisodeDeferred, OutputApproved
+from streams.log import Commit, Recorded
+from tests.projections import lives
+from tests.projections.lives import AT, rows_of, write, write_events
+
+LATER = AT + timedelta(hours=1)
+BEGUN = (lives.opened(), lives.started())
+ASKED_OUTPUT = lives.proposed(approval=lives.approval(expires_at=LATER))
+
+
+async def asking(pool, stack):
+    """Write one of each kind, a second apart."""
+    letter = lives.lettered(episode_id=lives.episode_id(1), actor_id="monitor")
+    lived = [
+        (stack.dead("events", "7"), (letter,)),
+        (stack.output("mail:1"), (ASKED_OUTPUT,)),
+        (stack.episode(lives.episode_id(1)), (*BEGUN, lives.blocked(expires_at=LATER))),
+        (stack.episode(lives.episode_id(2)), (lives.opened(2), lives.blocked(ref="payment:42"))),
+    ]
+    for second, (subject, events) in enumerate(lived):
+        made = Commit(id=f"c{second}", at=AT + timedelta(seconds=second), events=events)
+        record = Recorded(subject=subject, seq=1 + second, commit=made)
+        await write(pool, changes_of([record], stack=stack), stack=stack)
+
+
+async def test_everything_that_waits_for_a_person_is_there_the_oldest_first(pool, stack):
+    await asking(pool, stack)
+    rows = await reader.list_inbox(pool, stack)
+    assert [(row["kind"], row["id"], row["expires_at"]) for row in rows] == [
+        ("dead_letter", "events.7", None),
+        ("output", "mail:1", LATER),
+        ("approval", lives.episode_id(1), LATER),
+        ("wait", lives.episode_id(2), None),
+    ]
+    assert [row["since"] for row in rows] == [AT + timedelta(seconds=n) for n in range(4)]
+    assert {(row["actor_id"], row["expectation_id"]) for row in rows} == {("monitor", "check_disk")}
+
+
+async def test_the_view_is_in_that_order_for_whoever_asks_it(pool, stack):
+    await asking(pool, stack)
+    rows = await pool.fetch("SELECT since FROM inbox WHERE stack = $1", stack.name)
+    assert [row["since"] for row in rows] == sorted(row["since"] for row in rows)
+
+
+async def test_each_says_what_it_is_about_and_what_to_type(pool, stack):
+    await asking(pool, stack)
+    rows = await reader.list_inbox(pool, stack)
+    assert [(row["summary"], row["what_to_do"]) for row in rows] == [
+        ("unreadable: not JSON", "vigil dead show events.7"),
+        ("wipe the disk", f"vigil outputs approve mail:1"),
+        ("wipe the disk", f"vigil episodes approve {lives.episode_id(1)}"),
+        ("waits for payment:42", "vigil episodes resolve payment:42"),
+    ]
+
+
+async def test_what_has_no_summary_shows_the_plan(pool, stack):
+    asks = lives.proposed(approval=lives.approval(summary=""))
+    await write_events(pool, asks, stack=stack, subject=stack.output("mail:1"))
+    (row,) = await reader.list_inbox(pool, stack)
+    assert row["summary"] == '{"to": "ann"}'
+
+
+@pytest.mark.parametrize(
+    ("place", "events"),
+    [
+        ("episode", (*BEGUN, lives.blocked(), lives.resolved())),
+        ("episode", (*BEGUN, lives.blocked(), lives.finished(EndStatus.CANCELED))),
+        ("episode", (*BEGUN, lives.blocked(ref="r"), lives.finished(EndStatus.CANCELED))),
+        ("episode", (*BEGUN, lives.converged(), EpisodeDeferred(pending=("mail:1",)))),
+        ("output", (ASKED_OUTPUT, OutputApproved(by="ann"))),
+        ("output", (lives.proposed(),)),
+        ("dead", (lives.lettered(), DeadDiscarded(by="ann"))),
+    ],
+)
+async def test_what_waits_for_nobody_is_not_there(pool, stack, place, events):
+    subjects = {
+        "episode": stack.episode(lives.episode_id(1)),
+        "output": stack.output("mail:1"),
+        "dead": stack.dead("events", "7"),
+    }
+    await write_events(pool, *events, stack=stack, subject=subjects[place])
+    assert await rows_of(pool, "inbox", stack=stack) == []
+
+
+async def test_an_episode_that_asks_again_is_there_once(pool, stack):
+    asks = (*BEGUN, lives.blocked(), lives.resolved(), lives.started(2), lives.blocked(2))
+    await write_events(pool, *asks, stack=stack, subject=stack.episode(lives.episode_id(1)))
+    assert len(await reader.list_inbox(pool, stack)) == 1
+
+
+async def test_the_inbox_can_be_narrowed(pool, stack):
+    await asking(pool, stack)
+    assert len(await reader.list_inbox(pool, stack, limit=2)) == 2
+    assert await reader.list_inbox(pool, stack, actor="nobody") == []
+
+
+async def test_the_letter_of_an_episode_that_is_not_in_the_tables_is_there(pool, stack):
+    letter = lives.lettered(episode_id=lives.episode_id(9))
+    await write_events(pool, letter, stack=stack, subject=stack.dead("episode", "9"))
+    (row,) = await reader.list_inbox(pool, stack)
+    assert (row["kind"], row["expectation_id"]) == ("dead_letter", None)
+
+
+@pytest.mark.parametrize("key", ["a b", "$(rm -rf ~)", "it's; reboot", "a\nb", "é", "`ls`", "'"])
+async def test_a_key_is_one_word_of_the_command_whatever_it_holds(pool, stack, key):
+    await write_events(pool, ASKED_OUTPUT, stack=stack, subject=stack.output(key))
+    (row,) = await reader.list_inbox(pool, stack)
+    words = shlex.split(row["what_to_do"])
+    assert words == ["vigil", "outputs", "approve", key]
+
+
+async def test_a_key_is_never_an_option_of_the_command(pool, stack):
+    await write_events(pool, ASKED_OUTPUT, stack=stack, subject=stack.output("--yes"))
+    (row,) = await reader.list_inbox(pool, stack)
+    assert shlex.split(row["what_to_do"]) == ["vigil", "outputs", "approve", "--", "--yes"]

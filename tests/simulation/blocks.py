@@ -1,0 +1,268 @@
+"""What must hold of episodes that wait: for people who are to approve something, or for word.
+
+As in `invariants.py`, each finds its own breaches in what a world has left behind. What is about
+time is strict in worlds that are fine (`themes.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from streams.blocks import Approval, OnExpiry
+from streams.commands import Decide, Resolve, Verdict
+from streams.events import (
+    EpisodeBlocked,
+    EpisodeFinished,
+    EpisodeResolved,
+    Resolution,
+    StepRecorded,
+)
+from streams.json import unraw
+from tests.simulation.evidence import Breaches, Evidence, Life, Placed, payload_of
+from tests.simulation.rest import at_s
+from tests.simulation.time import EPOCH
+from tests.simulation.world import STORM_S
+
+SOON_S: Final = 1.0
+"""In a world that is fine, everything that follows at once has followed by then."""
+
+SURE_S: Final = 60.0
+"""When whatever went wrong has been made good: a freeze, a lease, and two waits for an answer."""
+
+
+class Waited(msgspec.Struct, frozen=True):
+    """One time that an episode has waited."""
+
+    life: Life
+    block: Placed[EpisodeBlocked]
+    end: Placed[EpisodeResolved] | Placed[EpisodeFinished] | None
+    """How it ended; an end of the episode itself if it was canceled meanwhile."""
+
+    @property
+    def step_no(self) -> int:
+        return self.block.event.step_no
+
+    @property
+    def answer(self) -> EpisodeResolved | None:
+        event = self.end.event if self.end else None
+        return event if isinstance(event, EpisodeResolved) else None
+
+    @property
+    def expires_s(self) -> float:
+        """When nobody can answer any more, in simulated seconds."""
+        terms = self.block.event.approval or self.block.event.wait
+        assert terms is not None, f"{self} waits for nothing"
+        at = terms.expires_at
+        return float("inf") if at is None else (at - EPOCH).total_seconds()
+
+
+def waits(evidence: Evidence) -> Iterator[Waited]:
+    """Yield every time that an episode has waited."""
+    for life in evidence.lives.values():
+        ends = [*life.of(EpisodeResolved), *life.of(EpisodeFinished)]
+        for block in life.of(EpisodeBlocked):
+            yield Waited(life, block, next((end for end in ends if end.seq > block.seq), None))
+
+
+def what_waits_is_left_alone_until_it_is_answered(evidence: Evidence) -> Breaches:
+    """The next commit is the answer, whole: the step that it is, and the end of the wait."""
+    for waited in waits(evidence):
+        later = [record for record in waited.life.records if record.seq > waited.block.seq]
+        events = later[0].commit.events if later else ()
+        match events:
+            case (StepRecorded() as step, EpisodeResolved() as resolved):
+                steps = {step.step_no, resolved.step_no, waited.step_no}
+                if len(steps) > 1 or step.fingerprint != waited.block.event.fingerprint:
+                    yield f"{waited.life.id}: {step} answers {waited.block.event}"
+            case (EpisodeFinished(),):
+                pass
+            case _:
+                yield f"{waited.life.id}@{waited.block.seq}: followed by {events}"
+
+
+def i8_nothing_is_approved_without_a_decision_of_that_plan(evidence: Evidence) -> Breaches:
+    """Made in time, by somebody who may; or nobody decided, and that is what it means then."""
+    for waited in waits(evidence):
+        approval, answer = waited.block.event.approval, waited.answer
+        if approval is None or answer is None:
+            continue
+        if approval.plan_hash != hashlib.sha256(bytes(approval.plan)).hexdigest():
+            yield f"{waited.life.id}: {approval.plan_hash} is not of {bytes(approval.plan)!r}"
+        if answer.resolution is Resolution.EXPIRED:
+            yield from _expired(evidence, waited, approval)
+        elif not any(
+            _decides(evidence, decision, sent_s, waited, approval)
+            for decision, sent_s in decisions(evidence, waited.life.id)
+        ):
+            yield f"{waited.life.id}: nobody has decided {answer}"
+
+
+def _decides(
+    evidence: Evidence, decision: Decide, sent_s: float, waited: Waited, approval: Approval
+) -> bool:
+    answer = waited.answer
+    assert answer is not None, "what was decided has an answer"
+    meant = Resolution.APPROVED if decision.verdict is Verdict.APPROVE else Resolution.DENIED
+    said = decision.id, decision.by, decision.step_no, decision.plan_hash, meant
+    is_that = said == (
+        answer.decision_id, answer.by, waited.step_no, approval.plan_hash, answer.resolution,
+    )  # fmt: skip
+    may = not approval.approvers or decision.by in approval.approvers
+    since_s = evidence.stored_s(waited.block.seq)
+    return is_that and may and since_s <= sent_s <= waited.expires_s
+
+
+def _expired(evidence: Evidence, waited: Waited, approval: Approval) -> Breaches:
+    step = waited.life.recorded_at[waited.step_no].event
+    wanted = {OnExpiry.DENY: "denied", OnExpiry.FAIL: "approval_expired"}
+    if step.error_class != wanted.get(approval.on_expiry, ""):
+        yield f"{waited.life.id}: {approval.on_expiry} came to {step}"
+    yield from _not_before(evidence, waited)
+
+
+def _not_before(evidence: Evidence, waited: Waited) -> Breaches:
+    assert waited.end is not None, "what expired has an end"
+    if evidence.stored_s(waited.end.seq) < waited.expires_s:
+        yield f"{waited.life.id}: expired before {waited.expires_s}"
+
+
+def a_wait_gets_the_word_that_was_given(evidence: Evidence) -> Breaches:
+    """By an event that anybody may publish, or by a person; in time."""
+    words = [(payload_of(each) or {}) for each in evidence.named("wait.resolved")]
+    given = {(word["ref"], str(word["result"])) for word in words}
+    for waited in waits(evidence):
+        wait, answer = waited.block.event.wait, waited.answer
+        if wait is None or answer is None:
+            continue
+        step = waited.life.recorded_at[waited.step_no].event
+        if answer.resolution is Resolution.EXPIRED:
+            wanted = "wait_expired" if wait.on_expiry is OnExpiry.FAIL else ""
+            if step.error_class != wanted or unraw(step.result) is not None:
+                yield f"{waited.life.id}: {wait.on_expiry} came to {step}"
+            yield from _not_before(evidence, waited)
+            continue
+        sent = [
+            asked.at_s
+            for asked in evidence.history.asked
+            if isinstance(asked.command, Resolve)
+            and (asked.command.episode_id, asked.command.id, asked.command.ref)
+            == (waited.life.id, answer.decision_id, wait.ref)
+            and asked.command.result == step.result
+        ]
+        if not any(at <= waited.expires_s for at in sent):
+            yield f"{waited.life.id}: {answer} was sent at {sent}"
+        if answer.by == "bank" and (wait.ref, str(unraw(step.result))) not in given:
+            yield f"{waited.life.id}: nobody has given the word {step}"
+
+
+def an_answer_stands_once(evidence: Evidence) -> Breaches:
+    """One for each request; and what has ended without one was canceled."""
+    for life in evidence.lives.values():
+        asked = Counter(placed.event.step_no for placed in life.of(EpisodeBlocked))
+        answered = Counter(placed.event.step_no for placed in life.of(EpisodeResolved))
+        if max([*asked.values(), *answered.values()], default=0) > 1:
+            yield f"{life.id}: asked {asked}, answered {answered}"
+        ids = [placed.event.decision_id for placed in life.of(EpisodeResolved)]
+        if len(ids) != len(set(ids)):
+            yield f"{life.id}: {ids} answers twice"
+        for step_no in asked - answered:
+            if life.finished is None or life.finished.error_class != "canceled":
+                yield f"{life.id}: nobody has answered step {step_no}"
+
+
+def what_nobody_answers_expires_in_time(evidence: Evidence) -> Breaches:
+    """Within a second where the world is fine, and otherwise once things go well again."""
+    programme = evidence.history.programme
+    is_strict = programme.is_fine and not programme.has_orders
+    for waited in waits(evidence):
+        if waited.end is None or waited.expires_s == float("inf"):
+            continue
+        ended_s = evidence.stored_s(waited.end.seq)
+        most_s = waited.expires_s + SOON_S if is_strict else max(waited.expires_s, STORM_S) + SURE_S
+        if ended_s > most_s:
+            yield f"{waited.life.id}: waited until {ended_s:.1f} s, beyond {waited.expires_s:.1f} s"
+
+
+def a_right_decision_in_time_is_heard(evidence: Evidence) -> Breaches:
+    """It stands, or another one does: where the world is fine, nothing that may stand expires."""
+    programme = evidence.history.programme
+    for waited in waits(evidence):
+        approval, answer = waited.block.event.approval, waited.answer
+        is_expired = answer is not None and answer.resolution is Resolution.EXPIRED
+        if approval is None or not is_expired or not programme.is_fine or programme.has_orders:
+            continue
+        heard = [
+            decision
+            for decision, sent_s in decisions(evidence, waited.life.id)
+            if sent_s + SOON_S < waited.expires_s
+            and (decision.step_no, decision.plan_hash) == (waited.step_no, approval.plan_hash)
+            and (not approval.approvers or decision.by in approval.approvers)
+        ]
+        if heard:
+            yield f"{waited.life.id}: expired though {heard}"
+
+
+def the_world_is_told_of_every_wait(evidence: Evidence) -> Breaches:
+    """Once by its id: that it began, that it ended, and no reminder but for those that were due."""
+    for waited in waits(evidence):
+        what = [("blocked", waited.block.seq)]
+        if waited.end is not None and waited.answer is not None:
+            what.append(("resumed", waited.end.seq))
+        for name, place in what:
+            messages = evidence.told.get(f"{waited.life.id}.{name}.{waited.step_no}", [])
+            seqs = {(payload_of(message) or {})["journal_seq"] for message in messages}
+            if seqs != {evidence.seq_at(place)} and not _was_called_off(waited):
+                yield f"{waited.life.id}: {name} at {evidence.seq_at(place)}, told of {seqs}"
+        if waited.end is not None:
+            yield from _reminders(evidence, waited, until_s=evidence.stored_s(waited.end.seq))
+
+
+def _was_called_off(waited: Waited) -> bool:
+    """Return whether it was canceled while it waited, perhaps before anybody could tell of it."""
+    return waited.end is not None and waited.answer is None
+
+
+def _reminders(evidence: Evidence, waited: Waited, *, until_s: float) -> Breaches:
+    """None came before its time, and where the world is fine none was left out."""
+    terms = waited.block.event.approval or waited.block.event.wait
+    assert terms is not None, f"{waited} waits for nothing"
+    every_s, since = terms.remind_every_s, evidence.committed_at(waited.block.seq)
+    begin = f"{waited.life.id}.reminder.{waited.step_no}."
+    told = {
+        int(id_.removeprefix(begin)): m for id_, m in evidence.told.items() if id_.startswith(begin)
+    }
+    for number, messages in told.items():
+        due_s = (since + timedelta(seconds=number * every_s) - EPOCH).total_seconds()
+        if not every_s or at_s(messages[0]) < due_s:
+            yield f"{waited.life.id}: reminder {number} at {at_s(messages[0])}, due at {due_s}"
+    programme = evidence.history.programme
+    if every_s and programme.is_fine and not programme.has_orders:
+        until_s = min(until_s, waited.expires_s) - SOON_S
+        due = int((until_s - (since - EPOCH).total_seconds()) // every_s)
+        missing = set(range(1, due + 1)) - set(told)
+        if missing:
+            yield f"{waited.life.id}: reminders {missing} of {due} are missing"
+
+
+def decisions(evidence: Evidence, episode_id: str) -> Iterator[tuple[Decide, float]]:
+    """Yield what people have decided about an episode, and when that was stored."""
+    for asked in evidence.history.asked:
+        if isinstance(asked.command, Decide) and asked.command.episode_id == episode_id:
+            yield asked.command, asked.at_s
+
+
+INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
+    what_waits_is_left_alone_until_it_is_answered,
+    i8_nothing_is_approved_without_a_decision_of_that_plan,
+    a_wait_gets_the_word_that_was_given,
+    an_answer_stands_once,
+    what_nobody_answers_expires_in_time,
+    a_right_decision_in_time_is_heard,
+    the_world_is_told_of_every_wait,
+)

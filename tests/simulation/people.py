@@ -1,0 +1,152 @@
+"""People who decide what they are asked: rightly, wrongly, twice, two at once, late, or never."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
+from random import Random
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from engine import approve, approve_output, deny, reject_output
+from engine.errors import Refused, Rejected
+from streams.blocks import Approval
+from streams.commands import Decide, Verdict
+from streams.errors import Unavailable, VersionConflict
+from streams.ports import Ports
+from tests.simulation.time import EPOCH
+
+TRIES_MAX: Final = 60
+AGAIN_S: Final = 1.0
+LATE_S: Final = (-0.5, 4.0)
+"""How long after the expiry somebody decides who is late, or nearly so."""
+
+STRANGER: Final = "mallory"
+"""Who decides though it is not theirs to."""
+
+ANYBODY: Final = ("ada", "bob", "cyd")
+"""Who decides where anybody may."""
+
+YES_SHARE: Final = 0.7
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What people are asked: by an episode, or about one of its outputs."""
+
+    actor_id: str
+    episode_id: str
+    approval: Approval
+    step_no: int = 0
+    output_key: str = ""
+
+    @property
+    def who(self) -> tuple[str, ...]:
+        """Return names of people who may decide."""
+        return self.approval.approvers or ANYBODY
+
+
+async def decide(ports: Ports, request: Request, rng: Random) -> None:
+    """Decide in one of many ways; what does not expire is decided in the end."""
+    ways = [_rightly, _say, _twice, _wrongly, _together]
+    if request.approval.expires_at is not None:
+        ways += [_late, _never]
+    await rng.choice(ways)(ports, request, rng)
+
+
+async def surely(ask: Callable[[], Awaitable[object]]) -> None:
+    """Ask until it is stored, or refused because something else has come about."""
+    for _ in range(TRIES_MAX):
+        try:
+            await ask()
+        except Unavailable:
+            await asyncio.sleep(AGAIN_S)
+        except (Refused, Rejected, VersionConflict):
+            return
+        else:
+            return
+
+
+async def _rightly(ports: Ports, request: Request, rng: Random) -> None:
+    await asyncio.sleep(rng.uniform(0.0, 7.0))
+    await _say(ports, request, rng)
+
+
+async def _twice(ports: Ports, request: Request, rng: Random) -> None:
+    """Tell one decision two times, in messages of different ids."""
+    await asyncio.sleep(rng.uniform(0.0, 5.0))
+    decision = _decision(request, rng)
+    for copy in ("one", "two"):
+        await _send(ports, decision, id_=f"{copy}.{decision.id}")
+        await asyncio.sleep(rng.uniform(0.0, 3.0))
+
+
+async def _wrongly(ports: Ports, request: Request, rng: Random) -> None:
+    """Decide what is not asked, or though it is not theirs to; and then perhaps as it should be."""
+    await asyncio.sleep(rng.uniform(0.0, 2.0))
+    right = _decision(request, rng)
+    wrong = [replace(right, plan_hash="0" * 64)]
+    if request.approval.approvers:
+        wrong.append(replace(right, by=STRANGER))
+    if request.step_no:
+        wrong.append(replace(right, step_no=request.step_no + 1))
+    for number, decision in enumerate(wrong):
+        id_ = f"{number}{right.id}"
+        await _send(ports, replace(decision, id=id_), id_=f"decide.{id_}")
+    if request.approval.expires_at is None or rng.random() < YES_SHARE:
+        await _rightly(ports, request, rng)
+
+
+async def _together(ports: Ports, request: Request, rng: Random) -> None:
+    """Have two people decide at the same time, each in their own way."""
+    await asyncio.sleep(rng.uniform(0.0, 5.0))
+    minds = [Random(rng.random()) for _ in range(2)]
+    await asyncio.gather(*(_say(ports, request, mind) for mind in minds))
+
+
+async def _late(ports: Ports, request: Request, rng: Random) -> None:
+    expires_at = request.approval.expires_at
+    assert expires_at is not None, "what can be late expires"
+    await asyncio.sleep(max(0.0, _left_s(expires_at) + rng.uniform(*LATE_S)))
+    await _say(ports, request, rng)
+
+
+async def _never(ports: Ports, request: Request, rng: Random) -> None:
+    """Say nothing."""
+
+
+async def _say(ports: Ports, request: Request, rng: Random) -> None:
+    """Decide as the product offers it, again and again until that is stored or refused."""
+    by, says_yes = rng.choice(request.who), rng.random() < YES_SHARE
+    key, mark = request.output_key, request.approval.plan_hash
+    if key:
+        say = approve_output if says_yes else reject_output
+        await surely(partial(say, ports, key, payload_hash=mark, by=by))
+    else:
+        verdict = approve if says_yes else deny
+        await surely(partial(verdict, ports, request.episode_id, plan_hash=mark, by=by))
+
+
+async def _send(ports: Ports, decision: Decide, *, id_: str) -> None:
+    await surely(partial(ports.inbox.send, decision, id=id_))
+
+
+def _decision(request: Request, rng: Random) -> Decide:
+    return Decide(
+        actor_id=request.actor_id,
+        episode_id=request.episode_id,
+        id=UUID(int=rng.getrandbits(128)).hex,
+        verdict=rng.choice(list(Verdict)),
+        plan_hash=request.approval.plan_hash,
+        by=rng.choice(request.who),
+        step_no=request.step_no,
+        output_key=request.output_key,
+    )
+
+
+def _left_s(at: datetime) -> float:
+    return (at - EPOCH).total_seconds() - asyncio.get_running_loop().time()
