@@ -15,7 +15,7 @@ EXTRAS := embedded,otlp,examples,dev
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers bench-history bench-report chaos limits mutants lock
+.PHONY: help demo test check bench bench-peers bench-history bench-report chaos limits workflows mutants lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ chaos: $(READY) ## Break a cluster while it works; RUNS=10 for longer, SEED=7 to
 limits: $(READY) ## Hold the limits of a cluster whose nodes die, with 10,000 events; EVENTS=3000 for fewer
 	VIGIL_TEST_LIMITED_EVENTS=$(or $(EVENTS),10000) $(BIN)/python -m pytest --timeout 600 \
 		tests/acceptance/test_limits.py
+
+workflows: $(READY) ## Run workflows of 50 steps on nodes that die, 200 instances; INSTANCES=50 for fewer
+	VIGIL_TEST_INSTANCES=$(or $(INSTANCES),200) $(BIN)/python -m pytest --timeout 1200 \
+		tests/acceptance/test_workflows.py
 
 mutants: $(READY) ## Switch off each guard and see that a test notices
 	$(BIN)/python tests/mutants.py

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from console import flags
-from console.cli import actors, dead, episodes, findings, outputs, serving
+from console.cli import actors, dead, episodes, findings, outputs, serving, workflows
 from console.cli.doctor import doctor
 from console.cli.fire import fire
 from console.cli.inbox import inbox
@@ -39,6 +39,7 @@ app.command()(mode)
 app.add_typer(episodes.app, name="episodes")
 app.add_typer(findings.app, name="findings")
 app.add_typer(outputs.app, name="outputs")
+app.add_typer(workflows.app, name="workflows")
 app.command()(inbox)
 app.add_typer(dead.app, name="dead")
 app.command()(recover)

@@ -91,9 +91,17 @@ def require_hash(asked: Asked, hash_: str) -> None:
     Raises:
         Trouble: says what the plan's hash is.
     """
-    plan_hash = asked.request.approval.plan_hash
+    require_digits(str(asked.matter), asked.request.approval.plan_hash, hash_)
+
+
+def require_digits(what: str, plan_hash: str, hash_: str) -> None:
+    """Refuse `hash_` unless it is the beginning of the hash of what is asked.
+
+    Raises:
+        Trouble: says what the plan's hash is.
+    """
     if not plan_hash.startswith(hash_.lower()):
-        raise Trouble(f"{asked.matter} waits for a decision on another plan: {plan_hash}")
+        raise Trouble(f"{what} waits for a decision on another plan: {plan_hash}")
 
 
 def look(reading: Reading, matter: Matter, *, by: str) -> Asked:

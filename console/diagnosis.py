@@ -22,7 +22,8 @@ from streams import jetstream
 from streams.clock import SystemClock
 from streams.errors import StreamError
 from streams.jetstream import Inspection, StreamReport
-from streams.subjects import Stack, Stream
+from streams.layout import Stream
+from streams.subjects import Stack
 
 LAG_MAX: Final = 10_000
 """Messages that the rows may be behind before that is a problem: half a second of projecting."""

@@ -13,7 +13,7 @@ from engine.errors import Rejected
 from engine.runtime.undertaker import Undertaker
 from streams.clock import SystemClock
 from streams.errors import BadName
-from streams.subjects import Kind
+from streams.layout import Kind
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from console.work import connected
 from streams.clock import SystemClock
 from streams.delivery import Unreadable
 from streams.json import JsonObject
+from streams.layout import Stream
 from streams.parsing import MESSAGE_ID_HEADER, parse_event
 from streams.ports import Ports
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 from streams.world import EVENT_BYTES_MAX
 
 _CLOCK = SystemClock()

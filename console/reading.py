@@ -51,8 +51,8 @@ async def applied_migrations(pool: Pool) -> dict[str, str] | None:
     return {str(name): str(checksum) for name, checksum in found.rows}
 
 
-def parse_id(text: str) -> UUID:
-    """Return the id that `text` says.
+def parse_id(text: str, *, of: str = "episode") -> UUID:
+    """Return the id that `text` says, which is to be that `of` something.
 
     Raises:
         Mistake: it says none.
@@ -60,4 +60,4 @@ def parse_id(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError as error:
-        raise Mistake(f"{text!r} is no episode id, such as {UUID(int=0)}") from error
+        raise Mistake(f"{text!r} is no {of} id, such as {UUID(int=0)}") from error

@@ -32,7 +32,8 @@ from console import flags, runfile
 from console.errors import Mistake
 from streams.errors import BadName
 from streams.jetstream.servers import parse_servers
-from streams.subjects import PARTITIONS_MAX, Stack
+from streams.layout import PARTITIONS_MAX
+from streams.subjects import Stack
 from streams.tokens import name as checked_name
 
 FILE: Final = "vigil.toml"

@@ -28,6 +28,7 @@ from engine.enrichment import Enriched, enriched
 from engine.errors import (
     BadDefinition,
     BadRequest,
+    BadWorkflow,
     DeclarationError,
     EngineError,
     InvalidFinding,
@@ -49,11 +50,19 @@ from engine.runtime.finder import findings_of
 from engine.runtime.output_requests import approve_output, reject_output, retry_output
 from engine.runtime.requester import cancel, cancel_related, fire
 from engine.runtime.responder import approve, deny, resolve
+from engine.runtime.workflow_requests import (
+    cancel_workflow,
+    decide_step,
+    resume_workflow,
+    start_workflow,
+)
 from engine.schedule import cron, every
 from engine.schema import StateSchema
 from engine.strategy import Context, EpisodeView, StepTaken, Strategy, abort, retry
 from engine.tools import CallContext, Failure, Synthesis, Synthesizer, Tool, ToolFailed
 from engine.trigger import event, manual, workflow
+from engine.workflows.failure import retrying
+from engine.workflows.workflow import Workflow
 from streams.errors import Unavailable, UnknownOutcome
 from streams.events import StepKind
 from streams.findings import Finding, FindingIntent
@@ -77,6 +86,7 @@ __all__ = [
     "App",
     "BadDefinition",
     "BadRequest",
+    "BadWorkflow",
     "Breaker",
     "Budget",
     "CallContext",
@@ -124,6 +134,7 @@ __all__ = [
     "Unavailable",
     "UnknownOutcome",
     "Window",
+    "Workflow",
     "WorkflowTrigger",
     "abort",
     "all_of",
@@ -136,10 +147,12 @@ __all__ = [
     "by_value",
     "cancel",
     "cancel_related",
+    "cancel_workflow",
     "checkpoint",
     "clear_finding",
     "converge",
     "cron",
+    "decide_step",
     "deny",
     "done",
     "enriched",
@@ -164,8 +177,11 @@ __all__ = [
     "raise_finding",
     "reject_output",
     "resolve",
+    "resume_workflow",
     "retry",
     "retry_output",
+    "retrying",
+    "start_workflow",
     "synthesize",
     "tool_call",
     "update_finding",

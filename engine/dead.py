@@ -30,8 +30,9 @@ from streams.codec import decode_command
 from streams.commands import Cancel, Decide, Resolve, RetryOutput
 from streams.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued, EpisodeOpened
 from streams.json import UNDECODABLE
+from streams.layout import Kind, Stream
 from streams.log import Recorded
-from streams.subjects import Kind, Stack, Stream
+from streams.subjects import Stack
 
 
 class Status(StrEnum):

@@ -17,9 +17,11 @@ from projections.lanes import LaneLife
 from projections.outputs import OutputLife
 from projections.statement import Change
 from projections.values import key
+from projections.workflows import WorkflowLife
 from streams.errors import BadName, UnreadableEvent
+from streams.layout import Kind
 from streams.log import Recorded
-from streams.subjects import Kind, Stack
+from streams.subjects import Stack
 
 
 class Life(Protocol):
@@ -30,17 +32,6 @@ class Life(Protocol):
 
     def changes(self) -> Iterator[Change]:
         """Yield what they ask for, each row once."""
-
-
-class Rowless:
-    """The life of an instance of a workflow, which has no tables."""
-
-    def add(self, record: Recorded) -> None:
-        """Take the next commit, of which nothing is kept."""
-
-    def changes(self) -> Iterator[Change]:
-        """Yield nothing."""
-        return iter(())
 
 
 class Lives:
@@ -103,6 +94,6 @@ def _begin(kind: Kind, aggregate: str, record: Recorded) -> Life:
         case Kind.LANE:
             return LaneLife(aggregate)
         case Kind.WORKFLOW:
-            return Rowless()
+            return WorkflowLife(aggregate)
         case Kind.DEAD:
             return DeadLife(aggregate)

@@ -30,7 +30,7 @@ from streams.workflows import StepOutcome, StepStatus
 
 
 class ItemProgress(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/advance_workflow_steps.sql`; None leaves a column as it is, but for three."""
+    """One row of `sql/advance_workflow_steps.sql`; None leaves a column as it is, but for four."""
 
     instance_id: str
     step_id: str
@@ -56,6 +56,7 @@ class ItemProgress(Row, omit_defaults=True, kw_only=True):
     compensation_episode_id: str | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    """As `error_class`: None says that it is not over."""
 
 
 class PlacedItem(ItemProgress, omit_defaults=True, kw_only=True):
@@ -114,7 +115,7 @@ ItemEvent: TypeAlias = (
 
 
 def item_of(event: ItemEvent) -> int:
-    """Return which item of its step `event` is about; what is asked of people is about the first."""
+    """Return which item of its step `event` is about: the first, if it is about the whole step."""
     return 0 if isinstance(event, StepApprovalAsked | StepApproved | StepDenied) else event.item
 
 
@@ -132,7 +133,10 @@ def move(row: ItemProgress, event: ItemEvent, *, at: datetime) -> None:
             row.started_at = at
         case StepEnded():
             _settle(row, StepStatus(event.outcome.value))
-            row.error_class, row.error_detail = event.error_class or None, event.error_detail or None
+            row.error_class, row.error_detail = (
+                event.error_class or None,
+                event.error_detail or None,
+            )
             row.attempts, row.finished_at = event.attempt, at
             row.result = event.result if event.outcome is StepOutcome.DONE else None
         case StepApprovalAsked() | StepApproved() | StepDenied():
@@ -149,7 +153,7 @@ def move(row: ItemProgress, event: ItemEvent, *, at: datetime) -> None:
 
 def _settle(row: ItemProgress, status: StepStatus) -> None:
     """Put a status into `row`, of which nothing is known to be wrong."""
-    row.status, row.retry_at = status.value, None
+    row.status, row.retry_at, row.finished_at = status.value, None, None
     row.error_class = row.error_detail = None
 
 

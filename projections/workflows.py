@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final, assert_never, get_args
+from typing import Final, get_args
 
 import msgspec
 
@@ -38,6 +38,7 @@ from streams.events import (
 )
 from streams.json import raw
 from streams.log import Recorded
+from streams.triggers import Trigger
 from streams.workflows import ResumeHow, StepStatus, WorkflowSpec, WorkflowStatus
 
 
@@ -63,7 +64,7 @@ class BegunInstance(InstanceProgress, omit_defaults=True, kw_only=True):
     workflow_id: str
     mode: str
     trigger_type: str
-    trigger_ref: msgspec.Raw
+    trigger_ref: Trigger
     subject_value: str | None
     dedupe_key: str
     steps: msgspec.Raw
@@ -129,7 +130,7 @@ class WorkflowLife:
             case StepPrepared():
                 self._prepare(event, seq=seq, at=at)
             case WorkflowResumed():
-                self._resume(event, seq=seq, at=at)
+                self._resume(event, seq=seq)
             case WorkflowAborted() | WorkflowCancelAsked():
                 self._stop(seq=seq)
             case WorkflowFinished():
@@ -146,8 +147,8 @@ class WorkflowLife:
             status=WorkflowStatus.RUNNING.value,
             workflow_id=event.spec.name,
             mode=event.mode.value,
-            trigger_type=_kind_of(raw(event.trigger)),
-            trigger_ref=raw(event.trigger),
+            trigger_type=str(event.trigger.__struct_config__.tag),
+            trigger_ref=event.trigger,
             subject_value=event.subject or None,
             dedupe_key=event.dedupe_key,
             steps=_graph(event.spec),
@@ -191,7 +192,7 @@ class WorkflowLife:
             row = self._place(event.step, 0, seq=seq)
             row.status, row.finished_at = StepStatus.DONE.value, at
 
-    def _resume(self, event: WorkflowResumed, *, seq: int, at: datetime) -> None:
+    def _resume(self, event: WorkflowResumed, *, seq: int) -> None:
         status = StepStatus.PENDING if event.how is ResumeHow.RETRY else StepStatus.SKIPPED
         self._resumed[event.step, seq] = ResumedItems(
             instance_id=self._instance_id,
@@ -202,7 +203,6 @@ class WorkflowLife:
         for (step, _), row in self._items.items():
             if step == event.step and row.status == StepStatus.PAUSED.value:
                 row.status, row.journal_seq = status.value, seq
-                row.finished_at = at if status is StepStatus.SKIPPED else row.finished_at
 
     def _stop(self, *, seq: int) -> None:
         self._stopped = StoppedItems(instance_id=self._instance_id, journal_seq=seq)
@@ -252,7 +252,3 @@ def _graph(spec: WorkflowSpec) -> msgspec.Raw:
             for step in spec.steps
         ]
     )
-
-
-def _kind_of(trigger: msgspec.Raw) -> str:
-    return str(msgspec.json.decode(trigger)["kind"])

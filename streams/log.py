@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import msgspec
 
 from streams.events import LogEvent
-from streams.subjects import Stream
+from streams.layout import Stream
 
 START: Final = 0
 """As a version: the aggregate does not exist yet. As a position: the log's beginning."""

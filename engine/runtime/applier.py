@@ -21,81 +21,39 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from engine import dryrun, outcome
 from engine.actor import Actor
 from engine.expectation import Expectation
 from engine.outcome import IntentEvent
-from engine.runtime.custodian import Custodian, events_of, newest_event
+from engine.runtime.custodian import Custodian
 from engine.runtime.enricher import Enricher
 from engine.runtime.finder import Finder
+from engine.runtime.intended import (
+    Applied,
+    Carried,
+    Job,
+    applied_as,
+    find,
+    is_enriched_by,
+    left_out,
+    newest_of,
+    version_of,
+)
 from engine.runtime.thinker import view_of
 from engine.runtime.timekeeper import Timekeeper
 from engine.runtime.turns import Turns
 from streams.clock import Clock
 from streams.errors import VersionConflict
-from streams.events import EpisodeOpened, FindingEvent, FindingUpdated
-from streams.findings import Cause, Finding, FindingIntent, FindingOutcome, RaiseFinding
+from streams.events import EpisodeOpened
+from streams.findings import Cause, Finding, FindingIntent, RaiseFinding
 from streams.log import START, Commit, Recorded
 from streams.ports import Ports
 from streams.tracing import traceparent
 
 FINDINGS_IN_FLIGHT_MAX: Final = 32
 """Findings of one episode that are written at a time."""
-
-
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one intent."""
-
-    index: int
-    event: IntentEvent | None
-    """With the finding as it was once it was enriched; None: there was nothing to change."""
-    seq: int
-    outcome: FindingOutcome
-
-
-class _Carried(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent that is on the log, and how its finding is since."""
-
-    applied: Applied
-    newest: FindingEvent | None = None
-    version: int = START
-    before: Finding | None = None
-    """The finding as it was, if we have just changed it."""
-    is_enriched: bool = False
-
-
-def oldest_of(records: Sequence[Recorded]) -> int:
-    """Return a sequence such that nothing that an episode caused is older: `since` of `Applier`.
-
-    It is that of the episode's first commit; `START`, which excludes nothing, if that is a copy. A
-    finding that was copied from another stream may stand before it, although it was caused later.
-
-    Args:
-        records: the episode's journal.
-    """
-    return START if not records or records[0].is_copied else records[0].seq
-
-
-class _Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One intent to carry out."""
-
-    intent: FindingIntent
-    index: int
-    opened: EpisodeOpened
-    attempt: int
-    since: int
-    version: int | None
-
-    @property
-    def cause(self) -> Cause:
-        return Cause(episode_id=self.opened.episode_id, index=self.index)
-
-    @property
-    def id(self) -> str:
-        return f"{self.opened.episode_id}.{self.attempt}.{self.index}"
 
 
 @dataclass(frozen=True)
@@ -135,11 +93,11 @@ class Applier:
             Unavailable: the log is away.
         """
         if not dryrun.keeps_findings(opened):
-            return _left_out(intents)
+            return left_out(intents)
         room = asyncio.Semaphore(FINDINGS_IN_FLIGHT_MAX)
-        by_key: dict[str, list[_Job]] = defaultdict(list)
+        by_key: dict[str, list[Job]] = defaultdict(list)
         for index, intent in enumerate(intents):
-            job = _Job(
+            job = Job(
                 intent=intent,
                 index=index,
                 opened=opened,
@@ -149,7 +107,7 @@ class Applier:
             )
             by_key[intent.finding_key].append(job)
 
-        async def in_order(jobs: list[_Job]) -> list[Applied]:
+        async def in_order(jobs: list[Job]) -> list[Applied]:
             async with room:
                 return [await self._apply(job) for job in jobs]
 
@@ -167,18 +125,18 @@ class Applier:
             since: as for `apply`.
         """
         if not dryrun.keeps_findings(opened):
-            return _left_out(intents)
+            return left_out(intents)
         found = []
         for index, intent in enumerate(intents):
             cause = Cause(episode_id=opened.episode_id, index=index)
             subject = self.ports.stack.finding(intent.finding_key)
             after = since if self._is_beside(subject, opened.episode_id) else START
             records = await self.ports.log.read(subject, after=after)
-            event, seq = _find(records, cause)
-            found.append(_applied(index, intent, event, seq))
+            event, seq = find(records, cause)
+            found.append(applied_as(index, intent, event, seq))
         return found
 
-    async def _apply(self, job: _Job) -> Applied:
+    async def _apply(self, job: Job) -> Applied:
         subject = self.ports.stack.finding(job.intent.finding_key)
         attempt = partial(self._try, job, subject)
         carried = await self.turns.write(subject, attempt, clock=self.clock, seed=job.id)
@@ -188,7 +146,7 @@ class Applier:
         await timekeeper.arm(carried.newest, version=carried.version, before=carried.before)
         return await self._enriched(job, carried)
 
-    async def _enriched(self, job: _Job, carried: _Carried) -> Applied:
+    async def _enriched(self, job: Job, carried: Carried) -> Applied:
         """Return what became of an intent once the finding that it has raised is enriched."""
         applied, callback = carried.applied, self._expectation(job).enrich
         is_raised = isinstance(job.intent, RaiseFinding) and applied.event is not None
@@ -205,41 +163,41 @@ class Applier:
         event = replace(applied.event, finding=change.newest.finding)
         return replace(applied, event=event, seq=change.version)
 
-    def _expectation(self, job: _Job) -> Expectation:
+    def _expectation(self, job: Job) -> Expectation:
         return self.actors[job.opened.actor_id].expectations[job.opened.expectation_id]
 
-    async def _try(self, job: _Job, subject: str) -> _Carried | None:
+    async def _try(self, job: Job, subject: str) -> Carried | None:
         """Carry out an intent, and return what became of it; None if a rival was faster."""
         is_beside = self._is_beside(subject, job.opened.episode_id)
         since = job.since if is_beside else START
         records = await self._read(subject, since=since, may_be_done=job.attempt > 1)
         if records is None:
             return None
-        newest, version = _newest(records), _version(records)
-        done, seq = _find(records, job.cause)
+        newest, version = newest_of(records), version_of(records)
+        done, seq = find(records, job.cause)
         if done is not None:
-            return _Carried(
-                applied=_applied(job.index, job.intent, done, seq),
+            return Carried(
+                applied=applied_as(job.index, job.intent, done, seq),
                 newest=newest,
                 version=version,
-                is_enriched=_is_enriched(records, job.cause),
+                is_enriched=is_enriched_by(records, job.cause),
             )
         if job.version is not None and version > (job.version if is_beside else START):
             await self._check_ours(job.opened, version=job.version)
         before = newest.finding if newest else None
         commit = self._decide(job, before)
         if commit is None:
-            return _Carried(applied=_applied(job.index, job.intent, None, START))
+            return Carried(applied=applied_as(job.index, job.intent, None, START))
         event = commit.events[0]
         assert isinstance(event, IntentEvent), "what an intent leads to"
         try:
             seq = await self.ports.log.append(subject, commit, after=version)
         except VersionConflict:
             return None
-        applied = _applied(job.index, job.intent, event, seq)
-        return _Carried(applied=applied, newest=event, version=seq, before=before)
+        applied = applied_as(job.index, job.intent, event, seq)
+        return Carried(applied=applied, newest=event, version=seq, before=before)
 
-    def _decide(self, job: _Job, before: Finding | None) -> Commit | None:
+    def _decide(self, job: Job, before: Finding | None) -> Commit | None:
         now = self.clock.now()
         event = outcome.decide(
             before,
@@ -289,43 +247,4 @@ class Applier:
         if not may_be_done or last.seq <= since:
             return [last]
         records = await self.ports.log.read(subject, after=since)
-        return records if _version(records) >= last.seq else None
-
-
-def _left_out(intents: Sequence[FindingIntent]) -> list[Applied]:
-    return [
-        Applied(index=index, event=None, seq=START, outcome=dryrun.left_out(intent))
-        for index, intent in enumerate(intents)
-    ]
-
-
-def _find(records: Sequence[Recorded], cause: Cause) -> tuple[IntentEvent | None, int]:
-    """Return what `cause` has led to, with what was added to it, and where that is."""
-    found: IntentEvent | None = None
-    seq = START
-    for record in records:
-        for event in events_of(record):
-            if outcome.is_of(event, cause):
-                found = event if found is None else replace(found, finding=event.finding)
-                seq = record.seq
-    return found, seq
-
-
-def _is_enriched(records: Sequence[Recorded], cause: Cause) -> bool:
-    events = (event for record in records for event in events_of(record))
-    return any(
-        isinstance(event, FindingUpdated) and event.is_enrichment and event.cause == cause
-        for event in events
-    )
-
-
-def _newest(records: Sequence[Recorded]) -> FindingEvent | None:
-    return newest_event(records[-1]) if records else None
-
-
-def _version(records: Sequence[Recorded]) -> int:
-    return records[-1].seq if records else START
-
-
-def _applied(index: int, intent: FindingIntent, event: IntentEvent | None, seq: int) -> Applied:
-    return Applied(index=index, event=event, seq=seq, outcome=outcome.outcome_of(intent, event))
+        return records if version_of(records) >= last.seq else None

@@ -82,6 +82,8 @@ class Attendant:
         Raises:
             Unavailable: the log is away. Let the command come again.
         """
+        if not await self._is_newest(records):
+            return False
         if is_about_outputs(command, episode):
             desk = OutputDesk(self.crew, self.keeper)
             return await desk.follow(delivery, command, episode, records)
@@ -96,6 +98,15 @@ class Attendant:
             return await self._go_on(delivery, records)
         await delivery.ack()
         return True
+
+    async def _is_newest(self, records: Sequence[Recorded]) -> bool:
+        """Return whether `records` are all that the journal's leader holds.
+
+        A command that has no effect is never seen again. A replica may not know of the wait yet: to
+        conclude it from what that holds would lose the answer.
+        """
+        newest = await self.crew.ports.log.last(records[-1].subject)
+        return newest is not None and newest.seq == records[-1].seq
 
     async def _decide(
         self, decision: Decide | Resolve, records: Sequence[Recorded], delivery: Incoming

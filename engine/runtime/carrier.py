@@ -18,9 +18,10 @@ from engine.commands import Cancel, Finish
 from engine.episode import Episode
 from engine.proposal import wanted
 from engine.publicity import PublicEvent
-from engine.runtime.applier import Applied, Applier
+from engine.runtime.applier import Applier
 from engine.runtime.courier import Carried, Courier
 from engine.runtime.crew import Crew
+from engine.runtime.intended import Applied
 from engine.runtime.running import Run
 from streams.events import EpisodeDeferred, EpisodeOpened
 from streams.findings import FindingOutcome

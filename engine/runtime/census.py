@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from streams.events import EpisodeFinished, EpisodeOpened
+from streams.layout import Stream
 from streams.log import START, Recorded
 from streams.ports import Ports
-from streams.subjects import Stream
 
 BATCH_MAX: Final = 1_000
 """Commits looked at in one go."""

@@ -68,7 +68,7 @@ class Switchboard:
         self.setting = setting
         self._registry, self._clock, self._node = registry, clock, node
         self._never_wakes = never_wakes
-        self._keys = frozenset([mode_key(node), *map(pause_key, self.permits)])
+        self._keys = (mode_key(node), *map(pause_key, self.permits))
         self._newest: dict[str, Entry] = {}
         self._orders: Orders = NO_ORDERS
 

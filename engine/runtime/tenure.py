@@ -11,33 +11,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from engine import placing, publicity, recovery, telemetry
+from engine import publicity, recovery, telemetry
 from engine.commands import Begin, Cancel, Fail
 from engine.episode import (
     Episode,
 )
-from engine.expectation import Expectation
 from engine.expiry import expiry
 from engine.publicity import PublicEvent
 from engine.recovery import Takeover
-from engine.runtime.applier import Applier, oldest_of
+from engine.runtime.applier import Applier
 from engine.runtime.blocker import Blocker
 from engine.runtime.carrier import NOTHING_DONE, CarriedOut, Carrier
 from engine.runtime.courier import Courier
 from engine.runtime.crew import Crew
-from engine.runtime.driver import Driver, admitting
-from engine.runtime.finder import Finder
+from engine.runtime.driver import admitting
+from engine.runtime.epilogue import Epilogue
+from engine.runtime.helm import driver_of
 from engine.runtime.herald import Herald
 from engine.runtime.hold import NO_CLAIM, Hold
-from engine.runtime.instances import tell_instance
-from engine.runtime.performer import Performer
+from engine.runtime.intended import oldest_of
 from engine.runtime.running import Run
 from engine.runtime.scribe import Scribe
 from engine.runtime.sender import Sender
 from engine.runtime.successor import decide_takeover
-from engine.runtime.thinker import Thinker
 from engine.runtime.undertaker import Undertaker
 from engine.status import ENDED, RUNS, Status
+from streams.errors import VersionConflict
 from streams.events import EpisodeEvent, EpisodeFinished, EpisodeOpened
 from streams.log import START, Recorded
 
@@ -93,6 +92,7 @@ class Tenure:
         courier = Courier(crew, opened, next(crew.pens), self._check_claim)
         self._carrier = Carrier(crew, opened, self._run, applier, courier)
         self._sender = Sender(self._carrier, opened, self._publish)
+        self._epilogue = Epilogue(crew, opened, self._carrier)
         self._herald = Herald(crew.ports.world)
 
     @property
@@ -134,7 +134,7 @@ class Tenure:
                 await self._crew.breakers.check(self._run)
                 carried = await self._go_on(careful=careful)
             if self.episode.status in ENDED:
-                await self._note_end()
+                await self._epilogue.note(self.episode)
                 await self._tell([*carried.news, self._ended()])
             else:
                 await self._leave_waiting(carried)
@@ -153,7 +153,7 @@ class Tenure:
         Raises:
             Unavailable: try again later.
         """
-        await self._note_end()
+        await self._epilogue.note(self.episode)
         carried = await self._carrier.tell_again(self.episode, since=self._since)
         await self._carrier.wake(carried.wakes_at)
         await self._publish([*carried.news, self._ended()])
@@ -175,9 +175,23 @@ class Tenure:
     async def _go_on(self, *, careful: bool) -> CarriedOut:
         """Do what the journal leaves to be done; of an episode that waits, nothing is."""
         if self.episode.status is Status.BLOCKED and self._called_off() is None:
+            await self._check_newest()
             return NOTHING_DONE
         await self._fence(careful=careful)
         return await self._drive_and_finish()
+
+    def _ended(self) -> PublicEvent:
+        return self._epilogue.news(self.episode, seq=self._scribe.version)
+
+    async def _check_newest(self) -> None:
+        """Raise `VersionConflict` if the episode has moved: its answer may be what we are here for.
+
+        Nothing is appended to one that waits, so no version tells that a replica was behind.
+        """
+        subject = self._crew.ports.stack.episode(self.opened.episode_id)
+        newest = await self._crew.ports.log.last(subject)
+        if newest is None or newest.seq != self._scribe.version:
+            raise VersionConflict(subject, expected=self._scribe.version)
 
     async def _leave_waiting(self, carried: CarriedOut) -> None:
         """See to it that the episode is gone on with once it has its answer, or its time."""
@@ -238,21 +252,6 @@ class Tenure:
             self.is_accepted = True
             await self._accept()
 
-    async def _note_end(self) -> None:
-        """Have breaker, workflow and lane know of the end, while someone comes back to it."""
-        assert self.episode.finished is not None, "an end that is noted"
-        if (block := self.episode.unanswered) is not None:
-            await Blocker(self._crew).forget(self.opened, block)
-        elif self.episode.deferred is not None:
-            await self._carrier.sleep()
-        if self.episode.status is Status.FAILED and self.episode.outputs_left:
-            await self._carrier.wake(self._crew.clock.now())
-        await self._crew.breakers.note(self.opened, self.episode.finished)
-        await tell_instance(self._crew.ports, self.opened)
-        if self._crew.actor.is_laned:
-            left = placing.left(self.opened.actor_id, self.opened.episode_id)
-            await self._crew.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
-
     async def _tell(self, news: Sequence[PublicEvent]) -> None:
         if self._telling is not None:
             await self._telling
@@ -275,7 +274,15 @@ class Tenure:
             await self._give_up()
         elif self.episode.status is Status.RUNNING:
             records = () if self._takeover.fresh else self._records
-            await self._driver().drive(records)
+            driver = driver_of(
+                self._crew,
+                self.opened,
+                scribe=self._scribe,
+                sender=self._sender,
+                run=self._run,
+                check_claim=self._check_claim,
+            )
+            await driver.drive(records)
         if self.episode.status is not Status.CONVERGING:
             return NOTHING_DONE
         carried = await self._carrier.carry_out(
@@ -300,27 +307,6 @@ class Tenure:
         )
         await self._scribe.barrier()
 
-    def _expectation(self) -> Expectation:
-        return self._crew.actor.expectations[self.opened.expectation_id]
-
-    def _driver(self) -> Driver:
-        crew, expectation = self._crew, self._expectation()
-        return Driver(
-            scribe=self._scribe,
-            thinker=Thinker(
-                expectation,
-                self.opened,
-                crew.ports.stack.name,
-                Finder(crew.ports.log, crew.ports.stack, crew.clock),
-            ),
-            performer=Performer(crew.app, crew.actor, expectation, self.opened, crew.clock),
-            sender=self._sender,
-            clock=crew.clock,
-            run=self._run,
-            runs=crew.permits.runs,
-            check_claim=self._check_claim,
-        )
-
     def _check_claim(self) -> None:
         self._hold.check(monotonic_s=self._crew.clock.monotonic_s())
 
@@ -330,11 +316,4 @@ class Tenure:
             attempt=self.episode.attempts,
             node=self._crew.node,
             seq=self._fenced_at,
-        )
-
-    def _ended(self) -> PublicEvent:
-        episode = self.episode
-        assert episode.finished is not None, "an end that is told of"
-        return publicity.ended(
-            self.opened, episode.converged, episode.finished, seq=self._scribe.version
         )

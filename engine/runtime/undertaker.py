@@ -31,9 +31,9 @@ from streams.events import (
     DeadRequeued,
     EpisodeOpened,
 )
+from streams.layout import Kind, Stream
 from streams.log import START, Commit
 from streams.ports import Ports
-from streams.subjects import Kind, Stream
 
 OUTPUT_FAILED: Final = "output_failed"
 """Reason of the dead letter of an output."""

@@ -6,7 +6,8 @@ from streams.delivery import Unreadable
 from streams.errors import TooLarge, Unwritable
 from streams.events import EpisodeOpened
 from streams.json import raw
-from streams.subjects import Stack, Stream
+from streams.layout import Stream
+from streams.subjects import Stack
 from streams.world import DomainEvent
 
 

@@ -119,7 +119,7 @@ def _answer(
         case ResumeWorkflow() | DecideStep() if command.id in instance.answers:
             return ()
         case ResumeWorkflow():
-            return _resumed(instance, command)
+            return resumed(instance, command)
         case DecideStep():
             return _decided(instance, command, code, at=at)
 
@@ -208,30 +208,45 @@ def _undone(
             return ()
 
 
-def _resumed(instance: Instance, command: ResumeWorkflow) -> tuple[WorkflowEvent, ...]:
+def resumed(instance: Instance, command: ResumeWorkflow) -> tuple[WorkflowEvent, ...]:
+    """Return what comes of a resumption at first.
+
+    Raises:
+        Refused: nothing of the step is paused.
+    """
     paused = {step for (step, _), _ in instance.with_status(StepStatus.PAUSED)}
     if command.step not in paused:
         names = ", ".join(sorted(paused)) or "none"
         raise Refused(f"step {command.step!r} is not paused; paused: {names}")
-    resumed = WorkflowResumed(
+    event = WorkflowResumed(
         step=command.step,
         how=command.how,
         by=command.by,
         reason=command.reason,
         resume_id=command.id,
     )
-    return (resumed,)
+    return (event,)
 
 
-def _decided(
-    instance: Instance, command: DecideStep, code: Code, *, at: datetime
-) -> tuple[WorkflowEvent, ...]:
+def step_decided(instance: Instance, command: DecideStep, *, at: datetime) -> StepApprovalAsked:
+    """Return what is decided, if the decision may stand.
+
+    Raises:
+        Refused: the step asks nothing, or this is not to be decided so.
+    """
     step = instance.steps.get(command.step)
     asked = step.asked if step is not None else None
     if asked is None:
         raise Refused(f"step {command.step!r} does not wait for approval")
     if problem := _problem_of(asked, command, at=at):
         raise Refused(problem)
+    return asked
+
+
+def _decided(
+    instance: Instance, command: DecideStep, code: Code, *, at: datetime
+) -> tuple[WorkflowEvent, ...]:
+    asked = step_decided(instance, command, at=at)
     name, by, reason, id_ = command.step, command.by, command.reason, command.id
     if command.verdict is Verdict.DENY:
         event = StepDenied(step=name, by=by, reason=reason, decision_id=id_)

@@ -23,10 +23,11 @@ from projections.lives import Lives
 from projections.statement import Batch, arrange
 from streams.clock import Clock
 from streams.errors import UnreadableEvent
+from streams.layout import Stream
 from streams.leases import ClaimWatch
 from streams.log import Follower, Recorded
 from streams.ports import Ports
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 
 MESSAGES_MAX: Final = 2_000
 """Most messages in one transaction: what several commits ask of one row is written once. A

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from projections.errors import BadSchema, PostgresUnavailable
-from streams.subjects import PARTITIONS_MAX
+from streams.layout import PARTITIONS_MAX
 
 SCHEMA: Final = "vigil"
 

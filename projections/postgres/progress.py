@@ -11,8 +11,9 @@ import asyncpg
 from projections.errors import BadPlace, NotCaughtUp, PostgresUnavailable
 from projections.postgres.pool import AWAY, Connection, Pool
 from projections.postgres.queries import query
+from streams.layout import Stream
 from streams.ports import Ports
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 
 CHANNEL: Final = "vigil_projected"
 """On which Postgres tells of every moved checkpoint; `sql/move_checkpoint.sql` sends."""

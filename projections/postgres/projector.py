@@ -24,9 +24,9 @@ from projections.postgres.pool import AWAY, REFUSED, Connection, Pool, reason
 from streams.clock import Clock
 from streams.errors import LeaseLost, Unavailable, UnreadableEvent
 from streams.keys import projector_claim
+from streams.layout import Stream
 from streams.leases import Lease, Leases
 from streams.ports import Ports
-from streams.subjects import Stream
 
 STANDBY_S: Final = 2.0
 """Between two tries for the lease, in seconds. A node that stops gives it up at once, so

@@ -152,6 +152,27 @@ async def list_causal_chain(pool: Pool, stack: Stack, key: str, *, depth: int = 
     return await _rows(pool, "list_causal_chain", stack.name, key, depth)
 
 
+async def list_workflows(
+    pool: Pool,
+    stack: Stack,
+    *,
+    status: str | None = None,
+    workflow: str | None = None,
+    limit: int = 50,
+) -> list[Row]:
+    """Return instances of workflows, and how far each is: the latest begun first."""
+    return await _rows(pool, "list_workflows", stack.name, status, workflow, limit)
+
+
+async def show_workflow(pool: Pool, stack: Stack, instance_id: UUID) -> Row | None:
+    """Return one instance, and under `items` those of its steps, as far as they are known."""
+    instance = _only(await _rows(pool, "show_workflow", stack.name, instance_id))
+    if instance is None:
+        return None
+    items = await _rows(pool, "list_workflow_steps", stack.name, instance_id, ROWS_MAX)
+    return instance | {"items": items}
+
+
 async def list_outputs(
     pool: Pool,
     stack: Stack,

@@ -1,5 +1,5 @@
--- What happened to items of steps. With a status, the error and the time of the next attempt are as
--- the last event says; otherwise NULL leaves a column as it is.
+-- What happened to items of steps. With a status, the error and the times of its end and of the next
+-- attempt are as the last event says; otherwise NULL leaves a column as it is.
 -- $1 stack, $2 rows as JSON (projections/workflow_steps.py, ItemProgress).
 UPDATE workflow_steps AS step SET
     journal_seq = advance.journal_seq,
@@ -25,7 +25,9 @@ UPDATE workflow_steps AS step SET
         advance.compensation_episode_id, step.compensation_episode_id
     ),
     started_at = coalesce(advance.started_at, step.started_at),
-    finished_at = coalesce(advance.finished_at, step.finished_at)
+    finished_at = CASE
+        WHEN advance.status IS NULL THEN step.finished_at ELSE advance.finished_at
+    END
 FROM json_to_recordset($2::json) AS advance (
     instance_id uuid, step_id text, item bigint, journal_seq bigint, status text, attempts bigint,
     episode_id uuid, result jsonb, error_class text, error_detail text, retry_at timestamptz,

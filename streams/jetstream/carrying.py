@@ -25,7 +25,8 @@ from streams.jetstream.headers import Headers
 from streams.jetstream.link import Link
 from streams.jetstream.publish import Write
 from streams.jetstream.stored import Stored
-from streams.subjects import Stack, Stream
+from streams.layout import Stream
+from streams.subjects import Stack
 
 TOGETHER_MAX: Final = 64
 """Timers that are written at a time: at most 48 MiB of them (`TIMER_BYTES_MAX`)."""

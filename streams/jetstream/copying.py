@@ -23,8 +23,9 @@ from streams.jetstream.follow import OrderedReader
 from streams.jetstream.link import Link
 from streams.jetstream.publish import BatchRefused, Patience, Publisher, Write
 from streams.jetstream.stored import Stored
+from streams.layout import Stream
 from streams.parsing import MESSAGE_ID_HEADER
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 
 BATCH_MAX: Final = 500
 """Messages that are stored together; the server takes 1,000."""

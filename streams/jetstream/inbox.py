@@ -17,6 +17,7 @@ from streams.jetstream.link import Link
 from streams.jetstream.merge import MergedSource
 from streams.jetstream.publish import Write
 from streams.jetstream.source import JetStreamSource
+from streams.layout import Stream
 from streams.parsing import (
     Parse,
     inbox_of,
@@ -24,7 +25,7 @@ from streams.parsing import (
     parse_command,
     parse_workflow_command,
 )
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 
 C = TypeVar("C")
 """What is in a queue."""

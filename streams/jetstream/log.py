@@ -24,9 +24,10 @@ from streams.jetstream.grouping import Groups
 from streams.jetstream.link import Link
 from streams.jetstream.publish import Patience, Write, WrongSequence
 from streams.jetstream.session import Headers
+from streams.layout import Stream
 from streams.log import START, Commit, Follower, Recorded
 from streams.parsing import TRACE_HEADER
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 
 _tracer = trace.get_tracer("vigil.streams")
 _append_duration = metrics.get_meter("vigil.streams").create_histogram(

@@ -17,8 +17,9 @@ from streams.jetstream.keys import KeyMessage, Keys, is_gone
 from streams.jetstream.link import Link
 from streams.json import UNDECODABLE, JsonObject
 from streams.keys import LAYOUT_CLAIM
+from streams.layout import Stream
 from streams.leases import Claim
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 
 NAMED_MAX: Final = 5
 """Occupants that a refusal names; it counts the others."""

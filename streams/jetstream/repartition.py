@@ -42,8 +42,9 @@ from streams.jetstream.shapes import (
 )
 from streams.json import JsonObject
 from streams.keys import LAYOUT_CLAIM
+from streams.layout import Stream
 from streams.leases import Lease
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 
 T = TypeVar("T")
 

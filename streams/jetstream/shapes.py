@@ -11,7 +11,8 @@ from typing import Final
 
 from streams.jetstream.settings import LinkSettings
 from streams.json import JsonObject
-from streams.subjects import Stack, Stream
+from streams.layout import Stream
+from streams.subjects import Stack
 
 PARTITIONS: Final = "vigil.partitions"
 """Where the registry's metadata says over how many streams a stack is spread, if over several.

@@ -37,7 +37,8 @@ from streams.jetstream.link import Link
 from streams.jetstream.merge import MergedSource
 from streams.jetstream.publish import Patience, Write, WrongSequence
 from streams.jetstream.source import JetStreamSource
-from streams.subjects import Stack, Stream
+from streams.layout import Stream
+from streams.subjects import Stack
 from streams.timers import Due, PendingTimer, Timer
 
 SCHEDULE_MIN: Final = datetime(2000, 1, 1, tzinfo=UTC)

@@ -20,6 +20,7 @@ from streams.jetstream.session import NobodyServes
 from streams.jetstream.silence import SilentSource, silence
 from streams.jetstream.source import JetStreamSource
 from streams.json import JsonObject
+from streams.layout import Stream
 from streams.parsing import (
     TRACE_HEADER,
     copy_headers,
@@ -29,7 +30,7 @@ from streams.parsing import (
     parse_foreign,
 )
 from streams.sending import checked_subject, sent_headers
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 from streams.world import (
     NO_HEADERS,
     DomainEvent,

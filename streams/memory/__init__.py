@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streams.clock import Clock
+from streams.layout import Stream
 from streams.memory.bell import Bell
 from streams.memory.bucket import MemoryBucket
 from streams.memory.inbox import MemoryInbox
@@ -23,7 +24,7 @@ from streams.memory.stream import MemoryStream
 from streams.memory.timers import MemoryTimers
 from streams.memory.world import MemoryWorld
 from streams.ports import Ports
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 
 __all__ = ["LEASE_TTL_S", "MemoryPorts", "memory_ports"]
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 from streams import codec
 from streams.commands import Command, WorkflowCommand
 from streams.delivery import Unreadable
+from streams.layout import Kind, Stream
 from streams.memory.durable import Durable, MemorySource
 from streams.memory.stream import MemoryStream, Message
 from streams.parsing import (
@@ -17,7 +18,7 @@ from streams.parsing import (
     parse_command,
     parse_workflow_command,
 )
-from streams.subjects import Kind, Stack, Stream
+from streams.subjects import Stack
 
 C = TypeVar("C")
 """What is in a queue."""

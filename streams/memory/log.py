@@ -7,10 +7,11 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 from streams import codec
 from streams.errors import UnreadableEvent
+from streams.layout import Stream
 from streams.log import START, Commit, Recorded
 from streams.memory.stream import MemoryStream, Message
 from streams.parsing import COMMIT_HEADER, TRACE_HEADER
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 
 
 class MemoryLog:

@@ -24,10 +24,11 @@ from streams.armed import (
 )
 from streams.delivery import Unreadable
 from streams.errors import TimerConflict
+from streams.layout import Stream
 from streams.memory.durable import Durable, MemorySource
 from streams.memory.stream import MemoryStream, Message
 from streams.parsing import MESSAGE_ID_HEADER
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 from streams.timers import KEYS_MAX, Due, PendingTimer, Timer
 from streams.tokens import matches
 

@@ -17,8 +17,9 @@ from engine.status import Status
 from streams.events import FindingEvent, StepRecorded
 from streams.findings import Finding
 from streams.jetstream import connect
+from streams.layout import Kind
 from streams.log import Recorded
-from streams.subjects import Kind, Stack
+from streams.subjects import Stack
 
 Lives: TypeAlias = Mapping[tuple[Kind, str], Sequence[Recorded]]
 """The commits of every aggregate, oldest first, by what it is and its id or key."""

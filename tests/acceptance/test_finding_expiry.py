@@ -15,7 +15,8 @@ import pytest
 
 from streams.events import FindingEvent, FindingExpired, FindingRaised
 from streams.jetstream import connect
-from streams.subjects import Kind, Stack
+from streams.layout import Kind
+from streams.subjects import Stack
 from streams.world import EventFollower, Followed
 from tests.acceptance.agreement import Lives, journal
 from tests.acceptance.cluster import Cluster, wait_until

@@ -20,8 +20,9 @@ import pytest
 
 from streams.events import EpisodeFinished, EpisodeOpened
 from streams.jetstream import connect
+from streams.layout import Kind
 from streams.ports import Ports
-from streams.subjects import Kind, Stack
+from streams.subjects import Stack
 from tests.acceptance.agreement import journal
 from tests.acceptance.cluster import POLL_S, Cluster
 from tests.acceptance.gated import CALM_S, ORDERS, REST_S, SHORT_S

@@ -28,8 +28,8 @@ from engine.route import Retries, Route
 from engine.runtime.node import Node
 from streams.events import LogEvent, OutputAttempted, OutputDelivered, OutputFailed
 from streams.jetstream import connect
+from streams.layout import Stream
 from streams.ports import Ports
-from streams.subjects import Stream
 from tests.engine.adapters.receiver import Receiver, answer, silence
 
 WAIT_S: Final = 30.0

@@ -10,9 +10,10 @@ from typing import Final
 
 from streams.events import EpisodeFinished
 from streams.jetstream import connect
+from streams.layout import Kind
 from streams.log import Recorded
 from streams.ports import Ports
-from streams.subjects import Kind, Stack
+from streams.subjects import Stack
 from tests.acceptance.agreement import journal
 from tests.acceptance.cluster import Cluster, NodeProcess, wait_until
 from tests.chaos import app as chaos_app

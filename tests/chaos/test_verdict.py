@@ -18,8 +18,8 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
+from streams.layout import Kind
 from streams.log import Commit, Recorded
-from streams.subjects import Kind
 from streams.triggers import Budget, EventTrigger
 from tests.chaos.ledger import Call, Effect, Entries
 from tests.chaos.verdict import Verdict, judge

@@ -21,8 +21,8 @@ from engine.episode import (
 from engine.status import ENDED, Status
 from streams.events import EpisodeFinished, StepAnnounced, StepRecorded
 from streams.json import unraw
+from streams.layout import Kind
 from streams.log import Recorded
-from streams.subjects import Kind
 from streams.triggers import EventTrigger
 from tests.acceptance.agreement import Lives, steps_of
 from tests.chaos.ledger import Entries

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from streams.jetstream import LinkSettings, connect
+from streams.layout import Stream
 from streams.log import EventLog
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 from streams.world import World
 from tests.acceptance.agreement import journal
 from tests.acceptance.cluster import Cluster

@@ -27,9 +27,10 @@ from streams.events import (
 from streams.jetstream import connect
 from streams.json import raw
 from streams.keys import episode_claim
+from streams.layout import Stream
 from streams.log import START, Commit
 from streams.ports import Ports
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 from streams.triggers import EventTrigger
 from tests.console.program import Vigil
 from tests.console.test_command_line import one_line

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from streams.errors import BadName, TooLarge, UnreadableEvent, VersionConflict
+from streams.layout import Kind, Stream
 from streams.log import START
-from streams.subjects import Kind, Stack, Stream
+from streams.subjects import Stack
 from tests.contracts.samples import SILENCE_S, WAIT_S, commit, next_of
 
 DOES = ("begins", "ends")

@@ -9,7 +9,8 @@ import pytest
 from streams.clock import SystemClock
 from streams.commands import Recover
 from streams.delivery import ACK_WAIT_S, Unreadable
-from streams.subjects import Kind, Stack, Stream
+from streams.layout import Kind, Stream
+from streams.subjects import Stack
 from tests.contracts.samples import SILENCE_S, WAIT_S, deliveries_of, opened, start, wait_backlog
 
 MOMENTS_S = ACK_WAIT_S / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams.errors import BadName, TooLarge, Uncaptured
-from streams.subjects import Stream
+from streams.layout import Stream
 from streams.world import Sent
 from tests.contracts.samples import SILENCE_S, deliveries_of, opened
 

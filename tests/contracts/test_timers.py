@@ -10,7 +10,8 @@ import pytest
 from streams.clock import SystemClock
 from streams.delivery import Unreadable
 from streams.errors import BadName, TimerConflict, TooLarge, UnreadableEvent
-from streams.subjects import Stack, Stream
+from streams.layout import Stream
+from streams.subjects import Stack
 from streams.timers import DUE_MAX, TIMER_BYTES_MAX, Due, PendingTimer, Timer
 from tests.contracts.samples import SILENCE_S, deliveries_of, opened, start, wait_backlog
 

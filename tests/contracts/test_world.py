@@ -7,7 +7,7 @@ import pytest
 
 from streams.delivery import Unreadable
 from streams.errors import BadName, TooLarge
-from streams.subjects import Stream
+from streams.layout import Stream
 from streams.triggers import CloudEvent
 from streams.world import EVENT_BYTES_MAX, DomainEvent
 from tests.contracts.samples import SILENCE_S, deliveries_of, opened

@@ -46,7 +46,7 @@ LIMITS: Final = (
     "streams.parsing.DEPTH_MAX",
     "streams.timers.TIMER_BYTES_MAX",
     "streams.tokens.TOKEN_BYTES_MAX",
-    "streams.subjects.PARTITIONS_MAX",
+    "streams.layout.PARTITIONS_MAX",
     "streams.world.HOPS_MAX",
     "streams.jetstream.shapes.DUPLICATES_S",
     "streams.jetstream.shapes.MARKER_S",

@@ -16,8 +16,9 @@ from streams.events import (
     EpisodeOpened,
     EpisodeStarted,
 )
+from streams.layout import Stream
 from streams.log import Commit, Recorded
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 from streams.triggers import Budget, EventTrigger
 from tests.spec import EPOCH, at
 

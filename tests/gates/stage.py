@@ -13,8 +13,8 @@ import msgspec
 from engine.runtime.node import Node
 from engine.runtime.requester import fire
 from streams.events import DeadLettered, EpisodeFinished, EpisodeOpened, EpisodeStarted, LogEvent
+from streams.layout import Stream
 from streams.log import Recorded
-from streams.subjects import Stream
 from streams.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
 from tests.gates.place import Doom, Place, Simulated, serving
 from tests.gates.scenario import (

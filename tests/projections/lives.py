@@ -43,9 +43,10 @@ from streams.events import (
 from streams.findings import Cause, Finding, FindingStatus, Severity
 from streams.json import raw
 from streams.lanes import Ticket
+from streams.layout import Stream
 from streams.log import Commit, EventLog, Recorded
 from streams.ports import Ports
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 from streams.triggers import Budget, EventTrigger
 
 AT: Final = datetime(2030, 1, 1, tzinfo=UTC)
@@ -65,6 +66,8 @@ TABLES: Final = (
     "outputs",
     "output_events",
     "lane_tickets",
+    "workflow_instances",
+    "workflow_steps",
     "dead_letters",
 )
 

@@ -16,7 +16,7 @@ from projections.postgres.feeds import (
 )
 from streams.clock import SystemClock
 from streams.errors import UnreadableEvent
-from streams.subjects import Stream
+from streams.layout import Stream
 from tests.projections import lives
 from tests.projections.lives import append
 

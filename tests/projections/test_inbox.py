@@ -58,7 +58,7 @@ async def test_each_says_what_it_is_about_and_what_to_type(pool, stack):
     rows = await reader.list_inbox(pool, stack)
     assert [(row["summary"], row["what_to_do"]) for row in rows] == [
         ("unreadable: not JSON", "vigil dead show events.7"),
-        ("wipe the disk", f"vigil outputs approve mail:1"),
+        ("wipe the disk", "vigil outputs approve mail:1"),
         ("wipe the disk", f"vigil episodes approve {lives.episode_id(1)}"),
         ("waits for payment:42", "vigil episodes resolve payment:42"),
     ]

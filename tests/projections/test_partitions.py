@@ -10,8 +10,9 @@ from projections.postgres import store
 from projections.postgres.progress import caught_up, heads
 from projections.postgres.reader import list_checkpoints
 from streams.clock import SystemClock
+from streams.layout import Kind, Stream
 from streams.memory import memory_ports
-from streams.subjects import Kind, Stack, Stream
+from streams.subjects import Stack
 from tests.projections import lives
 from tests.projections.lives import AT, append, projecting, rows_of, wait_projected, wait_until
 

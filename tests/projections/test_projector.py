@@ -21,9 +21,9 @@ from projections.statement import arrange
 from streams.clock import SystemClock
 from streams.events import OutputDelivered
 from streams.keys import episode_claim
+from streams.layout import Stream
 from streams.log import Recorded
 from streams.memory import memory_ports
-from streams.subjects import Stream
 from tests.projections import lives
 from tests.projections.lives import (
     AT,

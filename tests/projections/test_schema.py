@@ -18,6 +18,8 @@ from projections import (
     output_history,
     outputs,
     steps,
+    workflow_steps,
+    workflows,
 )
 from projections.errors import MigrationChanged
 from projections.postgres.migrator import migrate
@@ -142,10 +144,25 @@ async def test_an_impossible_status_is_refused_by_the_schema(pool, stack, state)
         await pool.execute("UPDATE episodes SET status = $1", state)
 
 
-MODULES = (blocks, claims, dead, episodes, findings, lanes, output_history, outputs, steps)
-STATEMENTS = [
-    value for module in MODULES for value in vars(module).values() if isinstance(value, Statement)
-]
+MODULES = (
+    blocks,
+    claims,
+    dead,
+    episodes,
+    findings,
+    lanes,
+    output_history,
+    outputs,
+    steps,
+    workflow_steps,
+    workflows,
+)
+STATEMENTS = {
+    value.name: value
+    for module in MODULES
+    for value in vars(module).values()
+    if isinstance(value, Statement)
+}.values()
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda each: each.name)

@@ -30,10 +30,10 @@ from streams.events import (
     OutputFailed,
     OutputProposed,
 )
+from streams.layout import Stream
 from streams.log import Recorded
 from streams.memory.stream import Message
 from streams.ports import Ports
-from streams.subjects import Stream
 from tests.simulation.life import Life
 from tests.simulation.people import Request, decide, surely
 from tests.simulation.themes import Programme, Theme
@@ -95,7 +95,7 @@ class Answers:
         group.create_task(doing).add_done_callback(is_over)
 
     def _see(self, group: asyncio.TaskGroup, event: LogEvent, record: Recorded) -> None:
-        rng = Random(f"answers {self.seed} {record.subject} {record.seq} {event!r}")
+        rng = Random(f"answers {self.seed} {record.subject} {record.seq} {type(event).__name__}")
         match event:
             case EpisodeOpened(actor_id=actor):
                 self._actors[record.subject] = actor

@@ -23,10 +23,10 @@ from streams.events import (
     StepRecorded,
 )
 from streams.findings import Cause
+from streams.layout import Kind
 from streams.log import Recorded
 from streams.memory.stream import Message
 from streams.parsing import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
-from streams.subjects import Kind
 from streams.triggers import EventTrigger, Mode
 from tests.simulation.world import NAME, History
 

@@ -22,7 +22,10 @@ from streams.ports import Ports
 from tests.simulation.time import EPOCH
 
 TRIES_MAX: Final = 60
-AGAIN_S: Final = 1.0
+AGAIN_S: Final = 1.5
+"""Longer than any replica lags."""
+
+REFUSALS_MAX: Final = 2
 LATE_S: Final = (-0.5, 4.0)
 """How long after the expiry somebody decides who is late, or nearly so."""
 
@@ -59,16 +62,19 @@ async def decide(ports: Ports, request: Request, rng: Random) -> None:
 
 
 async def surely(ask: Callable[[], Awaitable[object]]) -> None:
-    """Ask until it is stored, or refused because something else has come about."""
+    """Ask until it is stored, or refused again: at first a replica may not know of it yet."""
+    refusals = 0
     for _ in range(TRIES_MAX):
         try:
             await ask()
+            return
         except Unavailable:
             await asyncio.sleep(AGAIN_S)
         except (Refused, Rejected, VersionConflict):
-            return
-        else:
-            return
+            refusals += 1
+            if refusals == REFUSALS_MAX:
+                return
+            await asyncio.sleep(AGAIN_S)
 
 
 async def _rightly(ports: Ports, request: Request, rng: Random) -> None:

@@ -14,10 +14,10 @@ from streams import codec
 from streams.codec import decode_command
 from streams.commands import Command
 from streams.keys import WAITS
+from streams.layout import Stream
 from streams.log import Recorded
 from streams.memory.stream import Message
 from streams.parsing import COMMIT_HEADER
-from streams.subjects import Stream
 from streams.timers import Due
 from tests.simulation.time import EPOCH
 from tests.simulation.wakeful import ORDERS

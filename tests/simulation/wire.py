@@ -34,6 +34,7 @@ from streams.jetstream.headers import EXPECTED_SEQ
 from streams.jetstream.publish import Ack, BatchRefused, Write
 from streams.jetstream.settings import GroupSettings
 from streams.json import JsonObject
+from streams.layout import Stream
 from streams.leases import RECLAIM_MAX, ClaimChange, ClaimWatch, Lease
 from streams.log import START, Commit, Follower, Recorded
 from streams.memory import MemoryPorts
@@ -41,7 +42,6 @@ from streams.memory.bucket import MemoryBucket
 from streams.memory.durable import MemoryDelivery, MemorySource
 from streams.parsing import COMMIT_HEADER
 from streams.ports import Ports
-from streams.subjects import Stream
 from streams.timers import Due, PendingTimer, Timer
 from streams.world import NO_HEADERS, DomainEvent, EventFollower, Feed, Followed, Sent
 from tests.simulation.faults import Fault, Weather

@@ -22,11 +22,12 @@ from engine.runtime.node import Node
 from engine.runtime.resolver import QUEUE
 from streams.errors import Unavailable
 from streams.json import JsonObject
+from streams.layout import Stream
 from streams.log import START, Recorded
 from streams.memory import memory_ports
 from streams.memory.stream import Message
 from streams.parsing import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
-from streams.subjects import Stack, Stream
+from streams.subjects import Stack
 from streams.timers import Due
 from tests.simulation import rest
 from tests.simulation.actors import simulated_app

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from streams.errors import BadName
 from streams.keys import episode_claim
-from streams.subjects import PARTITIONED, PARTITIONS_MAX, Kind, Stack, Stream, stack_of
+from streams.layout import PARTITIONED, PARTITIONS_MAX, Kind, Stream
+from streams.subjects import Stack, stack_of
 from streams.tokens import TOKEN_BYTES_MAX, decode_token, encode_token, event_name, name
 
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)

@@ -68,6 +68,7 @@ IN_CODE = (
             "engine/runtime/output_requests.py",
             "engine/runtime/requester.py",
             "engine/runtime/responder.py",
+            "engine/runtime/workflow_requests.py",
             "engine/runtime/steward.py",
         ),
     ),
@@ -81,7 +82,7 @@ IN_CODE = (
         "a subject, stream or bucket, spelled out",
         r"[}>]\.(event|inbox|due|timer|episode|finding|output|workflow|dead)\."
         r"|\}-(events|work|journal|dead|claims|gates|registry|blobs)\b",
-        ("streams/subjects.py",),
+        ("streams/layout.py", "streams/subjects.py"),
     ),
     Banned(
         "a catch-all",

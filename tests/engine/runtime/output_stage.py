@@ -22,11 +22,11 @@ from engine.output import Output, fold
 from engine.runtime.node import Node
 from engine.trigger import event
 from streams.events import DeadLettered, EpisodeFinished, FindingEvent, LogEvent
+from streams.layout import Stream
 from streams.log import Recorded
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.log import _decoded
 from streams.outputs import OutputIntent
-from streams.subjects import Stream
 from tests.engine.runtime.stage import HAPPENED, Life, Scripted, life, opening
 from tests.gates.place import Doom
 from tests.simulation.faults import Fault

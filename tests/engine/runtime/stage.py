@@ -39,12 +39,12 @@ from streams.events import (
     StepRecorded,
 )
 from streams.json import raw
+from streams.layout import Kind
 from streams.log import START, Commit, Recorded
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.durable import Durable
 from streams.memory.inbox import MemoryInbox
 from streams.memory.world import MemoryWorld
-from streams.subjects import Kind
 from streams.triggers import EventTrigger
 
 WAIT_S: Final = 10.0

@@ -41,8 +41,8 @@ from streams.events import (
 )
 from streams.json import raw
 from streams.keys import wait_key
+from streams.layout import Stream
 from streams.log import Commit
-from streams.subjects import Stream
 from streams.triggers import Mode
 from tests.engine.runtime.crew import crew_of
 from tests.engine.runtime.stage import (

@@ -26,7 +26,7 @@ from streams.events import (
     EpisodeStarted,
 )
 from streams.keys import cancel_key
-from streams.subjects import Stream
+from streams.layout import Stream
 from tests.engine.runtime.lane_stage import begun, lane_reached, laned, news, publish
 from tests.engine.runtime.stage import (
     CLOCK,

@@ -12,7 +12,7 @@ from engine.runtime import feeds
 from engine.schedule import every
 from engine.trigger import event
 from streams.events import DeadLettered, EpisodeOpened
-from streams.subjects import Stream
+from streams.layout import Stream
 from tests.engine.runtime.lane_stage import begun, lane_reached, laned, publish
 from tests.engine.runtime.stage import (
     HAPPENED,

@@ -18,8 +18,8 @@ from streams.commands import Recover
 from streams.errors import VersionConflict
 from streams.events import EpisodeStarted
 from streams.jetstream import connect
+from streams.layout import Stream
 from streams.memory.log import MemoryLog
-from streams.subjects import Stream
 from tests.engine.runtime.stage import (
     CLOCK,
     HAPPENED,

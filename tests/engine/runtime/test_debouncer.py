@@ -13,8 +13,8 @@ from engine.calm import PURPOSE, Calming, calming_in
 from engine.runtime.debouncer import TRIES_MAX, Debouncer, fired_of
 from engine.runtime.parts import Gated
 from streams.errors import TooLarge, Unavailable, UnknownOutcome
+from streams.layout import Stream
 from streams.memory.timers import MemoryTimers
-from streams.subjects import Stream
 from streams.world import DomainEvent
 from tests.engine.runtime.crew import crew_of
 from tests.engine.runtime.stage import CLOCK, HAPPENED, Scripted, app_of

@@ -17,9 +17,9 @@ from streams.commands import Start
 from streams.events import CheckpointSaved, EndStatus, EpisodeFinished, EpisodeOpened, LaneMoved
 from streams.json import raw
 from streams.keys import NODES, node_key, pause_key
+from streams.layout import Stream
 from streams.log import Commit
 from streams.memory import durable, memory_ports
-from streams.subjects import Stream
 from tests.engine.runtime.lane_stage import (
     Point,
     begun,

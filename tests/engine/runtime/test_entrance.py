@@ -18,9 +18,9 @@ from engine.runtime.undertaker import Undertaker
 from streams.delivery import ACK_WAIT_S
 from streams.events import EpisodeOpened
 from streams.keys import cooldown_key
+from streams.layout import Stream
 from streams.memory import memory_ports
 from streams.memory.bucket import MemoryBucket
-from streams.subjects import Stream
 from tests.engine.runtime.crew import crew_of
 from tests.engine.runtime.stage import CLOCK, HAPPENED, WAIT_S, Scripted, app_of
 from tests.simulation.time import SimClock, simulate

@@ -21,8 +21,8 @@ from engine.runtime import gate as gate_module
 from engine.trigger import event
 from streams.errors import Unavailable
 from streams.events import DeadLettered, EpisodeOpened
+from streams.layout import Stream
 from streams.parsing import HOPS_HEADER, MESSAGE_ID_HEADER
-from streams.subjects import Stream
 from streams.triggers import Budget
 from streams.world import DomainEvent
 from tests.engine.runtime.stage import (

@@ -12,7 +12,7 @@ from engine.actions import observe, tool_call
 from engine.runtime import node as module
 from streams.errors import BadName, Unavailable
 from streams.events import DeadLettered, EndStatus, EpisodeFinished, EpisodeStarted
-from streams.subjects import Stream
+from streams.layout import Stream
 from tests.engine.runtime.stage import (
     LOOK_S,
     WAIT_S,

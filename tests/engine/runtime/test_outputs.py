@@ -35,8 +35,8 @@ from streams.events import (
     OutputRetried,
     StepAnnounced,
 )
+from streams.layout import Stream
 from streams.outputs import OutputStatus
-from streams.subjects import Stream
 from tests.engine.runtime.crew import crew_of
 from tests.engine.runtime.output_stage import (
     Frost,

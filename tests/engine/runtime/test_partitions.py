@@ -20,8 +20,9 @@ from streams.errors import VersionConflict
 from streams.events import DeadLettered, EndStatus, EpisodeConverged, FindingCleared, FindingRaised
 from streams.jetstream import LinkSettings, connect
 from streams.jetstream.repartition import repartition
+from streams.layout import Kind, Stream
 from streams.memory import memory_ports
-from streams.subjects import Kind, Stack, Stream
+from streams.subjects import Stack
 from tests.engine.runtime.stage import (
     HAPPENED,
     LEASE_TTL_S,

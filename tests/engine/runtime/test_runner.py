@@ -16,8 +16,8 @@ from engine.runtime.undertaker import Undertaker
 from streams.delivery import ACK_WAIT_S
 from streams.events import EndStatus, EpisodeStarted
 from streams.jetstream import connect
+from streams.layout import Stream
 from streams.log import START
-from streams.subjects import Stream
 from tests.engine.runtime.stage import (
     CLOCK,
     HAPPENED,

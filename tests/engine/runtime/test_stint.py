@@ -25,9 +25,9 @@ from streams.errors import Incompatible
 from streams.events import DeadLettered, EndStatus, EpisodeFinished, EpisodeOpened, LaneMoved
 from streams.keys import breaker_key, cooldown_key, pause_key
 from streams.lanes import Ticket
+from streams.layout import Stream
 from streams.log import START, Commit
 from streams.memory import durable
-from streams.subjects import Stream
 from tests.engine.runtime.crew import crew_of
 from tests.engine.runtime.lane_stage import (
     Point,

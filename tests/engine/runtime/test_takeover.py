@@ -10,8 +10,8 @@ from engine.budget import Budget
 from engine.schema import StateSchema
 from streams.events import CheckpointSaved, DeadLettered, EpisodeLeft, EpisodeStarted
 from streams.json import raw
+from streams.layout import Stream
 from streams.log import START
-from streams.subjects import Stream
 from tests.engine.runtime.stage import (
     STARTED,
     Counter,

@@ -13,9 +13,9 @@ from engine.runtime.undertaker import Undertaker
 from streams.delivery import Unreadable
 from streams.errors import BadName, Unavailable
 from streams.events import DeadDiscarded, EndStatus, EpisodeFinished
+from streams.layout import Stream
 from streams.memory.inbox import MemoryInbox
 from streams.memory.log import MemoryLog
-from streams.subjects import Stream
 from tests.engine.runtime.stage import (
     CLOCK,
     HAPPENED,

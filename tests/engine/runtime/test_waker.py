@@ -20,7 +20,7 @@ from engine.schedule import every
 from engine.trigger import event
 from streams.events import DeadLettered, EpisodeFinished, EpisodeOpened, EpisodeStarted
 from streams.keys import breaker_key, calmed_key, cooldown_key
-from streams.subjects import Stream
+from streams.layout import Stream
 from streams.timers import Timer
 from streams.triggers import Mode
 from streams.world import DomainEvent

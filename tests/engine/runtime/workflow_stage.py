@@ -25,8 +25,8 @@ from engine.workflows.ids import instance_id
 from engine.workflows.instance import Instance
 from engine.workflows.starter import START, starter_id
 from streams.events import StepBegun, StepEnded
+from streams.layout import Kind
 from streams.memory import MemoryPorts
-from streams.subjects import Kind
 from streams.workflows import StepOutcome, WorkflowStatus
 from tests.engine.runtime.stage import WAIT_S
 

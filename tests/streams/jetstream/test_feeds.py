@@ -9,7 +9,7 @@ import pytest
 from streams.errors import Incompatible, Unavailable
 from streams.jetstream import LinkSettings, api, connect
 from streams.jetstream.link import Link
-from streams.subjects import Stream
+from streams.layout import Stream
 from streams.world import Feed
 from tests.contracts.samples import deliveries_of, next_of, opened
 from tests.streams.jetstream.wire import eventually

@@ -12,7 +12,7 @@ from streams.errors import Unavailable
 from streams.jetstream import LinkSettings, api, connect
 from streams.jetstream.follow import PULL_BYTES_MAX, SILENCE_S_MAX
 from streams.jetstream.link import Link
-from streams.subjects import Stream
+from streams.layout import Stream
 from tests.contracts.samples import commit, next_of
 from tests.streams.jetstream.wire import Wire, eventually
 

@@ -8,7 +8,7 @@ import nats as nats_py
 import pytest
 
 from streams.jetstream import LinkSettings, connect
-from streams.subjects import Kind, Stream
+from streams.layout import Kind, Stream
 from tests.contracts.samples import SILENCE_S, WAIT_S, deliveries_of, opened, start
 
 PARTITIONS = 3

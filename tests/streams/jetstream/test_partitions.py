@@ -11,7 +11,8 @@ import pytest
 from streams.errors import BadName, Incompatible
 from streams.jetstream import LinkSettings, connect, inspect
 from streams.jetstream.shapes import PARTITIONS, bucket_stream, shapes
-from streams.subjects import Stack, Stream
+from streams.layout import Stream
+from streams.subjects import Stack
 from tests.contracts.samples import commit
 
 

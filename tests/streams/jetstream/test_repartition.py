@@ -12,7 +12,8 @@ from streams.jetstream import connect, copying, inspect
 from streams.jetstream.link import Link
 from streams.jetstream.repartition import drop_retired, repartition
 from streams.keys import LAYOUT_CLAIM
-from streams.subjects import Stack, Stream
+from streams.layout import Stream
+from streams.subjects import Stack
 from tests.contracts.samples import WAIT_S, commit, deliveries_of, opened, start
 from tests.streams.jetstream.moves import Cut, cut_off_at, settings, told
 from tests.streams.jetstream.wire import eventually

@@ -14,7 +14,7 @@ from streams.embedded import EmbeddedNats
 from streams.errors import Incompatible
 from streams.jetstream import Contradiction, LinkSettings, connect, inspect
 from streams.jetstream.shapes import bucket_stream, shapes
-from streams.subjects import Stream
+from streams.layout import Stream
 from tests.contracts.samples import commit
 
 STREAMS: Final = 7

@@ -11,7 +11,7 @@ from streams.delivery import ACK_WAIT_S
 from streams.errors import Unavailable
 from streams.jetstream import LinkSettings, api, connect
 from streams.jetstream.link import Link
-from streams.subjects import Stream
+from streams.layout import Stream
 from tests.contracts.samples import deliveries_of, start
 from tests.streams.jetstream.wire import eventually
 

@@ -1,0 +1,299 @@
+"""`vigil workflows`: what hangs together of the actors' work."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from console.cli import context, verdicts
+from console.cli.output import WAIT_S, IsJson, Limit, Timeout, show_record, show_rows
+from console.cli.verdicts import PATIENCE_S, By, Hash, IsSure, IsWaiting, Patience, Reason
+from streams.commands import Verdict
+from streams.workflows import ResumeHow, WorkflowStatus
+
+if TYPE_CHECKING:
+    from engine.workflows.instance import Instance
+    from streams.events import StepApprovalAsked
+
+app = typer.Typer(no_args_is_help=True, help="What hangs together of the actors' work.")
+
+COLUMNS: Final = (
+    "instance_id", "workflow_id", "status", "subject_value", "done", "items", "running", "waiting",
+    "started_at", "finished_at", "error_class",
+)  # fmt: skip
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The instance's id, as the list shows it.")]
+StepName = Annotated[str, typer.Argument(metavar="STEP", help="The step's name.")]
+
+
+class InstanceStatus(StrEnum):
+    """Where instances that have begun can be in their lives."""
+
+    RUNNING = WorkflowStatus.RUNNING
+    BLOCKED = WorkflowStatus.BLOCKED
+    STOPPING = WorkflowStatus.STOPPING
+    COMPENSATING = WorkflowStatus.COMPENSATING
+    DONE = WorkflowStatus.DONE
+    FAILED = WorkflowStatus.FAILED
+    CANCELED = WorkflowStatus.CANCELED
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    *,
+    status: Annotated[InstanceStatus | None, typer.Option(help="Only these.")] = None,
+    workflow: Annotated[str | None, typer.Option(help="Only those of this workflow.")] = None,
+    limit: Limit = 50,
+    is_json: IsJson = False,
+) -> None:
+    """List instances of workflows: the latest begun first."""
+    from console.reading import ask
+    from projections.postgres.reader import list_workflows
+
+    reading = context.reading(ctx)
+    rows = ask(
+        reading,
+        lambda pool: list_workflows(
+            pool, reading.stack, status=status, workflow=workflow, limit=limit
+        ),
+    )
+    show_rows(rows, COLUMNS, is_json=is_json)
+
+
+@app.command()
+def show(ctx: typer.Context, *, instance_id: Id, is_json: IsJson = False) -> None:
+    """Show one instance, and how far each of its steps is."""
+    from console import picturing, tables, workflows
+    from console.reading import parse_id
+
+    reading = context.reading(ctx)
+    instance = workflows.look(reading, str(parse_id(instance_id, of="instance")))
+    row, steps = picturing.record_of(instance), picturing.rows_of(instance)
+    if is_json:
+        show_record({**row, "steps": steps}, is_json=True)
+        return
+    show_record(row, is_json=False)
+    terminal = tables.terminal()
+    if terminal.is_terminal:
+        terminal.print(picturing.tree_of(instance))
+    else:
+        show_rows(steps, picturing.STEP_COLUMNS, is_json=False)
+
+
+@app.command()
+def start(
+    ctx: typer.Context,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name.")],
+    payload: Annotated[
+        str, typer.Option(help="A JSON object, its trigger; @FILE, or - for standard input.")
+    ] = "{}",
+    reason: Reason = "",
+    key: Annotated[
+        str | None,
+        typer.Option(help="Idempotency key: the same one begins no second instance."),
+    ] = None,
+    is_dry: Annotated[
+        bool, typer.Option("--dry-run", help="Run all of it, and change nothing outside.")
+    ] = False,
+    by: By = None,
+    is_waiting: Annotated[
+        bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it is done.")
+    ] = False,
+    timeout_s: Timeout = WAIT_S,
+    is_json: IsJson = False,
+) -> None:
+    """Begin an instance of a workflow, and print the instance's id."""
+    from console import firing, picturing, tables, workflows
+    from console.errors import EXIT_TROUBLE
+    from console.who import who
+
+    reading = context.reading(ctx)
+    asked = workflows.Start(
+        workflow=name,
+        payload=firing.payload_of(payload),
+        by=who(reading, by),
+        reason=reason,
+        key=key,
+        dry_run=is_dry,
+    )
+    started = workflows.start(reading, asked)
+    if not is_json:
+        print(started.instance_id, flush=True)
+    if started.obstacle:
+        print(f"vigil: {name}: {started.obstacle}; it waits", file=sys.stderr, flush=True)
+    row: dict[str, object] = {"instance_id": started.instance_id, "workflow_id": name}
+    is_done = True
+    if is_waiting:
+        ended = workflows.wait_end(reading, started.instance_id, timeout_s=timeout_s)
+        row, is_done = picturing.record_of(ended), ended.status is WorkflowStatus.DONE
+    if is_json:
+        print(tables.as_json(row))
+    elif is_waiting:
+        print(": ".join(str(row[each]) for each in ("status", "error_class") if row[each]))
+    if not is_done:
+        raise typer.Exit(EXIT_TROUBLE)
+
+
+@app.command()
+def resume(
+    ctx: typer.Context,
+    *,
+    instance_id: Id,
+    step: StepName,
+    is_retry: Annotated[bool, typer.Option("--retry", help="Have it tried again.")] = False,
+    is_skip: Annotated[bool, typer.Option("--skip", help="Go on without it.")] = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Patience = PATIENCE_S,
+) -> None:
+    """Have a paused step tried again, or skipped."""
+    from console import workflows
+    from console.errors import Mistake
+    from console.reading import parse_id
+    from console.who import who
+
+    if is_retry is is_skip:
+        raise Mistake("say --retry or --skip")
+    reading = context.reading(ctx)
+    outcome = workflows.resume(
+        reading,
+        str(parse_id(instance_id, of="instance")),
+        step,
+        ResumeHow.RETRY if is_retry else ResumeHow.SKIP,
+        by=who(reading, by),
+        reason=reason,
+        wait_s=timeout_s if is_waiting else None,
+    )
+    verdicts.say([outcome])
+
+
+@app.command()
+def cancel(
+    ctx: typer.Context,
+    *,
+    instance_id: Id,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Patience = PATIENCE_S,
+) -> None:
+    """End an instance that is not wanted any more: what runs ends, what is done is undone."""
+    from console import workflows
+    from console.reading import parse_id
+    from console.who import who
+
+    reading = context.reading(ctx)
+    outcome = workflows.cancel(
+        reading,
+        str(parse_id(instance_id, of="instance")),
+        by=who(reading, by),
+        reason=reason,
+        wait_s=timeout_s if is_waiting else None,
+    )
+    verdicts.say([outcome])
+
+
+@app.command()
+def approve(
+    ctx: typer.Context,
+    *,
+    instance_id: Id,
+    step: StepName,
+    hash_: Hash = None,
+    is_sure: IsSure = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Patience = PATIENCE_S,
+) -> None:
+    """Let a step run that waits for approval. Shows its inputs first, and asks."""
+    choice = verdicts.Choice(
+        verdict=Verdict.APPROVE,
+        hash=hash_,
+        is_sure=is_sure,
+        by=by,
+        reason=reason,
+        wait_s=timeout_s if is_waiting else None,
+    )
+    _decide(ctx, instance_id, step, choice)
+
+
+@app.command()
+def deny(
+    ctx: typer.Context,
+    *,
+    instance_id: Id,
+    step: StepName,
+    hash_: Hash = None,
+    is_sure: IsSure = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Patience = PATIENCE_S,
+) -> None:
+    """Have a step not run that waits for approval: it has failed. Shows its inputs, and asks."""
+    choice = verdicts.Choice(
+        verdict=Verdict.DENY,
+        hash=hash_,
+        is_sure=is_sure,
+        by=by,
+        reason=reason,
+        wait_s=timeout_s if is_waiting else None,
+    )
+    _decide(ctx, instance_id, step, choice)
+
+
+def _decide(ctx: typer.Context, instance_id: str, step: str, choice: verdicts.Choice) -> None:
+    """Decide on what a step asks, and print what came of it."""
+    from console import deciding, workflows
+    from console.reading import parse_id
+    from console.who import who
+
+    if choice.hash is not None:
+        deciding.check_hash(choice.hash)
+    reading = context.reading(ctx)
+    instance = workflows.look(reading, str(parse_id(instance_id, of="instance")))
+    asked = workflows.asked_of(instance, step, hash_=choice.hash)
+    if choice.hash is None and not choice.is_sure:
+        _confirm(instance, asked, choice.verdict)
+    outcome = workflows.decide(
+        reading,
+        instance,
+        asked,
+        choice.verdict,
+        by=who(reading, choice.by),
+        reason=choice.reason,
+        wait_s=choice.wait_s,
+    )
+    verdicts.say([outcome])
+
+
+def _confirm(instance: Instance, asked: StepApprovalAsked, verdict: Verdict) -> None:
+    """Show what is to be decided, and ask; without a terminal nobody is there to be asked.
+
+    Raises:
+        Mistake: there is no terminal.
+    """
+    from console import tables
+    from console.deciding import HASH_DIGITS_MIN
+    from console.errors import Mistake
+    from streams.json import unraw
+
+    approval = asked.approval
+    if not sys.stdin.isatty():
+        digits = approval.plan_hash[:HASH_DIGITS_MIN]
+        raise Mistake(f"nobody is here to be asked; say --hash {digits}, or --yes")
+    row = {
+        "workflow_id": instance.begun.spec.name,
+        "step_id": asked.step,
+        "plan_hash": approval.plan_hash,
+        "inputs": tables.as_json([unraw(each) for each in asked.inputs]),
+    }
+    tables.terminal(stderr=True).print(tables.record(row))
+    typer.confirm(f"{verdict} step {asked.step}?", abort=True, err=True)

@@ -1,0 +1,301 @@
+"""Workflows at the command line: asked for as a person does, and looked at on the journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from console.deciding import require_digits
+from console.errors import Mistake, Trouble
+from console.looking import look_at, require_plausible, waking_obstacle
+from console.outcomes import Outcome, Sent, Stand, watch
+from console.settings import Reading
+from console.work import connected
+from engine.errors import BadRequest, Refused
+from engine.runtime import workflow_requests as requests
+from engine.workflows.instance import Instance
+from engine.workflows.starter import starter_id
+from engine.workflows.status import ENDED
+from streams.clock import SystemClock
+from streams.commands import Verdict
+from streams.events import (
+    StepApprovalAsked,
+    StepApproved,
+    StepDenied,
+    WorkflowAborted,
+    WorkflowCancelAsked,
+    WorkflowFinished,
+    WorkflowResumed,
+)
+from streams.json import JsonObject
+from streams.log import Recorded
+from streams.ports import Ports
+from streams.workflows import ResumeHow
+
+LOOK_S: Final = 0.2
+"""Between two looks at an instance that is waited for, in seconds."""
+
+_CLOCK: Final = SystemClock()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What was typed to begin an instance."""
+
+    workflow: str
+    payload: JsonObject
+    by: str
+    reason: str
+    key: str | None
+    dry_run: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """An instance that was asked for."""
+
+    instance_id: str
+    obstacle: str
+    """Why nothing comes of it now, in words; empty: something does."""
+
+
+def start(reading: Reading, asked: Start) -> Started:
+    """Ask for an instance.
+
+    Raises:
+        Mistake: it cannot work.
+        Trouble: a node is up, and nobody knows the workflow.
+        Unavailable, Incompatible: the server cannot keep it.
+    """
+
+    async def done(ports: Ports) -> Started:
+        starter, seen = starter_id(asked.workflow), await look_at(ports)
+        await require_plausible(reading, ports, seen, starter)
+        instance_id = await requests.start_workflow(ports, **vars(asked))
+        return Started(instance_id=instance_id, obstacle=waking_obstacle(seen, starter))
+
+    return _run(reading, "", done)
+
+
+def look(reading: Reading, instance_id: str) -> Instance:
+    """Return an instance as its journal says it is.
+
+    Raises:
+        Trouble: there is none of this id.
+        UnreadableEvent: a newer version has written it.
+        Unavailable, Incompatible: the log is away.
+    """
+    return _run(reading, instance_id, lambda ports: requests.read_instance(ports, instance_id))
+
+
+def wait_end(reading: Reading, instance_id: str, *, timeout_s: float) -> Instance:
+    """Return an instance once it is over.
+
+    Raises:
+        Trouble: it is not after `timeout_s`, or has not even begun.
+        Unavailable, Incompatible: the log is away.
+    """
+    until_s = _CLOCK.monotonic_s() + timeout_s
+
+    async def ended(ports: Ports) -> Instance:
+        while True:
+            try:
+                instance = await requests.read_instance(ports, instance_id)
+            except Refused:
+                instance = None
+            if instance is not None and instance.phase in ENDED:
+                return instance
+            if _CLOCK.monotonic_s() >= until_s:
+                status = "not begun" if instance is None else instance.status.value
+                raise Trouble(f"instance {instance_id} is still {status} after {timeout_s:g} s")
+            await _CLOCK.sleep(LOOK_S)
+
+    return _run(reading, instance_id, ended)
+
+
+def resume(
+    reading: Reading,
+    instance_id: str,
+    step: str,
+    how: ResumeHow,
+    *,
+    by: str,
+    reason: str,
+    wait_s: float | None,
+) -> Outcome:
+    """Have a paused step tried again or skipped, and return what came of that.
+
+    Raises:
+        Mistake: a value is impossible.
+        Trouble: nothing of the step is paused.
+        Unavailable, Incompatible: the log is away.
+    """
+
+    async def done(ports: Ports) -> Outcome:
+        instance = await requests.read_instance(ports, instance_id)
+        id_ = await requests.resume_workflow(
+            ports, instance_id, step, how=how.value, by=by, reason=reason
+        )
+        word = "tried again" if how is ResumeHow.RETRY else "skipped"
+        stand = _stand_of(WorkflowResumed, id_, step, Stand(f"{step} {word}", is_wanted=True))
+        return await _watch(ports, instance, stand, wait_s=wait_s)
+
+    return _run(reading, instance_id, done)
+
+
+def cancel(
+    reading: Reading, instance_id: str, *, by: str, reason: str, wait_s: float | None
+) -> Outcome:
+    """Have an instance canceled, and return what came of that.
+
+    Raises:
+        Mistake: a value is impossible.
+        Trouble: it is over, or stops already.
+        Unavailable, Incompatible: the log is away.
+    """
+
+    async def done(ports: Ports) -> Outcome:
+        instance = await requests.read_instance(ports, instance_id)
+        await requests.cancel_workflow(ports, instance_id, by=by, reason=reason)
+        return await _watch(ports, instance, _stand_of_cancel, wait_s=wait_s)
+
+    return _run(reading, instance_id, done)
+
+
+def asked_of(instance: Instance, step: str, *, hash_: str | None) -> StepApprovalAsked:
+    """Return what a step asks people.
+
+    Args:
+        instance: whose step it is.
+        step: its name.
+        hash_: the first digits of what is to be decided; None: whatever it is.
+
+    Raises:
+        Trouble: it asks nothing, or something else.
+    """
+    state = instance.steps.get(step)
+    if state is None or state.asked is None:
+        names = [name for name, each in instance.steps.items() if each.asked is not None]
+        raise Trouble(f"step {step!r} does not wait for approval; {_named(names)}")
+    if hash_ is not None:
+        require_digits(f"step {step!r}", state.asked.approval.plan_hash, hash_)
+    return state.asked
+
+
+def decide(
+    reading: Reading,
+    instance: Instance,
+    asked: StepApprovalAsked,
+    verdict: Verdict,
+    *,
+    by: str,
+    reason: str,
+    wait_s: float | None,
+) -> Outcome:
+    """Have a step approved or denied, and return what came of that.
+
+    Raises:
+        Mistake: a value is impossible.
+        Trouble: the decision cannot stand.
+        Unavailable, Incompatible: the log is away.
+    """
+    instance_id, step = instance.begun.instance_id, asked.step
+
+    async def done(ports: Ports) -> Outcome:
+        id_ = await requests.decide_step(
+            ports,
+            instance_id,
+            step,
+            verdict.value,
+            plan_hash=asked.approval.plan_hash,
+            by=by,
+            reason=reason,
+        )
+        approves = verdict is Verdict.APPROVE
+        word = Stand(f"{step} {'approved' if approves else 'denied'} by {by}", is_wanted=True)
+        stand = _stand_of(StepApproved if approves else StepDenied, id_, step, word)
+        return await _watch(ports, instance, stand, wait_s=wait_s)
+
+    return _run(reading, instance_id, done)
+
+
+def _run(reading: Reading, instance_id: str, question: Callable[[Ports], Awaitable[T]]) -> T:
+    """Return the answer of the log; what is refused is told as one line."""
+
+    async def answered() -> T:
+        async with connected(reading, creates=False) as ports:
+            try:
+                return await question(ports)
+            except BadRequest as error:
+                raise Mistake(str(error)) from error
+            except Refused as error:
+                raise Trouble(f"instance {instance_id}: {error}") from error
+
+    return asyncio.run(answered())
+
+
+async def _watch(
+    ports: Ports,
+    instance: Instance,
+    stand: Callable[[Sequence[Recorded]], Stand | None],
+    *,
+    wait_s: float | None,
+) -> Outcome:
+    begun = instance.begun
+    sent = Sent(
+        name=begun.instance_id,
+        actor_id=starter_id(begun.spec.name),
+        subject=ports.stack.workflow(begun.instance_id),
+        stand=stand,
+    )
+    (outcome,) = await watch(ports, [sent], wait_s=wait_s)
+    return outcome
+
+
+def _stand_of(
+    kind: type[WorkflowResumed | StepApproved | StepDenied], id_: str, step: str, wanted: Stand
+) -> Callable[[Sequence[Recorded]], Stand | None]:
+    """Return what finds out whether the request `id_` about a step was followed."""
+
+    def stand(records: Sequence[Recorded]) -> Stand | None:
+        for record in reversed(records):
+            for event in record.commit.events:
+                match event:
+                    case (
+                        WorkflowResumed(resume_id=found)
+                        | StepApproved(decision_id=found)
+                        | StepDenied(decision_id=found)
+                    ) if found == id_ and isinstance(event, kind):
+                        return wanted
+                    case WorkflowFinished():
+                        return Stand(f"it is {event.status} by now", is_wanted=False)
+                    case StepApproved() | StepDenied() if event.step == step:
+                        return Stand(f"{event.by or 'time'} was faster", is_wanted=False)
+                    case _:
+                        pass
+        return None
+
+    return stand
+
+
+def _stand_of_cancel(records: Sequence[Recorded]) -> Stand | None:
+    for record in records:
+        for event in record.commit.events:
+            match event:
+                case WorkflowCancelAsked():
+                    return Stand("to be canceled", is_wanted=True)
+                case WorkflowAborted():
+                    return Stand(f"it was aborted: {event.error_class}", is_wanted=False)
+                case WorkflowFinished():
+                    return Stand(f"it is {event.status} by now", is_wanted=False)
+                case _:
+                    pass
+    return None
+
+
+def _named(names: Sequence[str]) -> str:
+    return f"those that do: {', '.join(names)}" if names else "none does"

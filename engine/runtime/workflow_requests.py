@@ -1,0 +1,231 @@
+"""Asks about workflows, for a person or a program: to begin one, go on with it, decide, cancel.
+
+Each but the first looks at the instance's journal, and says at once why what is asked cannot stand.
+What can is sent as a durable command, and a node looks at the journal again: somebody else may be
+faster.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+from uuid import uuid4
+
+from engine.errors import BadRequest, Refused
+from engine.fields import (
+    BY_CHARS_MAX,
+    REASON_CHARS_MAX,
+    check_id,
+    check_name,
+    check_switch,
+    check_text,
+)
+from engine.firing import fire_dedupe_key
+from engine.runtime.requester import fire
+from engine.workflows.decision import resumed, step_decided
+from engine.workflows.history import fold
+from engine.workflows.ids import instance_id as id_of
+from engine.workflows.instance import Instance
+from engine.workflows.starter import START, starter_id
+from engine.workflows.status import ENDED
+from streams.clock import SystemClock
+from streams.commands import CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
+from streams.json import JsonObject
+from streams.ports import Ports
+from streams.tracing import traceparent
+from streams.triggers import Mode, Overrides
+from streams.workflows import ResumeHow
+
+HASH_CHARS: Final = 64
+"""Length of a plan's hash, SHA-256 in hex."""
+
+_CLOCK: Final = SystemClock()
+
+
+async def start_workflow(
+    ports: Ports,
+    workflow: str,
+    payload: JsonObject | None = None,
+    *,
+    by: str,
+    reason: str = "",
+    key: str | None = None,
+    dry_run: bool = False,
+    overrides: Overrides | None = None,
+) -> str:
+    """Ask for an instance of `workflow`, whatever else begins it, and return the instance's id.
+
+    The request is durable when this returns, and waits until a node has the workflow. Where a
+    subject may have only one instance at a time, and one is busy with it, none begins: the episode
+    of the actor `workflow-<name>` that this asks for says so.
+
+    Args:
+        ports: of the stack.
+        workflow: its name.
+        payload: a JSON object, `trigger.payload`, of up to 512 KiB.
+        by: who asks, for people: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+        key: the idempotency key, 1 to 512 characters: asking again with the same one begins no
+            second instance. By default every call is a request of its own.
+        dry_run: whether nothing outside is to change; so are all its episodes.
+        overrides: what they use in the place of the outside, made by `overrides(…)`.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        UnknownOutcome: no answer. It may be asked for; asking again with the same `key` is safe.
+        Unavailable: the server refused. It is not asked for. `UnknownOutcome` is one of these.
+    """
+    check_name("workflow", workflow)
+    check_switch("dry_run", value=dry_run)
+    key = uuid4().hex if key is None else key
+    await fire(
+        ports,
+        starter_id(workflow),
+        START,
+        payload,
+        by=by,
+        reason=reason,
+        key=key,
+        dry_run=dry_run,
+        overrides=overrides,
+    )
+    mode = Mode.DRY_RUN if dry_run else Mode.LIVE
+    dedupe_key = fire_dedupe_key(key, mode)
+    return id_of(stack=ports.stack.name, workflow=workflow, dedupe_key=dedupe_key)
+
+
+async def resume_workflow(
+    ports: Ports,
+    instance_id: str,
+    step: str,
+    *,
+    how: Literal["retry", "skip"],
+    by: str,
+    reason: str = "",
+) -> str:
+    """Ask that the items of a step which are paused be tried again, or skipped.
+
+    Args:
+        ports: of the stack.
+        instance_id: whose step it is.
+        step: its name.
+        how: `retry` gives each of them as many attempts as at first; of those that are skipped the
+            result is None.
+        by: who asks: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+
+    Returns:
+        The request's id, which the journal names once it was followed.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        Refused: there is no such instance, or nothing of the step is paused.
+        UnreadableEvent: a newer version of the engine has written the instance.
+        Unavailable: no answer, or the server refused. It may be asked for.
+    """
+    if how not in set(ResumeHow):
+        raise BadRequest(field="how", problem=f"{how!r}; use retry or skip")
+    instance = await _look(ports, instance_id, by=by, reason=reason)
+    command = ResumeWorkflow(
+        workflow=instance.begun.spec.name,
+        instance_id=instance_id,
+        id=uuid4().hex,
+        step=step,
+        how=ResumeHow(how),
+        by=by,
+        reason=reason,
+    )
+    resumed(instance, command)
+    await ports.inbox.send(command, id=f"resume.{command.id}", trace=traceparent())
+    return command.id
+
+
+async def decide_step(
+    ports: Ports,
+    instance_id: str,
+    step: str,
+    verdict: Literal["approve", "deny"],
+    *,
+    plan_hash: str,
+    by: str,
+    reason: str = "",
+) -> str:
+    """Decide whether a step may run that waits for approval.
+
+    Args:
+        ports: of the stack.
+        instance_id: whose step it is.
+        step: its name.
+        verdict: `approve` or `deny`.
+        plan_hash: of the inputs that are decided on, and of no others: 64 hex digits.
+        by: who decides: 1 to 200 characters. Where the step names approvers, one of them.
+        reason: why, for people: up to 4,000 characters.
+
+    Returns:
+        The decision's id, which the journal names if it stands.
+
+    Raises:
+        As `resume_workflow`; `Refused`, too, if this one may not decide it, or not any more.
+    """
+    check_text("plan_hash", plan_hash, least=HASH_CHARS, most=HASH_CHARS)
+    if verdict not in set(Verdict):
+        raise BadRequest(field="verdict", problem=f"{verdict!r}; use approve or deny")
+    instance = await _look(ports, instance_id, by=by, reason=reason)
+    command = DecideStep(
+        workflow=instance.begun.spec.name,
+        instance_id=instance_id,
+        id=uuid4().hex,
+        step=step,
+        verdict=Verdict(verdict),
+        plan_hash=plan_hash,
+        by=by,
+        reason=reason,
+    )
+    step_decided(instance, command, at=_CLOCK.now())
+    await ports.inbox.send(command, id=f"decide.{command.id}", trace=traceparent())
+    return command.id
+
+
+async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: str = "") -> None:
+    """Ask for an instance to be canceled: what runs ends, and what is done is undone.
+
+    Args:
+        ports: of the stack.
+        instance_id: the instance's.
+        by: who asks: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        Refused: there is no such instance, or it is over, or stops already.
+        UnreadableEvent: a newer version of the engine has written the instance.
+        Unavailable: no answer, or the server refused. It may be asked for; asking again is safe.
+    """
+    instance = await _look(ports, instance_id, by=by, reason=reason)
+    if not instance.goes_on:
+        is_over = instance.phase in ENDED
+        raise Refused(f"it is {instance.status} {'by now' if is_over else 'already'}")
+    command = CancelWorkflow(
+        workflow=instance.begun.spec.name, instance_id=instance_id, by=by, reason=reason
+    )
+    await ports.inbox.send(command, id=f"cancel.{instance_id}.{uuid4().hex}", trace=traceparent())
+
+
+async def read_instance(ports: Ports, instance_id: str) -> Instance:
+    """Return an instance as its journal says it is now.
+
+    Raises:
+        Refused: there is none of this id.
+        UnreadableEvent: a newer version of the engine has written it.
+        Unavailable: no answer from the server.
+    """
+    instance = fold(await ports.log.read(ports.stack.workflow(instance_id)))
+    if instance.started is None:
+        raise Refused("there is no such instance")
+    return instance
+
+
+async def _look(ports: Ports, instance_id: str, *, by: str, reason: str) -> Instance:
+    check_id("instance_id", instance_id)
+    check_text("by", by, least=1, most=BY_CHARS_MAX)
+    check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    return await read_instance(ports, instance_id)

@@ -1,0 +1,171 @@
+"""What a stack is made of: its streams and buckets, and where among them an aggregate lives.
+
+A stack may spread its journal and its work over N streams, its partitions. Which one an aggregate
+lives in comes from its kind and key alone, the same for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from streams.errors import BadName
+
+PARTITIONS_MAX: Final = 64
+"""Most streams that a stack's journal can be spread over."""
+
+_STACK = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_TOKEN = re.compile(r"[0-9]{1,2}of[0-9]{1,2}")
+
+
+class Stream(StrEnum):
+    """The four streams of a stack; of work and journal, each partition has one."""
+
+    EVENTS = "events"
+    WORK = "work"
+    JOURNAL = "journal"
+    DEAD = "dead"
+
+
+PARTITIONED: Final = frozenset({Stream.WORK, Stream.JOURNAL})
+"""What is spread over a stack's partitions."""
+
+_ROOTS: Final = {
+    Stream.EVENTS: ("event",),
+    Stream.WORK: ("inbox", "timer", "due"),
+    Stream.JOURNAL: ("episode", "finding", "lane", "output", "workflow"),
+    Stream.DEAD: ("dead",),
+}
+"""The second tokens of the subjects that a stream holds."""
+
+_HOLDER_OF: Final = {root: stream for stream, roots in _ROOTS.items() for root in roots}
+
+
+class Kind(StrEnum):
+    """What an aggregate is: the second token of its subject."""
+
+    EPISODE = "episode"
+    FINDING = "finding"
+    OUTPUT = "output"
+    LANE = "lane"
+    WORKFLOW = "workflow"
+    DEAD = "dead"
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """One logical cluster. Its name is the first token of every subject."""
+
+    name: str = "vigil"
+    partitions: int = 1
+    """How many streams its journal, and its work, are spread over: 1 to `PARTITIONS_MAX`.
+    The servers know; the stack of `connect`'s ports says what they said."""
+
+    def __post_init__(self) -> None:
+        """Refuse a name that cannot be a subject token and a stream name."""
+        if not _STACK.fullmatch(self.name):
+            raise BadName(f"stack: {self.name!r}; use 1 to 32 of A-Z a-z 0-9 _ -")
+        if not 1 <= self.partitions <= PARTITIONS_MAX:
+            raise BadName(f"partitions: {self.partitions}; use 1 to {PARTITIONS_MAX}")
+
+    def stream(self, stream: Stream, partition: int = 0) -> str:
+        """Return the name of one of the four streams, or of one partition of it."""
+        return f"{self.name}-{self.part(stream, partition)}"
+
+    def part(self, stream: Stream, partition: int = 0) -> str:
+        """Return what a stream, or one partition of it, is called within the stack."""
+        token = self._token(stream, partition)
+        return f"{stream.value}-{token}" if token else stream.value
+
+    def stream_subjects(self, stream: Stream, partition: int = 0) -> list[str]:
+        """Return the subjects that `stream`, or one partition of it, holds."""
+        token = self._token(stream, partition)
+        within = f"{token}." if token else ""
+        return [f"{self.name}.{root}.{within}>" for root in _ROOTS[stream]]
+
+    def partitions_of(self, stream: Stream) -> range:
+        """Return the numbers of the partitions of `stream`; those that are one have number 0."""
+        return range(self.partitions if stream in PARTITIONED else 1)
+
+    def stream_of(self, subject: str) -> str:
+        """Return the name of the stream that holds `subject`.
+
+        Raises:
+            BadName: no stream of a stack does.
+        """
+        _, _, rest = subject.partition(".")
+        root, _, rest = rest.partition(".")
+        holder = _HOLDER_OF.get(root)
+        if holder is None:
+            raise BadName(f"no stream holds {subject!r}")
+        if self.partitions == 1 or holder not in PARTITIONED:
+            return f"{self.name}-{holder.value}"
+        return f"{self.name}-{holder.value}-{rest.partition('.')[0]}"
+
+    def retired(self, stream: str) -> str:
+        """Return the subjects that the stream of this name holds once another layout is in use.
+
+        Nobody publishes there, so what it has kept stays as it is.
+        """
+        return f"{self.name}.retired.{stream}.>"
+
+    def is_of(self, name: str, stream: Stream) -> bool:
+        """Return whether `name` is that of `stream`, or of one partition of it, in any layout."""
+        whole = f"{self.name}-{stream.value}"
+        return name == whole or _TOKEN.fullmatch(name.removeprefix(f"{whole}-")) is not None
+
+    def partition_of(self, kind: Kind, key: str) -> int:
+        """Return the partition that an aggregate lives in, the same for ever.
+
+        Raises:
+            BadName: `key` is not valid Unicode text.
+        """
+        return self._home(f"{kind.value}/{key}")
+
+    def timer_partition(self, actor: str, purpose: str, key: str) -> int:
+        """Return the partition that a timer is armed in and fires into, the same for ever.
+
+        Raises:
+            BadName: `key` is not valid Unicode text.
+        """
+        return self._home(f"timer/{actor}/{purpose}/{key}")
+
+    def _home(self, name: str) -> int:
+        try:
+            octets = name.encode()
+        except UnicodeEncodeError as error:
+            raise BadName(f"not a key: {name!r} is not valid Unicode text") from error
+        return int.from_bytes(blake2b(octets, digest_size=8).digest()) % self.partitions
+
+    def _token(self, stream: Stream, partition: int) -> str:
+        """Return what says `partition` in names and subjects; nothing where there is only one."""
+        if partition not in self.partitions_of(stream):
+            raise BadName(f"{stream.value} of stack {self.name} has no partition {partition}")
+        is_one = self.partitions == 1 or stream not in PARTITIONED
+        return "" if is_one else f"{partition}of{self.partitions}"
+
+    def _work_within(self, partition: int) -> str:
+        """Return what says a partition of the work within a subject, up to the dot."""
+        token = self._token(Stream.WORK, partition)
+        return f"{token}." if token else ""
+
+    def _within(self, kind: Kind, key: str) -> str:
+        """Return what says the partition of an aggregate within its subject, up to the dot."""
+        if self.partitions == 1:
+            return ""
+        return f"{self.partition_of(kind, key)}of{self.partitions}."
+
+    def claims_bucket(self) -> str:
+        """Return the bucket that holds the leases."""
+        return f"{self.name}-claims"
+
+    def registry_bucket(self) -> str:
+        """Return the bucket that holds definitions and runtime control."""
+        return f"{self.name}-registry"
+
+    def gates_bucket(self) -> str:
+        """Return the bucket that holds cooldowns, circuit breakers and who is there."""
+        return f"{self.name}-gates"

@@ -1,0 +1,187 @@
+"""The rows of workflows are what the journal makes of their instances, wherever it is cut."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from engine.workflows.failure import retrying
+from projections.lives import project as changes_of
+from projections.postgres import reader
+from streams.errors import UnreadableEvent
+from streams.log import Commit, Recorded
+from tests.engine.workflows.flows import (
+    cancel,
+    canceled,
+    decided,
+    done,
+    fails,
+    flow,
+    given,
+    needs,
+    resumed,
+    undoable,
+    undone,
+    waits,
+)
+from tests.projections.lives import AT, only_row, rows_of, write
+from tests.streams.workflow_samples import WORKFLOW_EVENTS
+
+TWO = (("a", {"for_each": lambda t, p: [{"n": 1}, {"n": 2}]}), ("b", needs("a")))
+ASKING = ("a", {"requires_approval": True, "approvers": ["ada"], "approval_expires_s": 60.0})
+
+LIVES = {
+    "a step after the other": (flow("a", ("b", needs("a"))), [done("a", {"x": 1}), done("b")]),
+    "a fan-out": (flow(*TWO), [done("a", 7, 1), done("a", 8, 0), done("b")]),
+    "nothing to fan out over": (
+        flow(("a", {"for_each": lambda t, p: []}), ("b", needs("a"))),
+        [done("b")],
+    ),
+    "a retry": (
+        flow(("a", {"on_failure": retrying(attempts=2, backoff_s=5)})),
+        [fails("a"), waits(6), done("a")],
+    ),
+    "a retry put off": (
+        flow(("a", {"on_failure": retrying(attempts=2, backoff_s=5)})),
+        [fails("a")],
+    ),
+    "a failure that is passed over": (
+        flow(("a", {"on_failure": "continue"}), ("b", needs("a"))),
+        [fails("a"), done("b")],
+    ),
+    "paused and tried again": (
+        flow(("a", {"on_failure": "pause"})),
+        [fails("a"), resumed("a", "retry"), fails("a")],
+    ),
+    "paused and skipped": (
+        flow(("a", {"on_failure": "pause"}), ("b", needs("a"))),
+        [fails("a"), resumed("a", "skip"), done("b")],
+    ),
+    "some items paused, and tried again": (
+        flow(("a", {"for_each": lambda t, p: [{}, {}, {}], "on_failure": "pause"})),
+        [fails("a", item=0), done("a", item=1), fails("a", item=2), resumed("a", "retry")],
+    ),
+    "approved": (flow(ASKING), [decided("a", "approve"), done("a")]),
+    "denied": (flow(ASKING), [decided("a", "deny")]),
+    "waiting for approval": (flow(ASKING, "b"), [done("b")]),
+    "canceled": (
+        flow("a", ("b", needs("a")), ("c", {"on_failure": "pause"})),
+        [fails("c"), cancel(), canceled("a")],
+    ),
+    "undone": (
+        flow(undoable("a"), undoable("b", "a"), ("c", needs("b"))),
+        [done("a"), done("b"), fails("c"), undone("b"), undone("a")],
+    ),
+    "being undone": (
+        flow(undoable("a"), undoable("b", "a"), ("c", needs("b"))),
+        [done("a"), done("b"), fails("c")],
+    ),
+}
+
+
+def lived(workflow, happens, stack):
+    """Return the journal of an instance, with its id as the journal has it, and the instance."""
+    told = given(workflow).when(*happens).flow
+    subject = stack.workflow(told.instance.begun.instance_id)
+    return [replace(each, subject=subject) for each in told.journal], told.instance
+
+
+@pytest.mark.parametrize(("workflow", "happens"), LIVES.values(), ids=LIVES)
+@pytest.mark.parametrize("size", [1, 2, 100])
+async def test_the_rows_say_what_the_journal_says(pool, stack, workflow, happens, size):
+    journal, instance = lived(workflow, happens, stack)
+    for first in range(0, len(journal), size):
+        await write(pool, changes_of(journal[first : first + size], stack=stack), stack=stack)
+    row = await reader.show_workflow(pool, stack, UUID(instance.begun.instance_id))
+    assert row["status"] == instance.status.value
+    assert {(each["step_id"], each["item"]): shown(each) for each in row["items"]} == {
+        place: expected(item) for place, item in instance.items()
+    } | {(name, 0): ("done", 0, None, None, None, None) for name in emptied(instance)}
+
+
+def shown(row):
+    result, id_ = row["result"], row["episode_id"]
+    return (
+        row["status"],
+        row["attempts"],
+        id_ and str(id_),
+        result,
+        row["error_class"],
+        row["retry_at"],
+    )
+
+
+def expected(item):
+    failure = item.error_class if item.status not in {"running", "pending"} else ""
+    return (
+        item.status.value,
+        item.attempt,
+        item.episode_id or None,
+        msgspec.json.decode(item.result),
+        failure or None,
+        item.retry_at if item.status == "retrying" else None,
+    )
+
+
+def emptied(instance):
+    return [name for name, step in instance.steps.items() if not step.items]
+
+
+@pytest.mark.parametrize(("workflow", "happens"), LIVES.values(), ids=LIVES)
+async def test_cutting_the_journal_anywhere_leaves_the_same_rows(pool, stack, workflow, happens):
+    journal, _ = lived(workflow, happens, stack)
+    await write(pool, changes_of(journal, stack=stack), stack=stack)
+    whole = [await rows_of(pool, each, stack=stack) for each in TABLES]
+    for record in journal:
+        await write(pool, changes_of([record], stack=stack), stack=stack)
+    assert [await rows_of(pool, each, stack=stack) for each in TABLES] == whole
+
+
+TABLES = ("workflow_instances", "workflow_steps")
+
+
+async def test_an_instance_shows_what_began_it_and_its_graph(pool, stack):
+    journal, instance = lived(flow("a", ("b", needs("a")), subject_key="client"), [], stack)
+    await write(pool, changes_of(journal, stack=stack), stack=stack)
+    row = await only_row(pool, "workflow_instances", stack=stack)
+    assert (row["workflow_id"], row["trigger_type"], row["mode"]) == ("w", "manual", "live")
+    assert [(each["step_id"], each["depends_on"]) for each in json.loads(row["steps"])] == [
+        ("a", []),
+        ("b", ["a"]),
+    ]
+    assert str(row["instance_id"]) == instance.begun.instance_id
+
+
+async def test_what_people_are_asked_and_say_about_a_step_stays_when_it_runs(pool, stack):
+    journal, _ = lived(flow(ASKING), [decided("a", "approve"), done("a")], stack)
+    for record in journal:
+        await write(pool, changes_of([record], stack=stack), stack=stack)
+    row = await only_row(pool, "workflow_steps", stack=stack)
+    assert (row["approvers"], row["decided_by"], row["decided_reason"]) == (
+        ["ada"],
+        "ada",
+        "why not",
+    )
+    assert row["plan_hash"] is not None
+
+
+async def test_lists_show_the_latest_first_and_only_what_is_asked_for(pool, stack):
+    journal, _ = lived(flow("a"), [done("a")], stack)
+    await write(pool, changes_of(journal, stack=stack), stack=stack)
+    (row,) = await reader.list_workflows(pool, stack, status="done", workflow="w")
+    assert (row["items"], row["done"], row["waiting"]) == (1, 1, 0)
+    assert await reader.list_workflows(pool, stack, status="running") == []
+    assert await reader.list_workflows(pool, stack, workflow="other") == []
+
+
+def test_an_instance_whose_id_is_no_uuid_stops_the_projection(stack):
+    events = WORKFLOW_EVENTS["workflow.started@1"][:1]
+    record = Recorded(
+        subject=stack.workflow("i1"), seq=1, commit=Commit(id="c1", at=AT, events=events)
+    )
+    with pytest.raises(UnreadableEvent, match="not a UUID"):
+        changes_of([record], stack=stack)
