@@ -45,7 +45,7 @@ PER_NODE: Final = "per node"
 _CLOCK: Final = SystemClock()
 
 Counts = Mapping[str, Mapping[str, object]]
-"""Actor → how many of its episodes are queued, and how many run."""
+"""Actor → how many of its episodes are queued, how many run, and how many are blocked."""
 
 
 def list_actors(reading: Reading) -> list[Row]:
@@ -147,7 +147,7 @@ def resume(reading: Reading, actor: str) -> str:
 def wait_drained(
     reading: Reading, actor: str, *, say: Callable[[str], None], timeout_s: float
 ) -> None:
-    """Wait until nothing of a paused actor is queued or runs.
+    """Wait until nothing of a paused actor is queued or runs. What is blocked needs no node.
 
     Args:
         reading: the settings.
@@ -230,6 +230,7 @@ async def _actor_row(ports: Ports, seen: Look, counts: Counts | None, actor: str
         "expectations": sorted(expectations),
         "queued": counted.get("queued", none),
         "running": counted.get("running", none),
+        "blocked": counted.get("blocked", none),
         **await waiting(ports, actor, expectations.values()),
     }
 

@@ -6,7 +6,7 @@ the one that people are asked; each has a number, so that whoever decided on one
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -23,8 +23,10 @@ from streams.events import (
     LogEvent,
     OutputApproved,
     OutputCanceled,
+    OutputFailed,
     OutputProposed,
     OutputRejected,
+    OutputRetried,
     Resolution,
 )
 from streams.json import unraw
@@ -94,7 +96,7 @@ def requests(records: Iterable[Recorded]) -> list[Request]:
     found: list[Request] = []
     for record in records:
         for event in record.commit.events:
-            asked = _asked(event, record.commit.at)
+            asked = _asked(event, record.commit.at) or _asked_again(event, found, record.commit.at)
             decision = _decided(event, record.commit.at)
             if asked is not None:
                 found.append(asked)
@@ -124,6 +126,13 @@ def _asked(event: LogEvent, at: datetime) -> Request | None:
             return None
 
 
+def _asked_again(event: LogEvent, asked: Sequence[Request], at: datetime) -> Request | None:
+    """Return the request that was made once more because nobody had decided it in time."""
+    if not asked or not isinstance(event, OutputRetried) or event.approval is None:
+        return None
+    return replace(asked[-1], approval=event.approval, asked_at=at, decision=None)
+
+
 def _decided(event: LogEvent, at: datetime) -> Decision | None:
     match event:
         case EpisodeResolved(resolution=resolution, by=by, reason=reason, decision_id=id_):
@@ -134,6 +143,8 @@ def _decided(event: LogEvent, at: datetime) -> Decision | None:
         case OutputRejected(by=by, reason=reason, decision_id=id_, is_expiry=is_expiry):
             outcome = EXPIRED if is_expiry else REJECTED
             return Decision(outcome=outcome, at=at, by=by, reason=reason, id=id_)
+        case OutputFailed(attempt=0, error_detail=reason):  # Nobody has approved it in time.
+            return Decision(outcome=EXPIRED, at=at, reason=reason)
         case OutputCanceled(reason=reason):
             return Decision(outcome=CANCELED, at=at, reason=reason)
         case EpisodeFinished(error_detail=detail):

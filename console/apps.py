@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Final
 
 from console.errors import Mistake
-from engine import App, DeclarationError
+from engine import App, BadAdapter, BadDefinition, DeclarationError
 
 DEMO: Final = "examples.host_monitor.app:app"
 
@@ -40,7 +40,7 @@ def load(name: str) -> App:
 def _module(name: str, *, sought_in: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except DeclarationError as error:
+    except (DeclarationError, BadDefinition, BadAdapter) as error:
         raise Mistake(f"--app {name}: {error}") from error
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from console.settings import Reading
+from console.tables import Row
 from console.who import who
 from console.work import connected
 from engine.errors import Rejected
@@ -58,6 +60,20 @@ def discard(reading: Reading, keys: Iterable[str], *, by: str | None, reason: st
         return "discarded"
 
     return asyncio.run(_settle(reading, keys, one))
+
+
+def what_to_do(row: Row) -> str | None:
+    """Return the command that has what a letter is about tried again; None: it is settled."""
+    if row["status"] != "waiting":
+        return None
+    if row["output_key"] is not None:
+        return f"vigil outputs retry {_word(str(row['output_key']))}"
+    return f"vigil dead requeue {_word(str(row['letter_key']))}"
+
+
+def _word(text: str) -> str:
+    """Return `text` as the last word of a command line, and never one of its options."""
+    return f"{'-- ' if text.startswith('-') else ''}{shlex.quote(text)}"
 
 
 def refusals(settled: Sequence[Settled]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from console.approvals import actor_of
@@ -18,7 +19,7 @@ from engine.errors import BadRequest, Refused
 from engine.runtime.output_requests import retry_output
 from projections.postgres.reader import ROWS_MAX, list_outputs
 from streams.errors import BadName
-from streams.events import LogEvent, OutputFailed, OutputProposed, OutputRetried
+from streams.events import LogEvent, OutputAttempted, OutputProposed, OutputRetried
 from streams.log import Recorded
 from streams.outputs import OutputStatus
 from streams.ports import Ports
@@ -93,21 +94,13 @@ async def _send(ports: Ports, key: str, *, by: str, reason: str) -> Sent | Outco
         raise Mistake(str(error)) from error
     except (Refused, BadName) as error:
         return Outcome(name=key, refused=str(error))
-    stand = partial(_stand, len(_failures(records)), id_)
+    stand = partial(_stand, len(list(_events(records))), id_)
     return Sent(name=key, actor_id=actor_of(records), subject=subject, stand=stand)
 
 
-def _failures(records: Iterable[Recorded]) -> list[OutputFailed]:
-    return [event for event in _events(records) if isinstance(event, OutputFailed)]
-
-
-def _stand(failures: int, id_: str, records: Iterable[Recorded]) -> Stand | None:
-    """Return what followed so many failures, and whether it was the request `id_`."""
-    failed_so_far = 0
-    for event in _events(records):
-        failed_so_far += isinstance(event, OutputFailed)
-        if failed_so_far < failures:
-            continue
+def _stand(seen: int, id_: str, records: Iterable[Recorded]) -> Stand | None:
+    """Return what came of the request `id_`, made when `seen` events had been seen."""
+    for event in islice(_events(records), seen, None):
         match event:
             case OutputRetried(retry_id=retry_id) if retry_id == id_:
                 return Stand(RETRIED, is_wanted=True)
@@ -115,6 +108,8 @@ def _stand(failures: int, id_: str, records: Iterable[Recorded]) -> Stand | None
                 return Stand(f"{by} has it tried again", is_wanted=False)
             case OutputProposed():
                 return Stand("another episode has proposed it anew", is_wanted=False)
+            case OutputAttempted():
+                return Stand("its time had come: it is being tried", is_wanted=False)
             case _:
                 pass
     return None

@@ -21,6 +21,7 @@ from engine.workflows.status import ENDED
 from streams.clock import SystemClock
 from streams.commands import Verdict
 from streams.events import (
+    LogEvent,
     StepApprovalAsked,
     StepApproved,
     StepDenied,
@@ -141,7 +142,8 @@ def resume(
             ports, instance_id, step, how=how.value, by=by, reason=reason
         )
         word = "tried again" if how is ResumeHow.RETRY else "skipped"
-        stand = _stand_of(WorkflowResumed, id_, step, Stand(f"{step} {word}", is_wanted=True))
+        # Its approval, if it had one, was long before.
+        stand = _stand_of(id_, Stand(f"{step} {word}", is_wanted=True))
         return await _watch(ports, instance, stand, wait_s=wait_s)
 
     return _run(reading, instance_id, done)
@@ -217,7 +219,7 @@ def decide(
         )
         approves = verdict is Verdict.APPROVE
         word = Stand(f"{step} {'approved' if approves else 'denied'} by {by}", is_wanted=True)
-        stand = _stand_of(StepApproved if approves else StepDenied, id_, step, word)
+        stand = _stand_of(id_, word, rivals_at=step)
         return await _watch(ports, instance, stand, wait_s=wait_s)
 
     return _run(reading, instance_id, done)
@@ -257,29 +259,38 @@ async def _watch(
 
 
 def _stand_of(
-    kind: type[WorkflowResumed | StepApproved | StepDenied], id_: str, step: str, wanted: Stand
+    id_: str, wanted: Stand, *, rivals_at: str = ""
 ) -> Callable[[Sequence[Recorded]], Stand | None]:
-    """Return what finds out whether the request `id_` about a step was followed."""
+    """Return what finds out whether the request `id_` was followed.
+
+    Args:
+        id_: the request's.
+        wanted: what to say if it was.
+        rivals_at: the step that only one decides on; empty: it is no decision.
+    """
 
     def stand(records: Sequence[Recorded]) -> Stand | None:
-        for record in reversed(records):
-            for event in record.commit.events:
-                match event:
-                    case (
-                        WorkflowResumed(resume_id=found)
-                        | StepApproved(decision_id=found)
-                        | StepDenied(decision_id=found)
-                    ) if found == id_ and isinstance(event, kind):
-                        return wanted
-                    case WorkflowFinished():
-                        return Stand(f"it is {event.status} by now", is_wanted=False)
-                    case StepApproved() | StepDenied() if event.step == step:
-                        return Stand(f"{event.by or 'time'} was faster", is_wanted=False)
-                    case _:
-                        pass
+        events = [event for record in records for event in record.commit.events]
+        if id_ in map(_request_of, events):
+            return wanted
+        for event in reversed(events):
+            if isinstance(event, WorkflowFinished):
+                return Stand(f"it is {event.status} by now", is_wanted=False)
+            if isinstance(event, StepApproved | StepDenied) and event.step == rivals_at:
+                return Stand(f"{event.by or 'time'} was faster", is_wanted=False)
         return None
 
     return stand
+
+
+def _request_of(event: LogEvent) -> str:
+    match event:
+        case WorkflowResumed(resume_id=id_):
+            return id_
+        case StepApproved(decision_id=id_) | StepDenied(decision_id=id_):
+            return id_
+        case _:
+            return ""
 
 
 def _stand_of_cancel(records: Sequence[Recorded]) -> Stand | None:

@@ -26,11 +26,13 @@ from engine.convergence import ConvergeResult
 from engine.dedupe import Window, by_event, by_payload, by_value
 from engine.enrichment import Enriched, enriched
 from engine.errors import (
+    BadAdapter,
     BadDefinition,
     BadRequest,
     BadWorkflow,
     DeclarationError,
     EngineError,
+    InvalidAction,
     InvalidFinding,
     InvalidOutput,
     Refused,
@@ -45,7 +47,7 @@ from engine.output import Output as _Output  # noqa: F401 - only to be loaded
 from engine.overrides import overrides
 from engine.proposal import output, propose_output
 from engine.reading import Findings
-from engine.route import Retries, Route
+from engine.route import Outputs, Retries, Route
 from engine.runtime.finder import findings_of
 from engine.runtime.output_requests import approve_output, reject_output, retry_output
 from engine.runtime.requester import cancel, cancel_related, fire
@@ -84,6 +86,7 @@ __all__ = [
     "Action",
     "Actor",
     "App",
+    "BadAdapter",
     "BadDefinition",
     "BadRequest",
     "BadWorkflow",
@@ -106,6 +109,7 @@ __all__ = [
     "Finding",
     "FindingIntent",
     "Findings",
+    "InvalidAction",
     "InvalidFinding",
     "InvalidOutput",
     "JsonObject",
@@ -115,6 +119,7 @@ __all__ = [
     "OutputAdapter",
     "OutputIntent",
     "OutputView",
+    "Outputs",
     "Overrides",
     "Refused",
     "Retries",

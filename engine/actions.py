@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -36,6 +36,10 @@ REMIND_S_MIN: Final = 1.0
 OF_APPROVALS: Final = frozenset({OnExpiry.DENY, OnExpiry.APPROVE, OnExpiry.FAIL})
 OF_WAITS: Final = frozenset({OnExpiry.CONTINUE, OnExpiry.FAIL})
 """What the expiry of either may mean."""
+
+ExpiryOfApproval: TypeAlias = Literal["deny", "approve", "fail"]
+ExpiryOfWait: TypeAlias = Literal["continue", "fail"]
+"""The same, as strategies write it."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call"):
@@ -146,7 +150,7 @@ def approval(
     summary: str = "",
     approvers: Iterable[str] = (),
     expires_s: float | None = None,
-    on_expiry: str = OnExpiry.DENY,
+    on_expiry: ExpiryOfApproval = "deny",
     remind_every_s: float | None = None,
 ) -> RequestApproval:
     """Return the action that asks people whether `plan` may be carried out, and waits for them.
@@ -157,23 +161,23 @@ def approval(
     Args:
         plan: what is to be done, any JSON value, for people to read. Whoever decides names its
             SHA-256, so nobody approves something else than they saw.
-        summary: the same in one sentence, up to `SUMMARY_CHARS_MAX` characters.
-        approvers: names of those who may decide, at most `APPROVERS_MAX`; none: anybody.
-        expires_s: how long it can be decided, in seconds, up to `EXPIRES_S_MAX`; None: for as long
-            as it takes.
+        summary: the same in one sentence, up to 4,000 characters.
+        approvers: names of those who may decide, at most 64; none: anybody.
+        expires_s: how long it can be decided, in seconds, over 0 and up to ten years; None: for as
+            long as it takes.
         on_expiry: what it means that nobody has decided by then: `deny`, `approve` or `fail`.
-        remind_every_s: seconds between two public reminders, at least `REMIND_S_MIN`; None: none.
+        remind_every_s: seconds between two public reminders, at least 1; None: none.
 
     Raises:
-        InvalidAction: `on_expiry` is none of the three.
+        InvalidAction: `on_expiry` is none of the three, or a number of seconds is 0 or less.
     """
     return RequestApproval(
         plan=plan,
         summary=summary,
         approvers=(approvers,) if isinstance(approvers, str) else tuple(approvers),
-        expires_s=expires_s or 0.0,
+        expires_s=_seconds("expires_s", expires_s),
         on_expiry=_on_expiry(on_expiry, OF_APPROVALS),
-        remind_every_s=remind_every_s or 0.0,
+        remind_every_s=_seconds("remind_every_s", remind_every_s),
     )
 
 
@@ -181,7 +185,7 @@ def wait(
     ref: str,
     *,
     expires_s: float | None = None,
-    on_expiry: str = OnExpiry.FAIL,
+    on_expiry: ExpiryOfWait = "fail",
     remind_every_s: float | None = None,
 ) -> WaitFor:
     """Return the action that waits until somebody outside says that `ref` has come about.
@@ -189,20 +193,20 @@ def wait(
     `handle_result` gets what they said, any JSON value, or a `Failure` of class `wait_expired`.
 
     Args:
-        ref: what they call it, such as `payment:42`: 1 to `REF_CHARS_MAX` characters.
-        expires_s: how long to wait, in seconds, up to `EXPIRES_S_MAX`; None: for as long as it
-            takes.
+        ref: what they call it, such as `payment:42`: 1 to 256 characters.
+        expires_s: how long to wait, in seconds, over 0 and up to ten years; None: for as long as
+            it takes.
         on_expiry: what it means that nothing has come by then: `fail`, or `continue` with `null`.
-        remind_every_s: seconds between two public reminders, at least `REMIND_S_MIN`; None: none.
+        remind_every_s: seconds between two public reminders, at least 1; None: none.
 
     Raises:
-        InvalidAction: `on_expiry` is neither of the two.
+        InvalidAction: `on_expiry` is neither of the two, or a number of seconds is 0 or less.
     """
     return WaitFor(
         ref=ref,
-        expires_s=expires_s or 0.0,
+        expires_s=_seconds("expires_s", expires_s),
         on_expiry=_on_expiry(on_expiry, OF_WAITS),
-        remind_every_s=remind_every_s or 0.0,
+        remind_every_s=_seconds("remind_every_s", remind_every_s),
     )
 
 
@@ -214,6 +218,17 @@ def converge() -> Converge:
 def done() -> Done:
     """Return the action that ends the episode without a result."""
     return Done()
+
+
+def _seconds(field: str, given: float | None) -> float:
+    """Return a number of seconds as actions have it, where 0 stands for None."""
+    if given is None:
+        return 0.0
+    said: object = given
+    is_number = isinstance(said, int | float) and not isinstance(said, bool)
+    if is_number and given <= 0:
+        raise InvalidAction(f"{field}: {given:g} is not more than 0; None is without a limit")
+    return given
 
 
 def _on_expiry(given: str, allowed: frozenset[OnExpiry]) -> OnExpiry:

@@ -18,22 +18,25 @@ from streams.ports import Ports
 
 
 class OutputView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be delivered, for adapters."""
+    """What is to be delivered, for adapters.
 
-    output_key: str
-    """Its name in the stack; `vigil outputs show` finds it by this."""
-    adapter: str
-    """The name under which `App.outputs` has the adapter."""
+    Nodes fill in every field. The defaults are for tests: `await deliver(OutputView(payload=…))`.
+    """
+
     payload: object
     """As the strategy gave it: any JSON value, decoded. It is the adapter's to keep."""
-    idempotency_key: str
+    output_key: str = "output"
+    """Its name in the stack; `vigil outputs show` finds it by this."""
+    adapter: str = "adapter"
+    """The name under which `App.outputs` has the adapter."""
+    idempotency_key: str = "0" * 64
     """64 hex digits: the same for every attempt at this output, and never that of another one."""
-    attempt: int
+    attempt: int = 1
     """1-based, over all attempts since it was proposed; a new one after a crash counts, too."""
-    episode_id: str
-    actor_id: str
-    expectation_id: str
-    stack: str
+    episode_id: str = "episode"
+    actor_id: str = "actor"
+    expectation_id: str = "expectation"
+    stack: str = "vigil"
 
 
 class DeliveryFailed(Exception):
@@ -113,6 +116,8 @@ def as_adapter(candidate: object) -> OutputAdapter:
     """
     match candidate:
         case OutputAdapter():
+            if problem := _problem_of(candidate):
+                raise TypeError(f"{type(candidate).__name__}: {problem}")
             return candidate
         case _ if inspect.iscoroutinefunction(candidate):
             return _Function(candidate)
@@ -121,6 +126,14 @@ def as_adapter(candidate: object) -> OutputAdapter:
                 f"{candidate!r} is no adapter; use an async function (output)"
                 " or an instance of a subclass of OutputAdapter"
             )
+
+
+def _problem_of(adapter: OutputAdapter) -> str | None:
+    if type(adapter).deliver is OutputAdapter.deliver:
+        return "it has no deliver; write `async def deliver(self, output)`"
+    methods = {"open": adapter.open, "deliver": adapter.deliver, "close": adapter.close}
+    plain = [name for name, method in methods.items() if not inspect.iscoroutinefunction(method)]
+    return f"{plain[0]} must be `async def`" if plain else None
 
 
 ERROR_CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from engine import commands
 from engine.blocking import Blocked, is_denial, is_expired
 from engine.commands import Cancel, Performed
-from engine.deciding import problem_of_decision
+from engine.deciding import APPROVAL_EXPIRED, problem_of_decision
 from engine.episode import Episode, decide, evolve, fold
 from streams.blocks import Approval, OnExpiry
 from streams.commands import Decide, Resolve, Verdict
@@ -38,9 +38,8 @@ from streams.log import Recorded
 DENIED: Final = "denied"
 """Error class of what people have said no to."""
 
-APPROVAL_EXPIRED: Final = "approval_expired"
 WAIT_EXPIRED: Final = "wait_expired"
-"""Error classes of what nobody has answered in time, and what fails then."""
+"""Error class of what has not come about in time, and what fails then."""
 
 IN_TIME: Final = "nobody decided in time"
 """Why something counts as approved or denied that nobody has decided."""

@@ -10,13 +10,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from engine.actor import QUEUE_MAX, Actor
-from engine.adapter import AdapterLike
 from engine.declaring import Check, checked_callback, checked_tools
 from engine.errors import DeclarationError
 from engine.expectation import Expectation
 from engine.gathering import GATHER, Gatherer, Gathering, checked_gatherers
 from engine.recovery import Policy
-from engine.route import Route, checked_routes
+from engine.route import Outputs, Route, checked_routes
 from engine.strategy import Strategy
 from engine.templates import Template, checked_templates, gatherer_of
 from engine.tools import Synthesizer, Tool, ToolLike
@@ -70,7 +69,7 @@ class App:
         *,
         actors: Sequence[Actor],
         tools: Mapping[str, ToolLike] | None = None,
-        outputs: Mapping[str, AdapterLike | Route] | None = None,
+        outputs: Outputs | None = None,
         synthesizer: Synthesizer | None = None,
         resolve_policy: ResolvePolicy | None = None,
         node_name: NodeName | None = None,
@@ -159,7 +158,7 @@ class App:
         return expectation.synthesizer or actor.synthesizer or self.synthesizer
 
 
-def _routes(outputs: Mapping[str, AdapterLike | Route] | None) -> Mapping[str, Route]:
+def _routes(outputs: Outputs | None) -> Mapping[str, Route]:
     try:
         return checked_routes({} if outputs is None else outputs)
     except (TypeError, ValueError) as error:

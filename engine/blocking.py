@@ -108,8 +108,17 @@ def is_answered(newest: Recorded | None) -> bool:
     Args:
         newest: its newest commit.
     """
+    return bool(step_answered(newest))
+
+
+def step_answered(newest: Recorded | None) -> int:
+    """Return the step that an episode has waited for and can go on with; 0: there is none.
+
+    Args:
+        newest: its newest commit.
+    """
     events = newest.commit.events if newest else ()
-    return bool(events) and isinstance(events[-1], EpisodeResolved)
+    return events[-1].step_no if events and isinstance(events[-1], EpisodeResolved) else 0
 
 
 def is_expired(blocked: Blocked, *, at: datetime) -> bool:

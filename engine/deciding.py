@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from streams.blocks import Approval
 from streams.commands import Decide
+
+APPROVAL_EXPIRED: Final = "approval_expired"
+"""Error class of what nobody has approved in time, and what fails then."""
 
 
 def problem_of_decision(approval: Approval, command: Decide, *, at: datetime) -> str | None:

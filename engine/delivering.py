@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
-from engine.deciding import problem_of_decision
+from engine.deciding import APPROVAL_EXPIRED, problem_of_decision
 from engine.errors import Refused
 from engine.output import Output, is_own, outcome_of
 from engine.reminding import next_reminder_at
-from streams.blocks import OnExpiry
+from streams.blocks import Approval, OnExpiry
 from streams.commands import Decide, RetryOutput, Verdict
 from streams.events import (
     OutputApproved,
@@ -31,6 +32,9 @@ RETRY_AFTER_S_MAX: Final = 3_600.0
 
 EARLY_S: Final = 1.0
 """How much too early an attempt may be made again, in seconds: the clocks of nodes differ."""
+
+EARLY_SHARE: Final = 0.1
+"""And how much of the pause before it may be left off by that, at most."""
 
 OUTCOME_UNKNOWN: Final = "outcome_unknown"
 """Error class of an output whose last attempt was cut off by a crash."""
@@ -88,7 +92,7 @@ def next_move(
         return Propose(output.proposed.proposal_no + 1 if output.proposed else 1)
     if output.status is OutputStatus.AWAITING_APPROVAL:
         return Later(wakes_at(output, at=at))
-    if output.retry_at is not None and output.retry_at - at > timedelta(seconds=EARLY_S):
+    if output.retry_at is not None and output.retry_at - at > _early(output):
         return Later(output.retry_at)
     if output.is_attempted and output.attempts_counted >= attempts_max:
         detail = f"a node died during attempt {output.attempts}, the last there may be"
@@ -97,6 +101,14 @@ def next_move(
         )
         return Fail(event)
     return Attempt(output.attempts + 1)
+
+
+def _early(output: Output) -> timedelta:
+    """Return how much too early an output that is put off may be attempted."""
+    assert output.retry_at is not None, "it is put off"
+    assert output.postponed_at is not None, "what is put off was so at some time"
+    pause = output.retry_at - output.postponed_at
+    return max(min(timedelta(seconds=EARLY_S), pause * EARLY_SHARE), timedelta())
 
 
 def after_failure(
@@ -144,15 +156,17 @@ def wakes_at(output: Output, *, at: datetime) -> datetime | None:
     if output.status is not OutputStatus.AWAITING_APPROVAL:
         return None
     assert output.proposed is not None, "what waits was proposed"
-    approval, since = output.proposed.approval, output.proposed_at
+    approval, since = output.proposed.approval, output.asked_at
     assert approval is not None, "what waits for approval says what for"
-    assert since is not None, "what was proposed was so at some time"
+    assert since is not None, "people are asked since some time"
     reminder = next_reminder_at(since, every_s=approval.remind_every_s, at=at)
     times = [each for each in (reminder, approval.expires_at) if each is not None]
     return min(times, default=None)
 
 
-def expired(output: Output, *, at: datetime) -> OutputApproved | OutputRejected | None:
+def expired(
+    output: Output, *, at: datetime
+) -> OutputApproved | OutputRejected | OutputFailed | None:
     """Return what it means that nobody has decided on an output by `at`; None: it is not late."""
     if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
         return None
@@ -162,7 +176,14 @@ def expired(output: Output, *, at: datetime) -> OutputApproved | OutputRejected 
     reason = f"nobody decided by {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     if approval.on_expiry is OnExpiry.APPROVE:
         return OutputApproved(by="", reason=reason)
+    if approval.on_expiry is OnExpiry.FAIL:
+        return OutputFailed(attempt=0, error_class=APPROVAL_EXPIRED, error_detail=reason)
     return OutputRejected(by="", reason=reason, is_expiry=True)
+
+
+def has_expired(output: Output) -> bool:
+    """Return whether an output has failed because nobody has approved it in time."""
+    return output.failed is not None and output.failed.error_class == APPROVAL_EXPIRED
 
 
 def answered(
@@ -182,7 +203,8 @@ def answered(
         raise Refused(_in_words(output))
     approval = output.proposed.approval
     if output.status is not OutputStatus.AWAITING_APPROVAL or approval is None:
-        raise Refused(f"it does not wait for approval: it is {output.status}")
+        why = f" ({output.failed.error_class})" if output.failed else ""
+        raise Refused(f"it does not wait for approval: it is {output.status}{why}")
     if problem := problem_of_decision(approval, command, at=at):
         raise Refused(problem)
     if command.verdict is Verdict.APPROVE:
@@ -199,8 +221,15 @@ def _in_words(output: Output) -> str:
     return f"it was {what}{by}{when}"
 
 
-def tried_again(output: Output, command: RetryOutput) -> OutputRetried | None:
+def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> OutputRetried | None:
     """Return what it leads to that a person wants an output tried again; None: it was so before.
+
+    What nobody has approved in time is asked for once more, for as long as at first.
+
+    Args:
+        output: as its log stands.
+        command: what the person wants.
+        at: now.
 
     Raises:
         Refused: it cannot be; the message says why.
@@ -209,8 +238,30 @@ def tried_again(output: Output, command: RetryOutput) -> OutputRetried | None:
         raise Refused("there is no such output")
     if output.retried is not None and output.retried.retry_id == command.id:
         return None
-    if output.status is not OutputStatus.FAILED:
-        raise Refused(f"it is {output.status}; only what has failed can be tried again")
+    if output.status is not OutputStatus.FAILED and not _is_put_off(output):
+        raise Refused(
+            f"it is {output.status}; only what has failed, or is put off, can be tried again"
+        )
     if output.proposed.episode_id != command.episode_id:
         raise Refused(f"it is of episode {output.proposed.episode_id} by now")
-    return OutputRetried(by=command.by, reason=command.reason, retry_id=command.id)
+    return OutputRetried(
+        by=command.by,
+        reason=command.reason,
+        retry_id=command.id,
+        approval=_asked_again(output, at=at),
+    )
+
+
+def _is_put_off(output: Output) -> bool:
+    is_pending = output.status is OutputStatus.PROPOSED and not output.is_attempted
+    return is_pending and output.retry_at is not None
+
+
+def _asked_again(output: Output, *, at: datetime) -> Approval | None:
+    """Return what people are asked before an output is tried again; None: nothing."""
+    approval = output.proposed.approval if output.proposed else None
+    if approval is None or output.decided is not None:
+        return None
+    if approval.expires_at is None or output.asked_at is None:
+        return approval
+    return replace(approval, expires_at=at + (approval.expires_at - output.asked_at))

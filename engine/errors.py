@@ -4,6 +4,7 @@ EngineError
 ├── DeclarationError       an actor says the impossible      fix the place that it names
 │   └── BadWorkflow        a workflow does                   the same
 ├── BadDefinition          a definition cannot work          change the field that it names
+├── BadAdapter             an adapter is declared so that it cannot work   change the argument
 ├── BadRequest             a request cannot work             change the field that it names
 ├── Refused                what is asked cannot stand any more  look at what became of it
 ├── NoFinding              no finding has ever had the key   look for its key; do not retry
@@ -53,6 +54,17 @@ class BadDefinition(EngineError, ValueError):
     def within(self, path: str) -> BadDefinition:
         """Return the same, told of what holds this definition at `path`."""
         return BadDefinition(".".join(filter(None, (path, self.path))), self.problem)
+
+
+class BadAdapter(EngineError, ValueError):
+    """An adapter that comes with the engine was told something that it cannot work with."""
+
+    def __init__(self, adapter: str, argument: str, problem: str) -> None:
+        """Say what is wrong; a secret must not be in `problem`."""
+        super().__init__(f"{adapter}: {argument}: {problem}")
+        self.adapter = adapter
+        self.argument = argument
+        self.problem = problem
 
 
 class BadWorkflow(DeclarationError):

@@ -59,8 +59,9 @@ def _request(action: RequestApproval) -> str | None:
 
 
 def _deadlines(action: Pause, allowed: frozenset[OnExpiry]) -> str | None:
-    if action.on_expiry not in allowed:
-        return f"on_expiry: {action.on_expiry!r}; use {either(allowed)}"
+    given: object = action.on_expiry
+    if all(given != each for each in allowed):
+        return f"on_expiry: {str(given)!r}; use {either(allowed)}"
     return _seconds("expires_s", action.expires_s, least=0.0) or _seconds(
         "remind_every_s", action.remind_every_s, least=REMIND_S_MIN
     )

@@ -67,6 +67,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     resumes: bool = False
     """Whether it had a turn before, gave it up while it waited for something else, and wants one
     again: it is never turned away, and what it gave up in the same moment is not its end."""
+    answered_step: int = 0
+    """The step that it waited for, if it resumes."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,6 +194,7 @@ def _ticket(wanted: Wanted, *, number: int) -> Ticket:
         key_limit=wanted.key_limit,
         start_by=wanted.start_by,
         resumes=wanted.resumes,
+        answered_step=wanted.answered_step,
     )
 
 

@@ -6,7 +6,8 @@
 
 What has an owner is the proposal: the episode that made it. All is done on that episode's behalf,
 by whoever has the episode. For any other episode with the same key an output is a duplicate, unless
-it has failed or was canceled: then the key may be proposed anew.
+it has failed, was canceled, or nobody approved it in time: then the key may be proposed anew. What
+people rejected they rejected for all who propose it.
 """
 
 from __future__ import annotations
@@ -45,13 +46,16 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     status: OutputStatus | None = None
     """None: nobody has proposed it."""
     proposed: OutputProposed | None = None
-    """The newest proposal; all else is about that one."""
-    proposed_at: datetime | None = None
+    """The newest proposal; all else is about that one. With the newest request for approval."""
+    asked_at: datetime | None = None
+    """Since when people are asked, if they are."""
     attempts: int = 0
     attempts_before: int = 0
     """Those made before a person last had it tried again."""
     is_attempted: bool = False
     """Whether an attempt was begun, and it is not known what came of it."""
+    postponed_at: datetime | None = None
+    """When the last attempt failed for now."""
     retry_at: datetime | None = None
     """Not before then; None: at once."""
     decided: OutputApproved | OutputRejected | None = None
@@ -69,21 +73,39 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
         """Attempts that count towards the most there may be."""
         return self.attempts - self.attempts_before
 
+    @property
+    def is_free(self) -> bool:
+        """Whether the key may be proposed anew."""
+        match self.decided:
+            case OutputRejected(is_expiry=is_expiry):
+                return is_expiry
+            case _:
+                return self.status in (None, OutputStatus.FAILED, OutputStatus.CANCELED)
+
 
 UNPROPOSED: Final = Output()
 
 TRANSITIONS: Final[Mapping[OutputStatus | None, frozenset[type[OutputEvent]]]] = {
     None: frozenset({OutputProposed}),
-    OutputStatus.AWAITING_APPROVAL: frozenset({OutputApproved, OutputRejected, OutputCanceled}),
+    OutputStatus.AWAITING_APPROVAL: frozenset(
+        {OutputApproved, OutputRejected, OutputFailed, OutputCanceled}
+    ),
     OutputStatus.PROPOSED: frozenset(
-        {OutputAttempted, OutputPostponed, OutputDelivered, OutputFailed, OutputCanceled}
+        {
+            OutputAttempted,
+            OutputPostponed,
+            OutputDelivered,
+            OutputFailed,
+            OutputRetried,
+            OutputCanceled,
+        }
     ),
     OutputStatus.FAILED: frozenset({OutputRetried, OutputProposed}),
     OutputStatus.CANCELED: frozenset({OutputProposed}),
     OutputStatus.DELIVERED: frozenset(),
-    OutputStatus.REJECTED: frozenset(),
+    OutputStatus.REJECTED: frozenset({OutputProposed}),
 }
-"""Status → what may happen then."""
+"""Status → what may happen then. What people rejected is not proposed anew: only `is_free` is."""
 
 
 def decide(output: Output, event: OutputEvent) -> OutputEvent:
@@ -92,7 +114,8 @@ def decide(output: Output, event: OutputEvent) -> OutputEvent:
     Raises:
         Rejected: it does not fit the state.
     """
-    if type(event) not in TRANSITIONS[output.status]:
+    is_taken = isinstance(event, OutputProposed) and not output.is_free
+    if is_taken or type(event) not in TRANSITIONS[output.status]:
         raise Rejected(f"{type(event).__name__} while {output.status or 'not proposed'}")
     return event
 
@@ -109,33 +132,45 @@ def evolve(output: Output, event: OutputEvent, *, at: datetime) -> Output:
         case OutputRejected():
             return replace(output, status=OutputStatus.REJECTED, decided=event, decided_at=at)
         case OutputRetried():
-            return replace(
-                output,
-                status=OutputStatus.PROPOSED,
-                attempts_before=output.attempts,
-                retry_at=None,
-                retried=event,
-                retries=output.retries + 1,
-                failed=None,
-            )
+            return _retried(output, event, at=at)
         case OutputCanceled():
             return replace(output, status=OutputStatus.CANCELED, is_attempted=False)
         case _:
-            return _attempted(output, event)
+            return _attempted(output, event, at=at)
 
 
 def _attempted(
-    output: Output, event: OutputAttempted | OutputPostponed | OutputDelivered | OutputFailed
+    output: Output,
+    event: OutputAttempted | OutputPostponed | OutputDelivered | OutputFailed,
+    *,
+    at: datetime,
 ) -> Output:
     match event:
         case OutputAttempted(attempt=attempt):
             return replace(output, attempts=attempt, is_attempted=True)
         case OutputPostponed(retry_at=retry_at):
-            return replace(output, is_attempted=False, retry_at=retry_at)
+            return replace(output, is_attempted=False, postponed_at=at, retry_at=retry_at)
         case OutputDelivered():
             return replace(output, status=OutputStatus.DELIVERED, is_attempted=False)
         case OutputFailed():
             return replace(output, status=OutputStatus.FAILED, is_attempted=False, failed=event)
+
+
+def _retried(output: Output, event: OutputRetried, *, at: datetime) -> Output:
+    has_failed = output.status is OutputStatus.FAILED
+    again = replace(
+        output,
+        status=OutputStatus.PROPOSED,
+        attempts_before=output.attempts if has_failed else output.attempts_before,
+        retry_at=None,
+        retried=event,
+        retries=output.retries + 1,
+        failed=None,
+    )
+    if event.approval is None or output.proposed is None:
+        return again
+    proposed = replace(output.proposed, approval=event.approval)
+    return replace(again, status=OutputStatus.AWAITING_APPROVAL, proposed=proposed, asked_at=at)
 
 
 def _proposed(before: Output, event: OutputProposed, *, at: datetime) -> Output:
@@ -146,7 +181,7 @@ def _proposed(before: Output, event: OutputProposed, *, at: datetime) -> Output:
     return Output(
         status=OutputStatus.AWAITING_APPROVAL if waits else OutputStatus.PROPOSED,
         proposed=event,
-        proposed_at=at,
+        asked_at=at if waits else None,
         earlier=earlier,
     )
 
@@ -169,8 +204,11 @@ def outcome_of(output: Output, key: str, *, episode_id: str) -> OutputOutcome | 
     earlier = dict(output.earlier)
     if episode_id in earlier:
         return earlier[episode_id]
-    is_free = output.status in (OutputStatus.FAILED, OutputStatus.CANCELED)
-    return None if is_free else OutputOutcome(output_key=key, outcome=DUPLICATE)
+    if output.is_free:
+        return None
+    is_rejected = output.status is OutputStatus.REJECTED
+    outcome = OUTCOMES[OutputStatus.REJECTED] if is_rejected else DUPLICATE
+    return OutputOutcome(output_key=key, outcome=outcome)
 
 
 def _own_outcome(output: Output) -> OutputOutcome | None:

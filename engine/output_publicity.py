@@ -35,8 +35,8 @@ _WHAT: Final[Mapping[type[OutputEvent], str]] = {
 }
 """What the world is told of. Attempts are the engine's own matter."""
 
-DECIDED: Final = frozenset({"output.approved", "output.rejected"})
-"""Names of what is told of a decision, or of its lack."""
+DECIDED: Final = frozenset({"output.approved", "output.rejected", "output.failed"})
+"""Names of what is told of a decision, or of its lack, before any attempt."""
 
 _MARK_BYTES: Final = 16
 """Of the hash of an output's key in an id: so many that no two are ever met with the same."""
@@ -75,7 +75,9 @@ def output_reminder(opened: EpisodeOpened, output: Output, *, number: int, seq: 
     proposed = output.proposed
     assert proposed is not None, "what people are reminded of was proposed"
     payload = {**_said(proposed), **_asked(proposed), "number": number, "journal_seq": seq}
-    return _event(opened, proposed, "reminder", f"reminder.{number}", payload)
+    # Who has it tried again after the time ran out has people asked, and reminded, once more.
+    times = f"{output.retries}.{number}" if output.retries else f"{number}"
+    return _event(opened, proposed, "reminder", f"reminder.{times}", payload)
 
 
 def _more(event: OutputEvent) -> JsonObject:
@@ -88,8 +90,9 @@ def _more(event: OutputEvent) -> JsonObject:
             return {"by": by, "reason": reason, "is_expiry": is_expiry}
         case OutputDelivered(attempt=attempt, delivered_ref=ref):
             return {"attempts": attempt, "delivered_ref": ref}
-        case OutputFailed(attempt=attempt, error_class=error_class, error_detail=detail):
-            return {"attempts": attempt, "error_class": error_class, "error_detail": detail}
+        case OutputFailed(attempt=attempt, error_class=error_class):
+            # Its detail quotes the receiver, which may quote credentials: not for everybody.
+            return {"attempts": attempt, "error_class": error_class}
         case OutputCanceled(reason=reason):
             return {"reason": reason}
         case _:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.blocking import is_answered
+from engine.blocking import is_answered, step_answered
 from engine.episode import (
     fold,
 )
@@ -50,14 +50,18 @@ def place(actor: str, episode_id: str) -> Timer:
     return Timer(actor=actor, purpose=PLACE, key=episode_id, payload={})
 
 
-def wanted_of(opened: EpisodeOpened, expectation: Expectation, *, resumes: bool = False) -> Wanted:
+def wanted_of(
+    opened: EpisodeOpened, expectation: Expectation, *, newest: Recorded | None = None
+) -> Wanted:
     """Return the place that an episode wants, of the expectation that it is for.
 
     Args:
         opened: its opening.
         expectation: the one that it is for.
-        resumes: whether it had a turn before; then it is never too late to go on with it.
+        newest: its newest commit, if it is open. One that has had a turn before, and has its answer
+            now, is never too late to go on.
     """
+    resumes, answered_step = is_answered(newest), step_answered(newest)
     key = text_at(opened.trigger.payload, expectation.concurrency_key)
     return Wanted(
         episode_id=opened.episode_id,
@@ -67,6 +71,7 @@ def wanted_of(opened: EpisodeOpened, expectation: Expectation, *, resumes: bool 
         key_limit=expectation.concurrency if key else 0,
         start_by=None if resumes else opened.start_by,
         resumes=resumes,
+        answered_step=answered_step,
     )
 
 

@@ -14,13 +14,13 @@ from typing import Final
 import msgspec
 
 from engine import state
-from engine.actions import RequestApproval, SendOutput
+from engine.actions import ExpiryOfApproval, RequestApproval, SendOutput, approval
 from engine.blocking import plan_hash
 from engine.episode import Episode
-from engine.errors import InvalidOutput
+from engine.errors import InvalidAction, InvalidOutput
 from engine.faults import problem_of
 from engine.fingerprint import fingerprint
-from streams.blocks import Approval, OnExpiry
+from streams.blocks import Approval
 from streams.errors import BadName
 from streams.events import EpisodeOpened, OutputProposed
 from streams.outputs import OutputIntent
@@ -47,7 +47,7 @@ def propose_output(
     summary: str = "",
     approvers: Iterable[str] | str = (),
     expires_s: float | None = None,
-    on_expiry: str = OnExpiry.DENY,
+    on_expiry: ExpiryOfApproval = "deny",
     remind_every_s: float | None = None,
 ) -> OutputIntent:
     """Return the intent to deliver something to the outside, for `ConvergeResult(outputs=[…])`.
@@ -56,37 +56,47 @@ def propose_output(
         adapter: who delivers it: a name in `App(outputs=…)`.
         payload: any JSON value; what of it goes where is the adapter's matter.
         dedupe_key: whatever has the same, of any episode, is delivered once; unless it failed for
-            good or was canceled, then it may be proposed anew. At most 1,024 bytes with every byte
-            outside `A-Z a-z 0-9 _ -` counted as three.
+            good, was canceled, or nobody approved it in time, then it may be proposed anew. At most
+            1,024 bytes with every byte outside `A-Z a-z 0-9 _ -` counted as three.
         key: tells outputs apart where there is no `dedupe_key`: the same adapter, the same key and
-            the same cause are one output, whatever episode is opened for that cause. Up to
-            `KEY_CHARS_MAX` characters. Without either, the output is one of its own.
+            the same cause are one output, whatever episode is opened for that cause. Up to 512
+            characters. Without either, the output is one of its own.
         requires_approval: whether nothing is delivered before somebody approves it. The rest is
-            about that.
-        summary: what people are asked, in one sentence.
-        approvers: names of those who may decide; none: anybody.
-        expires_s: how long it can be decided, in seconds, up to ten years; None: for as long as it
-            takes.
-        on_expiry: what it means that nobody has decided by then: `deny` or `fail`, it is rejected;
-            `approve`, it is delivered.
+            about that, and is refused without it.
+        summary: what people are asked, in one sentence of up to 4,000 characters.
+        approvers: names of those who may decide, at most 64; none: anybody.
+        expires_s: how long it can be decided, in seconds, over 0 and up to ten years; None: for as
+            long as it takes.
+        on_expiry: what it means that nobody has decided by then: `deny`, it is rejected; `fail`, it
+            has failed, as if it could not be delivered; `approve`, it is delivered.
         remind_every_s: seconds between two public reminders, at least one; None: none.
 
     Raises:
         InvalidOutput: a value is impossible; the message says which.
         Unencodable: JSON cannot say the payload, or it is over 256 KiB.
     """
-    names = (approvers,) if isinstance(approvers, str) else tuple(approvers)
+    try:
+        asked = approval(
+            None,
+            summary=summary,
+            approvers=approvers,
+            expires_s=expires_s,
+            on_expiry=on_expiry,
+            remind_every_s=remind_every_s,
+        )
+    except InvalidAction as error:
+        raise InvalidOutput(str(error)) from error
     intent = OutputIntent(
         adapter=adapter,
         payload=state.encode(payload, what="payload"),
         dedupe_key=_given("dedupe_key", dedupe_key),
         key=_given("key", key),
         requires_approval=requires_approval,
-        summary=summary,
-        approvers=names,
-        expires_s=expires_s or 0.0,
-        on_expiry=_on_expiry(on_expiry),
-        remind_every_s=remind_every_s or 0.0,
+        summary=asked.summary,
+        approvers=asked.approvers,
+        expires_s=asked.expires_s,
+        on_expiry=asked.on_expiry,
+        remind_every_s=asked.remind_every_s,
     )
     return checked_intent(intent)
 
@@ -101,7 +111,7 @@ def output(
     summary: str = "",
     approvers: Iterable[str] | str = (),
     expires_s: float | None = None,
-    on_expiry: str = OnExpiry.DENY,
+    on_expiry: ExpiryOfApproval = "deny",
     remind_every_s: float | None = None,
 ) -> SendOutput:
     """Return the action that has something delivered now, instead of after convergence.
@@ -151,6 +161,8 @@ def checked_intent(intent: object) -> OutputIntent:
         raise InvalidOutput(
             f"outputs must be made with propose_output(…), not a {type(intent).__name__}"
         )
+    if problem := _problem_of_approval(intent):
+        raise InvalidOutput(problem)
     try:
         # Whoever made it by hand may have put anything in; the log could not be read with that.
         msgspec.json.decode(msgspec.json.encode(intent), type=OutputIntent)
@@ -159,17 +171,20 @@ def checked_intent(intent: object) -> OutputIntent:
             encode_token(intent.dedupe_key)
     except (BadName, TypeError, ValueError) as error:
         raise InvalidOutput(f"output: {error}") from error
-    if len(intent.key) > KEY_CHARS_MAX:
-        raise InvalidOutput(f"key: {len(intent.key):,} characters, the limit is {KEY_CHARS_MAX}")
-    if problem := _problem_of_approval(intent):
+    if problem := _problem_of_keys(intent):
         raise InvalidOutput(problem)
     return intent
 
 
+def _problem_of_keys(intent: OutputIntent) -> str | None:
+    if intent.dedupe_key and intent.key:
+        return "key: there is a dedupe_key, which says it all; give one of them"
+    if len(intent.key) > KEY_CHARS_MAX:
+        return f"key: {len(intent.key):,} characters, the limit is {KEY_CHARS_MAX}"
+    return None
+
+
 def _problem_of_approval(intent: OutputIntent) -> str | None:
-    is_silent = not intent.approvers and not intent.expires_s and not intent.remind_every_s
-    if not intent.requires_approval:
-        return None if is_silent else "there is nothing to approve; say requires_approval=True"
     asked = RequestApproval(
         plan=None,
         summary=intent.summary,
@@ -178,6 +193,8 @@ def _problem_of_approval(intent: OutputIntent) -> str | None:
         on_expiry=intent.on_expiry,
         remind_every_s=intent.remind_every_s,
     )
+    if not intent.requires_approval and asked != RequestApproval(plan=None):
+        return "there is nothing to approve; say requires_approval=True"
     return problem_of(asked)
 
 
@@ -275,10 +292,3 @@ def _given(field: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidOutput(f"{field}: {value!r} is not text")
     return value
-
-
-def _on_expiry(given: str) -> OnExpiry:
-    try:
-        return OnExpiry(given)
-    except ValueError:
-        raise InvalidOutput(f"on_expiry: {given!r}; use deny, fail or approve") from None

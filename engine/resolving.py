@@ -6,10 +6,15 @@ Any program may publish the domain event `wait.resolved`:
 
 `ref` is what the episodes wait for by that name, `result` any JSON value for their strategies
 (`null` without one), and `by` who says so, for people (the event's name without one).
+
+An episode that waits can be found by an entry in the registry, which is made a moment after it has
+begun to wait, or much later if its node dies in between. So word is kept for a while, where an
+episode looks for it once it can be found: whichever of the two comes second sees the other.
 """
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Final
 
@@ -25,6 +30,13 @@ from streams.world import DomainEvent
 
 RESOLVED: Final = "wait.resolved"
 """Name of the domain event."""
+
+KEPT_S: Final = 3_600
+"""How long word is kept, in seconds: as long as a command that no node can follow is tried."""
+
+CLOCKS_S: Final = 5.0
+"""How much sooner word may seem to be given than an episode has begun to wait which it is for, in
+seconds: when it began is said by the clock of a node, and when word was given by the server's."""
 
 _MARK_BYTES: Final = 16
 """Of the hash of an event's id in that of the answer."""
@@ -47,6 +59,14 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     ref: str
     by: str
     result: msgspec.Raw = NOTHING
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """Word that is kept for those who may not have been found when it was given."""
+
+    word: Word
+    at: datetime
+    """When it was given, by the server's clock."""
 
 
 def word(id_: str, ref: object, result: object, by: object) -> Word:
@@ -83,6 +103,26 @@ def entry_in(value: bytes) -> WaitEntry | None:
         return None
 
 
+def is_newer(value: bytes, *, than: datetime) -> bool:
+    """Return whether what is kept, if this version can read it, was given at `than` or later."""
+    kept = _kept_in(value)
+    return kept is not None and kept.at >= than
+
+
+def kept_for(value: bytes, ref: str, *, since: datetime) -> Word | None:
+    """Return the word that an episode may have missed which waits for `ref`; None: there is none.
+
+    Args:
+        value: what is kept of the word that was given last.
+        ref: what the episode waits for, in full.
+        since: when it began to wait. What was said before was for others.
+    """
+    kept = _kept_in(value)
+    if kept is None or kept.word.ref != ref or kept.at + timedelta(seconds=CLOCKS_S) < since:
+        return None
+    return kept.word
+
+
 def command_for(said: Word, entry: WaitEntry) -> Resolve:
     """Return the command that brings `said` to an episode that waits for it."""
     return Resolve(
@@ -93,3 +133,11 @@ def command_for(said: Word, entry: WaitEntry) -> Resolve:
         by=said.by,
         result=said.result,
     )
+
+
+def _kept_in(value: bytes) -> Kept | None:
+    """Return what is kept; None if this version cannot read it."""
+    try:
+        return msgspec.json.decode(value, type=Kept)
+    except UNDECODABLE:
+        return None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from engine.adapter import AdapterLike, OutputAdapter, as_adapter
 from engine.budget import is_whole
@@ -39,9 +39,10 @@ RATE_MAX: Final = 10_000.0
 class Retries:
     """How often, and when, a delivery that failed for now is tried again."""
 
-    attempts_max: int = 8
+    attempts_max: int = 20
     """Attempts, the first included; the last one that fails makes the output a dead letter. The
-    defaults spread them over about two minutes."""
+    defaults spread them over about an hour: nine waits that double, 511 s together, and ten of
+    300 s are 3,511 s at most, and no less than half of that."""
     first_s: float = 1.0
     """Wait after the first attempt, in seconds; it doubles each time. A part of each wait, up to
     half, is left off, another one for each output, so that not all come again at once."""
@@ -67,6 +68,10 @@ class Route:
     def outlet(self) -> OutputAdapter:
         """Return the adapter, which `checked_routes` has made one."""
         return as_adapter(self.adapter)
+
+
+Outputs: TypeAlias = Mapping[str, AdapterLike | Route]
+"""What `App(outputs=…)` takes: name → adapter, or a route to one."""
 
 
 def checked_routes(outputs: object) -> Mapping[str, Route]:

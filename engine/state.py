@@ -12,7 +12,7 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from engine.errors import Unencodable
-from streams.json import raw
+from streams.json import exact
 
 KEPT_BYTES_MAX: Final = 256 * 1024
 """Largest state, argument, result or evidence that the journal keeps."""
@@ -26,11 +26,11 @@ def encode(value: object, *, what: str) -> msgspec.Raw:
         what: named in the error.
 
     Raises:
-        Unencodable: JSON cannot say it, or it is over `KEPT_BYTES_MAX` bytes.
+        Unencodable: JSON cannot say it, as it cannot NaN, or it is over `KEPT_BYTES_MAX` bytes.
     """
     try:
         plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-        encoded = raw(plain)
+        encoded = exact(plain)
     except (TypeError, ValueError) as error:
         raise Unencodable(f"{what}: {error}") from error
     size_bytes = len(bytes(encoded))

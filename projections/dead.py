@@ -9,8 +9,11 @@ from typing import Final, assert_never, get_args
 from projections.belonging import events_of
 from projections.statement import Change, Row, Statement
 from projections.values import key, uuid_or_none
+from streams.errors import BadName
 from streams.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued
+from streams.layout import Kind
 from streams.log import Recorded
+from streams.tokens import decode_token
 
 
 class Settlement(Row, omit_defaults=True, kw_only=True):
@@ -38,10 +41,14 @@ class Letter(Settlement, omit_defaults=True, kw_only=True):
     payload: bytes
     payload_size_bytes: int
     lettered_at: datetime
+    output_key: str | None = None
 
 
 SAVE: Final = Statement(name="save_dead_letters", table="dead_letters", keys=("letter_key",))
 SETTLE: Final = Statement(name="settle_dead_letters", table="dead_letters", keys=("letter_key",))
+
+_OF_OUTPUTS: Final = f"{Kind.OUTPUT}."
+"""What the keys of letters begin with that are about outputs."""
 
 _EVENTS: Final[frozenset[type[DeadEvent]]] = frozenset(get_args(DeadEvent))
 
@@ -109,4 +116,13 @@ def _letter(record: Recorded, event: DeadLettered, *, letter_key: str) -> Letter
         payload=event.payload,
         payload_size_bytes=event.payload_size_bytes,
         lettered_at=record.commit.at,
+        output_key=_output_key(event.subject) if letter_key.startswith(_OF_OUTPUTS) else None,
     )
+
+
+def _output_key(subject: str) -> str | None:
+    """Return the key of the output whose life is at `subject`, or None if none can be."""
+    try:
+        return key(decode_token(subject.rpartition(".")[2]))
+    except BadName:
+        return None

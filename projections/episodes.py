@@ -36,6 +36,7 @@ from streams.events import (
 )
 from streams.json import NOTHING, JsonObject
 from streams.log import Recorded
+from streams.outputs import OutputOutcome
 from streams.triggers import (
     EventTrigger,
     ManualTrigger,
@@ -68,6 +69,8 @@ class Advance(Row, omit_defaults=True, kw_only=True):
     summary: str | None = None
     error_class: str | None = None
     error_detail: str | None = None
+    outputs: tuple[OutputOutcome, ...] = ()
+    """Those that are settled; none: as far as is known, none is."""
 
 
 class Opened(Advance, omit_defaults=True, kw_only=True):
@@ -176,7 +179,7 @@ class EpisodeLife:
             case EpisodeConverged():
                 _converge(self._advanced(seq), event)
             case EpisodeDeferred():
-                _enter(self._advanced(seq), "blocked", blocked_by=OUTPUTS)
+                _defer(self._advanced(seq), event)
             case EpisodeFinished():
                 _finish(self._advanced(seq), event, at=at)
             case _:
@@ -266,6 +269,11 @@ def _converge(advance: Advance, event: EpisodeConverged) -> None:
     advance.summary = event.summary or advance.summary
 
 
+def _defer(advance: Advance, event: EpisodeDeferred) -> None:
+    _enter(advance, "blocked", blocked_by=OUTPUTS)
+    advance.outputs = event.outputs or advance.outputs
+
+
 def _finish(advance: Advance, event: EpisodeFinished, *, at: datetime) -> None:
     _enter(advance, event.status.value)
     advance.finished_at = at
@@ -274,3 +282,4 @@ def _finish(advance: Advance, event: EpisodeFinished, *, at: datetime) -> None:
     advance.tokens_added = 0
     advance.error_class = event.error_class or advance.error_class
     advance.error_detail = event.error_detail or advance.error_detail
+    advance.outputs = event.outputs or advance.outputs

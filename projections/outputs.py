@@ -53,6 +53,7 @@ class Progress(Row, omit_defaults=True, kw_only=True):
     decided_reason: str | None = None
     decision_id: str | None = None
     decided_at: datetime | None = None
+    expires_at: datetime | None = None
     delivered_ref: str | None = None
     delivered_at: datetime | None = None
     canceled_at: datetime | None = None
@@ -66,12 +67,11 @@ class Proposed(Progress, omit_defaults=True, kw_only=True):
     actor_id: str
     expectation_id: str
     adapter: str
-    payload_redacted: msgspec.Raw
+    payload: msgspec.Raw
     created_at: datetime
     payload_hash: str | None = None
     summary: str | None = None
     approvers: tuple[str, ...] = ()
-    expires_at: datetime | None = None
     on_expiry: str | None = None
     remind_every_s: float | None = None
 
@@ -155,7 +155,7 @@ def _proposed(event: OutputProposed, *, output_key: str, seq: int, at: datetime)
         actor_id=event.actor_id,
         expectation_id=event.expectation_id,
         adapter=event.adapter,
-        payload_redacted=event.payload,
+        payload=event.payload,
         created_at=at,
         updated_at=at,
     )
@@ -191,6 +191,8 @@ def _move(row: Progress, event: _Later, *, at: datetime) -> None:
             row.delivered_ref, row.delivered_at = event.delivered_ref or None, at
         case OutputCanceled():
             row.canceled_at = at
+        case OutputRetried(approval=Approval() as asked):
+            row.status, row.expires_at = OutputStatus.AWAITING_APPROVAL.value, asked.expires_at
         case OutputRetried():
             pass
         case _:

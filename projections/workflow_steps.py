@@ -49,6 +49,7 @@ class ItemProgress(Row, omit_defaults=True, kw_only=True):
     plan_hash: str | None = None
     summary: str | None = None
     approvers: tuple[str, ...] | None = None
+    asked_at: datetime | None = None
     expires_at: datetime | None = None
     decided_by: str | None = None
     decided_reason: str | None = None
@@ -165,6 +166,7 @@ def _ask(
             _settle(row, StepStatus.AWAITING_APPROVAL)
             row.plan_hash, row.summary = approval.plan_hash, approval.summary or None
             row.approvers, row.expires_at = approval.approvers, approval.expires_at
+            row.asked_at = at
         case StepApproved():
             _settle(row, StepStatus.PENDING)
             row.decided_by, row.decided_reason = event.by or None, event.reason or None

@@ -233,6 +233,7 @@ class WorkflowLife:
         if before is not None:
             placed.plan_hash, placed.summary = before.plan_hash, before.summary
             placed.approvers, placed.expires_at = before.approvers, before.expires_at
+            placed.asked_at = before.asked_at
             placed.decided_by, placed.decided_reason = before.decided_by, before.decided_reason
         self._items[step, number] = placed
         return placed

@@ -21,7 +21,8 @@ class OnExpiry(StrEnum):
     CONTINUE = "continue"
     """Of a wait: it goes on with nothing, JSON `null`, as the result."""
     FAIL = "fail"
-    """The strategy gets a failure; unless it knows better, the episode fails."""
+    """The strategy gets a failure; unless it knows better, the episode fails. Of an output: it has
+    failed, as if it could not be delivered."""
 
 
 class Approval(Part, frozen=True, kw_only=True, omit_defaults=True):

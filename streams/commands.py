@@ -21,6 +21,8 @@ class Start(
     admitted: bool = False
     """Whether its turn has come, where episodes of the actor take turns. Only who gives turns says
     so: any other start is a wish for a place."""
+    answered_step: int = 0
+    """Which turn, if it had one before: that to go on with this step, for which it waited."""
 
 
 class Recover(

@@ -43,7 +43,7 @@ def exact(value: object) -> msgspec.Raw:
     """
     encoded = raw(value)
     # Only where there is a null may something have become one.
-    if b"null" in bytes(encoded) and not _is_finite(value):
+    if b"null" in bytes(encoded) and not _is_finite(_plain(value)):
         raise ValueError("a number that is not finite; JSON has none")
     return encoded
 
@@ -51,6 +51,15 @@ def exact(value: object) -> msgspec.Raw:
 def unraw(value: msgspec.Raw) -> Any:  # noqa: ANN401 - the shape is the user's
     """Return the Python value that `value` encodes."""
     return msgspec.json.decode(value)
+
+
+def _plain(value: object) -> object:
+    """Return `value`, which JSON can say, with dicts for structs and dataclasses, however deep."""
+    return msgspec.to_builtins(value, enc_hook=_left_out)
+
+
+def _left_out(_: object) -> None:
+    """Stand for what is JSON already: it holds no float."""
 
 
 def _is_finite(value: object) -> bool:

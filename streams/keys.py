@@ -15,6 +15,7 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            cancel.<episode>                            somebody wants it canceled
            node.<node>                                 the node is there
            workflow.<workflow>.<subject>               the instance that is busy with that subject
+           word.<ref>                                  what was said last to have come about
 
 Nodes, actors, expectations and ids of episodes are names. A subject, or what an episode waits for,
 is data, of any length: a short one is encoded, so that people can read it; of a longer one there is
@@ -39,6 +40,7 @@ CANCELS: Final = "cancel"
 NODES: Final = "node"
 WAITS: Final = "wait"
 LOCKS: Final = "workflow"
+WORDS: Final = "word"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
 
 SUBJECT_BYTES_MAX: Final = 128
@@ -147,6 +149,15 @@ def waits_for(ref: str) -> str:
         BadName: the reference is not valid Unicode text.
     """
     return f"{WAITS}.{subject_token(ref)}"
+
+
+def word_key(ref: str) -> str:
+    """Return the key of the word that was given last for those who wait for `ref`.
+
+    Raises:
+        BadName: the reference is not valid Unicode text.
+    """
+    return f"{WORDS}.{subject_token(ref)}"
 
 
 def name_in(key: str) -> str:

@@ -24,3 +24,5 @@ class Ticket(Part, frozen=True, kw_only=True, omit_defaults=True):
     """Until when it is worth beginning; None: for ever."""
     resumes: bool = False
     """Whether it had a turn before, and goes on with what it has done: it is never shed."""
+    answered_step: int = 0
+    """The step that it waited for and goes on with, if it resumes: it has a turn for each."""

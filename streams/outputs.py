@@ -23,7 +23,7 @@ class OutputStatus(StrEnum):
     FAILED = "failed"
     """For good, unless a person has it tried again: it has a dead letter."""
     REJECTED = "rejected"
-    """Somebody denied it, or nobody approved it in time."""
+    """Somebody denied it, or nobody approved it in time and that means the same."""
     CANCELED = "canceled"
     """Its episode was canceled before it was delivered."""
 
@@ -57,8 +57,9 @@ class OutputOutcome(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     output_key: str
     outcome: str
-    """`delivered`, `failed`, `rejected`, `canceled`; `duplicate` when another episode has seen to
-    it; `dry_run` when the episode was not meant."""
+    """`delivered`, `failed`, `canceled`; `rejected` when people did, whoever proposed it;
+    `duplicate` when another episode has seen to it, or sees to it: it may be decided or delivered
+    later; `dry_run` when the episode was not meant."""
     error_class: str = ""
 
 

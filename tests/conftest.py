@@ -1,4 +1,4 @@
-"""One server for the whole run, one stack for each test, and no task left behind."""
+"""One server for each module, one stack for each test, and no task left behind."""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ SETTLE_TURNS: Final = 20
 _numbers = count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedNats]:
-    """A running nats-server that every test shares. It is fast, not durable: `sync` is off."""
+    """A running nats-server that the tests of a module share. It is fast, not durable: it syncs
+    every two minutes.
+
+    Not one for the whole run: a new stack takes 10 ms on an empty server, and 130 ms on one that
+    holds a thousand stacks (measured with 2.15).
+    """
     with EmbeddedNats(tmp_path_factory.mktemp("nats"), sync='"2m"') as server:
         yield server
+        server.kill()  # Nobody will read what it holds: an orderly stop takes seconds.
 
 
 @pytest.fixture

@@ -44,6 +44,8 @@ BLOCKING_IN_TURN: Final = "tests/engine/runtime/test_blocking_in_turn.py"
 ANSWERING: Final = "tests/engine/test_answering.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
+CONDUCTING: Final = "tests/engine/runtime/test_conductor.py"
+STARTING: Final = "tests/engine/runtime/test_starter.py"
 OUTPUTS: Final = "tests/engine/runtime/test_outputs.py"
 LIFE_OF_OUTPUTS: Final = "tests/engine/test_output.py"
 
@@ -1406,7 +1408,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a number that is not finite is not said as null",
         "streams/json.py",
-        'if b"null" in bytes(encoded) and not _is_finite(value):',
+        'if b"null" in bytes(encoded) and not _is_finite(_plain(value)):',
         "if False:",
         "tests/streams/test_json.py",
     ),
@@ -2631,6 +2633,62 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/workflows/test_workflow.py",
     ),
     Mutant(
+        "whoever takes over an instance first does what its newest commit asks for",
+        "engine/runtime/instance_book.py",
+        "page.is_followed, page.is_armed_elsewhere = False, True",
+        "page.is_followed, page.is_armed_elsewhere = True, True",
+        CONDUCTING,
+    ),
+    Mutant(
+        "a timer of an instance that fires before its time is armed again",
+        "engine/runtime/instance_desk.py",
+        "        if not has_moved and any(isinstance(each, Advance) for each in commands):",
+        "        if False:",
+        CONDUCTING,
+    ),
+    Mutant(
+        "an instance is left alone by code that lacks what it began with",
+        "engine/runtime/instance_desk.py",
+        "            raise Hindered(Obstacle(NO_SUCH_CODE, problem))",
+        "            pass",
+        CONDUCTING,
+    ),
+    Mutant(
+        "nothing is dropped for an instance before its newest version was looked at",
+        "engine/runtime/instance_desk.py",
+        "            return await self.book.is_newest(page, instance_id)",
+        "            return True",
+        CONDUCTING,
+    ),
+    Mutant(
+        "an end without a run is told to the instance, too",
+        "engine/runtime/usher.py",
+        "        await tell_instance(self.crew.ports, opened)\n",
+        "",
+        CONDUCTING,
+    ),
+    Mutant(
+        "a dry run of an instance locks no subject",
+        "engine/runtime/starter.py",
+        " or event.mode is Mode.DRY_RUN:",
+        ":",
+        STARTING,
+    ),
+    Mutant(
+        "an instance that has begun does not lock its subject again",
+        "engine/runtime/starter.py",
+        "        if await ports.log.last(ports.stack.workflow(id_)) is None:",
+        "        if True:",
+        STARTING,
+    ),
+    Mutant(
+        "the lock of an instance that is over is taken",
+        "engine/runtime/subject_locks.py",
+        "        if rival and not await _is_over(ports, rival):",
+        "        if rival:",
+        STARTING,
+    ),
+    Mutant(
         "an answer stands only at the version that it was decided on: a late one is refused",
         "engine/answering.py",
         "    if wait.end is not None:\n        return Refusal(",
@@ -2743,10 +2801,17 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/test_lanes.py",
     ),
     Mutant(
+        "a call for an earlier turn is none for this one",
+        "engine/runtime/attendant.py",
+        "command.admitted and command.answered_step == step_no",
+        "command.admitted",
+        BLOCKING_IN_TURN,
+    ),
+    Mutant(
         "the second call of an episode is another one",
         "engine/runtime/usher.py",
-        'f"again.{each.number}" for each in lane.admitted if each.resumes',
-        'f"" for each in lane.admitted if each.resumes',
+        'again, step = f"again.{ticket.number}", ticket.answered_step',
+        'again, step = "", ticket.answered_step',
         BLOCKING_IN_TURN,
     ),
     Mutant(
@@ -2871,8 +2936,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a key that another episode has is a duplicate",
         "engine/output.py",
-        "return None if is_free else OutputOutcome(output_key=key, outcome=DUPLICATE)",
-        "return None",
+        "    if output.is_free:\n        return None",
+        "    if True:\n        return None",
         LIFE_OF_OUTPUTS,
     ),
     Mutant(
@@ -2951,6 +3016,118 @@ TABLE: Final[Sequence[Mutant]] = (
         "if episode.outputs_left:",
         "if False:",
         OUTPUTS,
+    ),
+    Mutant(
+        "a short pause before the next attempt is kept",
+        "engine/delivering.py",
+        "min(timedelta(seconds=EARLY_S), pause * EARLY_SHARE)",
+        "timedelta(seconds=EARLY_S)",
+        LIFE_OF_OUTPUTS,
+    ),
+    Mutant(
+        "what people rejected is not proposed anew",
+        "engine/output.py",
+        "if is_taken or type(event)",
+        "if type(event)",
+        LIFE_OF_OUTPUTS,
+    ),
+    Mutant(
+        "what people rejected is rejected for every episode",
+        "engine/output.py",
+        "is_rejected = output.status is OutputStatus.REJECTED",
+        "is_rejected = False",
+        LIFE_OF_OUTPUTS,
+    ),
+    Mutant(
+        "what nobody approves in time fails if that is what it means",
+        "engine/delivering.py",
+        "if approval.on_expiry is OnExpiry.FAIL:",
+        "if False:",
+        LIFE_OF_OUTPUTS,
+    ),
+    Mutant(
+        "nothing that nobody has approved is tried again without asking",
+        "engine/delivering.py",
+        "if approval is None or output.decided is not None:",
+        "if True:",
+        LIFE_OF_OUTPUTS,
+    ),
+    Mutant(
+        "what is being tried is not tried again at the same time",
+        "engine/delivering.py",
+        "output.status is OutputStatus.PROPOSED and not output.is_attempted",
+        "output.status is OutputStatus.PROPOSED",
+        LIFE_OF_OUTPUTS,
+    ),
+    Mutant(
+        "the letter of what nobody has approved after the end",
+        "engine/runtime/output_desk.py",
+        "if proposal is not None and has_expired(proposal.output):",
+        "if False:",
+        OUTPUTS,
+    ),
+    Mutant(
+        "an adapter that is not async takes nothing down",
+        "engine/runtime/usercode.py",
+        "    if not inspect.isawaitable(returned):\n        name",
+        "    if False:\n        name",
+        "tests/engine/runtime/test_usercode.py",
+    ),
+    Mutant(
+        "an adapter that cannot deliver is refused",
+        "engine/adapter.py",
+        "if problem := _problem_of(candidate):",
+        "if problem := None:",
+        "tests/engine/test_app.py",
+    ),
+    Mutant(
+        "what an exception of an adapter says stays on its node",
+        "engine/runtime/usercode.py",
+        "return DeliveryFailed(error_class, _frames(error))",
+        "return DeliveryFailed(error_class, told)",
+        OUTPUTS,
+    ),
+    Mutant(
+        "an adapter returns text or nothing",
+        "engine/runtime/outlets.py",
+        "if isinstance(returned, str):",
+        "if True:",
+        OUTPUTS,
+    ),
+    Mutant(
+        "no number that is not finite is kept as null",
+        "engine/state.py",
+        "encoded = exact(plain)",
+        "encoded = msgspec.Raw(msgspec.json.encode(plain))",
+        "tests/engine/test_state.py",
+    ),
+    Mutant(
+        "a number in a struct is looked at, too",
+        "streams/json.py",
+        "not _is_finite(_plain(value))",
+        "not _is_finite(value)",
+        "tests/streams/test_json.py",
+    ),
+    Mutant(
+        "no time at all is not taken for ever",
+        "engine/actions.py",
+        "if is_number and given <= 0:",
+        "if False:",
+        "tests/engine/test_answering.py",
+    ),
+    Mutant(
+        "a dedupe key stands alone",
+        "engine/proposal.py",
+        "if intent.dedupe_key and intent.key:",
+        "if False:",
+        LIFE_OF_OUTPUTS,
+    ),
+    Mutant(
+        "terms of an approval that nobody is asked for are refused",
+        "engine/proposal.py",
+        "if not intent.requires_approval and asked != RequestApproval(plan=None):",
+        "if False:",
+        LIFE_OF_OUTPUTS,
     ),
 )
 

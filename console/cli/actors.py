@@ -16,7 +16,7 @@ app = typer.Typer(no_args_is_help=True, help="Actors: who runs them, and what wa
 
 COLUMNS: Final = (
     "actor_id", "domain", "nodes", "waking", "paused", "expectations", "queued", "running",
-    "events", "due", "commands",
+    "blocked", "events", "due", "commands",
 )  # fmt: skip
 
 ActorId: TypeAlias = Annotated[str, typer.Argument(metavar="ACTOR", help="Its id.")]
@@ -27,7 +27,8 @@ def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
     """List the actors that nodes have, that are paused, or whose episodes are open.
 
     Events, what is due (fires by hand, ticks, what has calmed down) and commands to episodes are
-    those that wait, or are being worked on. Without Postgres, queued and running stay empty.
+    those that wait, or are being worked on. Without Postgres, queued, running and blocked stay
+    empty.
     """
     from console import actors, tables
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -10,7 +10,9 @@ from console.cli import context, verdicts
 from console.cli.verdicts import PATIENCE_S, By, Choice, Hash, IsSure, IsWaiting, Patience, Reason
 from streams.commands import Verdict
 
-EpisodeId = Annotated[str, typer.Argument(metavar="ID")]
+EpisodeId: TypeAlias = Annotated[
+    str, typer.Argument(metavar="ID", help="The episode's id, as `vigil episodes list` shows it.")
+]
 
 
 def approve(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from console.cli import context
+from console.cli.consent import require_consent
 from console.cli.output import IsJson, Limit, show_record, show_rows
 
 if TYPE_CHECKING:
@@ -24,7 +25,14 @@ COLUMNS: Final = (
 WAITING: Final = "waiting"
 
 Keys: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="KEY...", help="Letters, as the list shows them.")
+    list[str] | None,
+    typer.Argument(metavar="[KEY...]", help="Letters, as the list shows them."),
+]
+IsAllWaiting: TypeAlias = Annotated[
+    bool, typer.Option("--all-waiting", help="Every letter that waits.")
+]
+IsSure: TypeAlias = Annotated[
+    bool, typer.Option("--yes", help="With --all-waiting: do not ask first.")
 ]
 By: TypeAlias = Annotated[
     str | None, typer.Option(help="Who decides; by default whoever runs this.")
@@ -58,7 +66,8 @@ def show(
     key: Annotated[str, typer.Argument(help="The letter, as the list shows it.")],
     is_json: IsJson = False,
 ) -> None:
-    """Show one dead letter, and the message as it came."""
+    """Show one dead letter, the message as it came, and what to do about it."""
+    from console import letters
     from console.errors import Trouble
     from console.reading import ask
     from projections.postgres.reader import show_dead_letter
@@ -69,33 +78,24 @@ def show(
         raise Trouble(f"no dead letter {key!r} in stack {reading.stack.name}")
     payload = row["payload"]
     assert isinstance(payload, bytes)
-    show_record(row | {"payload": payload.decode(errors="replace")}, is_json=is_json)
+    words = {"payload": payload.decode(errors="replace"), "what_to_do": letters.what_to_do(row)}
+    show_record(row | words, is_json=is_json)
 
 
 @app.command()
 def requeue(
     ctx: typer.Context,
     *,
-    keys: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY...]", help="Letters, as the list shows them."),
-    ] = None,
-    is_all_waiting: Annotated[
-        bool, typer.Option("--all-waiting", help="Every letter that waits.")
-    ] = False,
-    is_sure: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
+    keys: Keys = None,
+    is_all_waiting: IsAllWaiting = False,
+    is_sure: IsSure = False,
     by: By = None,
 ) -> None:
     """Try again: publish the event again as it came, or open another episode for its trigger."""
     from console import letters
-    from console.errors import Mistake
 
-    if bool(keys) is is_all_waiting:
-        raise Mistake("name the letters, or say --all-waiting")
     reading = context.reading(ctx)
-    chosen = keys or _waiting(reading)
-    if is_all_waiting and chosen and not is_sure:
-        typer.confirm(f"requeue {len(chosen):,} dead letters?", abort=True)
+    chosen = _chosen(reading, "requeue", keys, is_all_waiting=is_all_waiting, is_sure=is_sure)
     _say(letters.requeue(reading, chosen, by=by))
 
 
@@ -103,14 +103,36 @@ def requeue(
 def discard(
     ctx: typer.Context,
     *,
-    keys: Keys,
+    keys: Keys = None,
+    is_all_waiting: IsAllWaiting = False,
+    is_sure: IsSure = False,
     reason: Annotated[str, typer.Option(help="Why they are of no use; kept with them.")],
     by: By = None,
 ) -> None:
     """Note that letters are of no use. They stay, and wait no more."""
     from console import letters
 
-    _say(letters.discard(context.reading(ctx), keys, by=by, reason=reason))
+    reading = context.reading(ctx)
+    chosen = _chosen(reading, "discard", keys, is_all_waiting=is_all_waiting, is_sure=is_sure)
+    _say(letters.discard(reading, chosen, by=by, reason=reason))
+
+
+def _chosen(
+    reading: Reading, what: str, keys: list[str] | None, *, is_all_waiting: bool, is_sure: bool
+) -> list[str]:
+    """Return the letters to `what`: those that were named, or, with consent, all that wait.
+
+    Raises:
+        Mistake: neither was said, or both; or nobody is there to be asked.
+    """
+    from console.errors import Mistake
+
+    if bool(keys) is is_all_waiting:
+        raise Mistake("name the letters, or say --all-waiting")
+    chosen = keys or _waiting(reading)
+    if is_all_waiting and chosen and not is_sure:
+        require_consent(f"{what} {len(chosen):,} dead letters?")
+    return chosen
 
 
 def _waiting(reading: Reading) -> list[str]:

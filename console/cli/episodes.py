@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from console.cli import answers, context
+from console.cli.answers import EpisodeId
+from console.cli.consent import require_consent
 from console.cli.output import WAIT_S, IsJson, Limit, Timeout, show_record, show_rows
 from streams.events import EndStatus
 
@@ -30,7 +32,7 @@ STEP_COLUMNS: Final = (
 )  # fmt: skip
 
 OUTPUT_COLUMNS: Final = (
-    "output_key", "adapter", "status", "attempts", "next_attempt_at", "delivered_ref",
+    "output_key", "outcome", "adapter", "status", "attempts", "next_attempt_at", "delivered_ref",
     "error_class", "error_detail",
 )  # fmt: skip
 REPLAY_COLUMNS: Final = (
@@ -84,7 +86,7 @@ def list_(
 def show(
     ctx: typer.Context,
     *,
-    episode_id: Annotated[str, typer.Argument(metavar="ID")],
+    episode_id: EpisodeId,
     is_json: IsJson = False,
 ) -> None:
     """Show all there is to know about one episode."""
@@ -112,7 +114,7 @@ def show(
 def steps(
     ctx: typer.Context,
     *,
-    episode_id: Annotated[str, typer.Argument(metavar="ID")],
+    episode_id: EpisodeId,
     is_json: IsJson = False,
 ) -> None:
     """List what one episode did, in order."""
@@ -135,7 +137,7 @@ def steps(
 def replay(
     ctx: typer.Context,
     *,
-    episode_id: Annotated[str, typer.Argument(metavar="ID")],
+    episode_id: EpisodeId,
     at: Annotated[
         int | None, typer.Option(min=1, help="Stop after so many events; show the whole state.")
     ] = None,
@@ -200,7 +202,7 @@ def cancel(
     else:
         found = canceling.unended(reading, actor=actor, expectation=expectation, status=status)
     if actor is not None and found and not is_sure:
-        typer.confirm(f"cancel {len(found):,} episodes of {actor}?", abort=True, err=True)
+        require_consent(f"cancel {len(found):,} episodes of {actor}?")
     canceling.ask_for_end(reading, found, by=who(reading, by), reason=reason)
     after = canceling.wait_ends(reading, found, timeout_s=timeout_s) if is_waiting else found
     if is_json:

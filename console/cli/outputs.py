@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from console.cli import context, verdicts
+from console.cli.consent import require_consent
 from console.cli.output import IsJson, Limit, show_record, show_rows
 from console.cli.verdicts import (
     PATIENCE_S,
@@ -78,7 +79,7 @@ def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
         return
     history = found.pop("history")
     assert isinstance(history, list)
-    words = tables.in_words(tables.spelled_out(found, "payload_redacted"))
+    words = tables.in_words(tables.spelled_out(found, "payload"))
     show_record(words, is_json=False)
     show_rows(history, HISTORY_COLUMNS, is_json=False)
 
@@ -162,7 +163,7 @@ def retry(
     reading = context.reading(ctx)
     chosen = keys or retrying.failed(reading, actor=actor, adapter=adapter)
     if is_all and chosen and not is_sure:
-        typer.confirm(f"retry {len(chosen):,} outputs?", abort=True, err=True)
+        require_consent(f"retry {len(chosen):,} outputs?")
     wait_s = timeout_s if is_waiting else None
     if not chosen:
         print("nothing to retry")

@@ -2,7 +2,8 @@
 SELECT
     actor_id,
     count(*) FILTER (WHERE status = 'queued') AS queued,
-    count(*) FILTER (WHERE status <> 'queued') AS running
+    count(*) FILTER (WHERE status = 'running') AS running,
+    count(*) FILTER (WHERE status = 'blocked') AS blocked
 FROM vigil.episodes
 WHERE stack = $1 AND status IN ('queued', 'running', 'blocked')
 GROUP BY actor_id

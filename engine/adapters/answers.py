@@ -29,9 +29,6 @@ TRANSIENT: Final = frozenset(
 RETRY_AFTER_S_MAX: Final = 86_400.0
 """Longest wait that a receiver can ask for, in seconds: a day."""
 
-SHOWN_CHARS_MAX: Final = 300
-"""How much of a refusal's text is kept for people."""
-
 REF_CHARS_MAX: Final = 512
 """Longest name of a delivery that is kept; the rest is cut."""
 
@@ -50,7 +47,8 @@ def check(answer: Answer, *, now: datetime) -> None:
     """Return if `answer` says that the receiver has accepted the output.
 
     Raises:
-        DeliveryFailed: it does not; the error class is `http_` and the status.
+        DeliveryFailed: it does not; the error class is `http_` and the status. Its detail is the
+            answer's text, which may quote what is a secret.
     """
     status = answer.status
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
@@ -100,4 +98,4 @@ def _words(answer: Answer) -> str:
     if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
         return "it redirects, and redirects are not followed"
     text = answer.body.decode(errors="replace")
-    return " ".join(text.split())[:SHOWN_CHARS_MAX]
+    return " ".join(text.split())

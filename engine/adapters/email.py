@@ -14,9 +14,11 @@ import msgspec
 
 from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
 from engine.adapters.causes import is_about_tls
+from engine.adapters.confidence import Confidence
 from engine.adapters.letter import Mail, addresses, letter, recipients_of
-from engine.adapters.limits import checked_timeout
-from engine.adapters.secret import Secret, told
+from engine.adapters.limits import checked_timeout, checked_tls
+from engine.adapters.secret import Secret, checked_secret
+from engine.errors import BadAdapter
 from streams.clock import Clock, SystemClock
 
 Tls: TypeAlias = Literal["starttls", "tls", "none"]
@@ -87,27 +89,19 @@ class Email(OutputAdapter):
             clock: what the date of a mail comes from.
 
         Raises:
-            ValueError: one of them cannot work.
+            BadAdapter: one of them cannot work.
         """
-        if tls not in PORTS:
-            raise ValueError(f"Email: tls: {tls!r}; use one of {get_args(Tls)}")
-        if problem := _problem_of_server(host, port):
-            raise ValueError(f"Email: {problem}")
-        if (username is None) != (password is None):
-            raise ValueError("Email: username and password come together")
-        if username is not None and tls == "none":
-            raise ValueError('Email: tls="none" would send the password in the clear')
-        self._host = host
-        self._port = PORTS[tls] if port is None else port
+        if tls not in get_args(Tls):
+            raise BadAdapter("Email", "tls", f"{tls!r}; use one of {get_args(Tls)}")
+        self._host = _checked_host(host)
+        self._port = PORTS[tls] if port is None else _checked_port(port)
         self._sender = _checked_sender(sender)
-        self._to = (to,) if isinstance(to, str) else tuple(to)
+        self._to = _checked_recipients(to)
         self._tls = tls
-        self._login = username, password
+        self._login = _checked_login(username, password, tls=tls)
         self._timeout_s = checked_timeout(timeout_s, of="Email")
-        self._context = context
+        self._context = checked_tls(context, of="Email", argument="context")
         self._clock = clock or SystemClock()
-        for each in self._to:
-            addresses(each)
 
     async def deliver(self, output: OutputView) -> str | None:
         """Send one mail. See `OutputAdapter.deliver`."""
@@ -123,25 +117,18 @@ class Email(OutputAdapter):
             )
         except ValueError as error:
             raise DeliveryFailed("bad_payload", str(error), permanent=True) from error
+        confidence = Confidence("Email")
         try:
-            refused = await self._send(message, to=[each.addr_spec for each in to])
+            refused = await self._send(message, [each.addr_spec for each in to], confidence)
         except (aiosmtplib.SMTPException, OSError) as error:
-            raise _failure(error) from error
+            raise confidence.in_public(_failure(error)) from None
         return _receipt(message["Message-ID"], refused)
 
-    async def _send(self, message: EmailMessage, *, to: Sequence[str]) -> Refusals:
+    async def _send(
+        self, message: EmailMessage, to: Sequence[str], confidence: Confidence
+    ) -> Refusals:
         """Have the server accept `message`, and return whom it is not accepted for."""
-        username, password = self._login
-        smtp = aiosmtplib.SMTP(
-            hostname=self._host,
-            port=self._port,
-            username=None if username is None else told(username),
-            password=None if password is None else told(password),
-            timeout=self._timeout_s,
-            use_tls=self._tls == "tls",
-            start_tls=self._tls == "starttls",
-            tls_context=self._context,
-        )
+        smtp = self._client(confidence)
         try:
             async with asyncio.timeout(self._timeout_s):
                 await smtp.connect()
@@ -152,6 +139,23 @@ class Email(OutputAdapter):
             smtp.close()
         return refused
 
+    def _client(self, confidence: Confidence) -> aiosmtplib.SMTP:
+        username = password = None
+        if self._login is not None:
+            username = confidence.told(self._login[0], "username")
+            password = confidence.told(self._login[1], "password")
+            confidence.keep(f"\0{username}\0{password}")
+        return aiosmtplib.SMTP(
+            hostname=self._host,
+            port=self._port,
+            username=username,
+            password=password,
+            timeout=self._timeout_s,
+            use_tls=self._tls == "tls",
+            start_tls=self._tls == "starttls",
+            tls_context=self._context,
+        )
+
 
 async def _say_goodbye(smtp: aiosmtplib.SMTP) -> None:
     try:
@@ -160,19 +164,61 @@ async def _say_goodbye(smtp: aiosmtplib.SMTP) -> None:
         return
 
 
-def _checked_sender(sender: str) -> Address:
-    found = addresses(sender)
+def _checked_host(host: object) -> str:
+    if not isinstance(host, str) or not host or not host.isprintable() or " " in host:
+        raise BadAdapter("Email", "host", f"{host!r} is not the name of a server")
+    if host.count(":") == 1:
+        raise BadAdapter(
+            "Email", "host", f"{host!r} has a port in it; that is an argument of its own"
+        )
+    return host
+
+
+def _checked_port(port: object) -> int:
+    if isinstance(port, int) and not isinstance(port, bool) and 1 <= port <= PORT_MAX:
+        return port
+    raise BadAdapter("Email", "port", f"{port!r} is not a whole number from 1 to {PORT_MAX:,}")
+
+
+def _checked_sender(sender: object) -> Address:
+    found = _checked_addresses(sender, argument="sender")
     if len(found) != 1:
-        raise ValueError(f"Email: sender: {sender!r} is not one address")
+        raise BadAdapter("Email", "sender", f"{sender!r} is not one address")
     return found[0]
 
 
-def _problem_of_server(host: str, port: int | None) -> str | None:
-    if not host or not host.isprintable() or " " in host:
-        return f"host: {host!r} is not the name of a server"
-    if port is not None and not 1 <= port <= PORT_MAX:
-        return f"port: {port!r} is not a number from 1 to {PORT_MAX:,}"
-    return None
+def _checked_recipients(to: object) -> tuple[str, ...]:
+    if not isinstance(to, str | list | tuple):
+        raise BadAdapter("Email", "to", f"{to!r} is neither an address nor a list of them")
+    recipients = (to,) if isinstance(to, str) else tuple(to)
+    for each in recipients:
+        _checked_addresses(each, argument="to")
+    return recipients
+
+
+def _checked_addresses(text: object, *, argument: str) -> Sequence[Address]:
+    if not isinstance(text, str):
+        raise BadAdapter("Email", argument, f"{text!r} is not an address")
+    try:
+        return addresses(text)
+    except ValueError as error:
+        raise BadAdapter("Email", argument, str(error)) from error
+
+
+def _checked_login(
+    username: Secret | None, password: Secret | None, *, tls: Tls
+) -> tuple[Secret, Secret] | None:
+    if username is None and password is None:
+        return None
+    if username is None or password is None:
+        lacking = "username" if username is None else "password"
+        raise BadAdapter("Email", lacking, "username and password come together")
+    if tls == "none":
+        raise BadAdapter("Email", "tls", '"none" would send the password in the clear')
+    return (
+        checked_secret(username, of="Email", argument="username"),
+        checked_secret(password, of="Email", argument="password"),
+    )
 
 
 def _failure(error: aiosmtplib.SMTPException | OSError) -> DeliveryFailed:

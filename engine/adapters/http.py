@@ -19,6 +19,8 @@ import httpx
 from engine.adapter import DeliveryFailed
 from engine.adapters.answers import Answer
 from engine.adapters.causes import is_about_tls
+from engine.adapters.secret import Secret, checked_secret
+from engine.errors import BadAdapter
 
 TIMEOUT_S: Final = 15.0
 """How long a receiver may take until it says whether it accepts, in seconds, unless the app says
@@ -68,7 +70,7 @@ class HttpClient:
             async with asyncio.timeout(self._timeout_s):
                 response = await client.send(request, stream=True)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-            raise _failure(error, self._timeout_s) from error
+            raise _failure(error, self._timeout_s, host=_host(url)) from error
         try:
             return Answer(
                 status=response.status_code,
@@ -105,6 +107,18 @@ def checked_url(url: str) -> str:
     """
     if problem := problem_of_url(url):
         raise DeliveryFailed("bad_url", problem, permanent=True)
+    return url
+
+
+def declared_url(url: Secret, *, of: str) -> Secret:
+    """Return `url` if the adapter `of` can send requests there, as far as it is known by now.
+
+    Raises:
+        BadAdapter: it is no URL, or nothing that returns one.
+    """
+    checked_secret(url, of=of, argument="url")
+    if isinstance(url, str) and (problem := problem_of_url(url)):
+        raise BadAdapter(of, "url", problem)
     return url
 
 
@@ -147,16 +161,24 @@ async def _beginning(response: httpx.Response) -> bytes:
     return bytes(read[:ANSWER_BYTES_MAX])
 
 
+def _host(url: str) -> str:
+    """Return host and port of a URL: what people may read of it, and need."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+
+
 def _failure(
-    error: httpx.HTTPError | httpx.InvalidURL | TimeoutError, timeout_s: float
+    error: httpx.HTTPError | httpx.InvalidURL | TimeoutError, timeout_s: float, *, host: str
 ) -> DeliveryFailed:
     match error:
         case TimeoutError() | httpx.TimeoutException():
-            return DeliveryFailed("delivery_timeout", f"no answer for {timeout_s:g} s")
+            return DeliveryFailed("delivery_timeout", f"{host}: no answer for {timeout_s:g} s")
         case httpx.InvalidURL() | httpx.UnsupportedProtocol() | httpx.LocalProtocolError():
             # Their words may hold a secret: what is wrong with the URL, or with a header.
             return DeliveryFailed("bad_request", type(error).__name__, permanent=True)
         case _ if is_about_tls(error):
-            return DeliveryFailed("tls_failed", str(error))
+            return DeliveryFailed("tls_failed", f"{host}: {error}")
         case _:
-            return DeliveryFailed("receiver_unavailable", str(error) or type(error).__name__)
+            words = str(error) or type(error).__name__
+            return DeliveryFailed("receiver_unavailable", f"{host}: {words}")

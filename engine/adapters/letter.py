@@ -34,7 +34,10 @@ def recipients_of(mail: Mail, *, default: Sequence[str]) -> Sequence[Address]:
         ValueError: there is nobody, somebody without an address, or more than `RECIPIENTS_MAX`.
     """
     given = (mail.to,) if isinstance(mail.to, str) else mail.to
-    found = [address for each in given or default for address in addresses(each)]
+    try:
+        found = [address for each in given or default for address in addresses(each)]
+    except ValueError as error:
+        raise ValueError(f"to: {error}") from error
     if not 1 <= len(found) <= RECIPIENTS_MAX:
         raise ValueError(f"to: {len(found)} recipients; use 1 to {RECIPIENTS_MAX}")
     return found
@@ -48,7 +51,7 @@ def addresses(text: str) -> Sequence[Address]:
     """
     problem = f"{text[:80]!r} is not an address"
     try:
-        header = SMTP.header_factory("to", _one_line(text, "to"))
+        header = SMTP.header_factory("to", _one_line(text))
     except IndexError as error:  # What the parser makes of an address that ends too soon.
         raise ValueError(problem) from error
     found: Sequence[Address] = header.addresses
@@ -65,10 +68,14 @@ def letter(
     Raises:
         ValueError: its subject has several lines.
     """
+    try:
+        subject = _one_line(mail.subject)
+    except ValueError as error:
+        raise ValueError(f"subject: {error}") from error
     message = EmailMessage(policy=SMTP)
     message["From"] = sender
     message["To"] = to
-    message["Subject"] = _one_line(mail.subject, "subject")
+    message["Subject"] = subject
     message["Date"] = format_datetime(at)
     message["Message-ID"] = f"<{id}@{sender.domain}>"
     # Whoever is away answers no machine (RFC 3834).
@@ -79,7 +86,7 @@ def letter(
     return message
 
 
-def _one_line(text: str, field: str) -> str:
+def _one_line(text: str) -> str:
     if len(text.splitlines()) > 1 or text.endswith(("\r", "\n")):
-        raise ValueError(f"{field}: more than one line")
+        raise ValueError("more than one line")
     return text

@@ -10,9 +10,10 @@ import ssl
 
 from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
 from engine.adapters.answers import check
-from engine.adapters.http import TIMEOUT_S, HttpClient, checked_url, problem_of_url
-from engine.adapters.limits import checked_timeout
-from engine.adapters.secret import Secret, told
+from engine.adapters.confidence import Confidence
+from engine.adapters.http import TIMEOUT_S, HttpClient, checked_url, declared_url
+from engine.adapters.limits import checked_timeout, checked_tls
+from engine.adapters.secret import Secret
 from streams.clock import Clock, SystemClock
 from streams.json import exact
 
@@ -43,26 +44,33 @@ class Slack(OutputAdapter):
             clock: what a `Retry-After` that is a date is compared with.
 
         Raises:
-            ValueError: one of them cannot work.
+            BadAdapter: one of them cannot work.
         """
-        if isinstance(url, str) and (problem := problem_of_url(url)):
-            raise ValueError(f"Slack: url: {problem}")
-        self._url = url
-        self._http = HttpClient(timeout_s=checked_timeout(timeout_s, of="Slack"), tls=tls)
+        self._url = declared_url(url, of="Slack")
+        self._http = HttpClient(
+            timeout_s=checked_timeout(timeout_s, of="Slack"), tls=checked_tls(tls, of="Slack")
+        )
         self._clock = clock or SystemClock()
 
     async def deliver(self, output: OutputView) -> str | None:
         """Post one message; such webhooks give it no name. See `OutputAdapter.deliver`."""
-        body = bytes(exact(_message(output.payload)))
-        url = checked_url(told(self._url))
-        headers = {"content-type": "application/json"}
-        answer = await self._http.send("POST", url, body=body, headers=headers)
-        check(answer, now=self._clock.now())
+        confidence = Confidence("Slack")
+        try:
+            await self._post(output, confidence)
+        except DeliveryFailed as failure:
+            raise confidence.in_public(failure) from None
         return None
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.close()
+
+    async def _post(self, output: OutputView, confidence: Confidence) -> None:
+        body = bytes(exact(_message(output.payload)))
+        url = checked_url(confidence.told_url(self._url))
+        headers = {"content-type": "application/json"}
+        answer = await self._http.send("POST", url, body=body, headers=headers)
+        check(answer, now=self._clock.now())
 
 
 def _message(payload: object) -> object:

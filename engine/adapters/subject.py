@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
+from engine.errors import BadAdapter
 from streams.errors import BadName, Incompatible, StreamError, TooLarge, Unavailable, Uncaptured
 from streams.events import EpisodeOpened
 from streams.json import NOTHING, exact, raw
@@ -50,10 +51,10 @@ class Subject(OutputAdapter):
         """Declare where outputs go; None: each payload says it.
 
         Raises:
-            ValueError: no message can go to `subject`.
+            BadAdapter: no message can go to `subject`.
         """
-        if subject is not None and (problem := problem_of_subject(subject)):
-            raise ValueError(f"Subject: {problem}")
+        if subject is not None and (problem := _problem(subject)):
+            raise BadAdapter("Subject", "subject", problem)
         self._subject = subject
         self._ports: Ports | None = None
 
@@ -80,6 +81,12 @@ class Subject(OutputAdapter):
             return msgspec.json.decode(raw(payload), type=Message)
         except msgspec.ValidationError as error:
             raise DeliveryFailed("bad_payload", str(error), permanent=True) from error
+
+
+def _problem(subject: object) -> str | None:
+    if not isinstance(subject, str):
+        return f"{subject!r} is not a text"
+    return problem_of_subject(subject)
 
 
 async def _send(ports: Ports, message: Message, output: OutputView) -> Sent:

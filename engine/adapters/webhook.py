@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, get_args
@@ -9,9 +10,11 @@ from typing import Final, Literal, TypeAlias, get_args
 from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
 from engine.adapters import signature
 from engine.adapters.answers import check, receipt
-from engine.adapters.http import TIMEOUT_S, HttpClient, checked_url, problem_of_url
-from engine.adapters.limits import checked_timeout
-from engine.adapters.secret import Secret, told
+from engine.adapters.confidence import Confidence
+from engine.adapters.http import TIMEOUT_S, HttpClient, checked_url, declared_url
+from engine.adapters.limits import checked_timeout, checked_tls
+from engine.adapters.secret import BAD, Secret, checked_secret
+from engine.errors import BadAdapter
 from streams.clock import Clock, SystemClock
 from streams.json import exact
 
@@ -27,6 +30,8 @@ _RESERVED: Final = frozenset(
     }
 )
 """Headers that are ours to say."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 class Webhook(OutputAdapter):
@@ -66,66 +71,94 @@ class Webhook(OutputAdapter):
             clock: what the time of a signature comes from.
 
         Raises:
-            ValueError: one of them cannot work.
+            BadAdapter: one of them cannot work.
         """
-        if isinstance(url, str) and (problem := problem_of_url(url)):
-            raise ValueError(f"Webhook: url: {problem}")
         if method not in get_args(Method):
-            raise ValueError(f"Webhook: method: {method!r}; use one of {get_args(Method)}")
-        if isinstance(secret, str):
-            signature.keys_of(secret)
-        self._url = url
-        self._secret = secret
-        self._headers = _checked_headers(headers or {})
+            raise BadAdapter("Webhook", "method", f"{method!r}; use one of {get_args(Method)}")
+        self._url = declared_url(url, of="Webhook")
+        self._secret = None if secret is None else _checked_key(secret)
+        self._headers = _checked_headers({} if headers is None else headers)
         self._method = method
-        self._http = HttpClient(timeout_s=checked_timeout(timeout_s, of="Webhook"), tls=tls)
+        self._http = HttpClient(
+            timeout_s=checked_timeout(timeout_s, of="Webhook"), tls=checked_tls(tls, of="Webhook")
+        )
         self._clock = clock or SystemClock()
 
     async def deliver(self, output: OutputView) -> str | None:
         """Send one request. See `OutputAdapter.deliver`."""
-        body = bytes(exact(output.payload))
-        answer = await self._http.send(
-            self._method,
-            checked_url(told(self._url)),
-            body=body,
-            headers=self._said(output, body),
-        )
-        check(answer, now=self._clock.now())
-        return receipt(answer)
+        confidence = Confidence("Webhook")
+        try:
+            named = await self._send(output, confidence)
+        except DeliveryFailed as failure:
+            raise confidence.in_public(failure) from None
+        return named and confidence.hide_in_name(named)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.close()
 
-    def _said(self, output: OutputView, body: bytes) -> Mapping[str, str]:
-        own = {name: _value(name, told(secret)) for name, secret in self._headers.items()}
+    async def _send(self, output: OutputView, confidence: Confidence) -> str | None:
+        """Send the request, and return what the receiver calls it."""
+        body = bytes(exact(output.payload))
+        answer = await self._http.send(
+            self._method,
+            checked_url(confidence.told_url(self._url)),
+            body=body,
+            headers=self._said(output, body, confidence),
+        )
+        check(answer, now=self._clock.now())
+        return receipt(answer)
+
+    def _said(self, output: OutputView, body: bytes, confidence: Confidence) -> Mapping[str, str]:
+        own = {
+            name: _value(name, confidence.told(secret, f"headers: {name!r}"))
+            for name, secret in self._headers.items()
+        }
         return {
             **own,
             "content-type": "application/json",
             IDEMPOTENCY_KEY: output.idempotency_key,
             ATTEMPT: str(output.attempt),
-            **self._signed(output.idempotency_key, body),
+            **self._signed(output.idempotency_key, body, confidence),
         }
 
-    def _signed(self, id: str, body: bytes) -> Mapping[str, str]:
+    def _signed(self, id: str, body: bytes, confidence: Confidence) -> Mapping[str, str]:
         if self._secret is None:
             return {}
         try:
-            keys = signature.keys_of(told(self._secret))
+            keys = signature.keys_of(confidence.told(self._secret, "secret"))
         except ValueError as error:
-            raise DeliveryFailed("bad_secret", str(error), permanent=True) from error
+            raise DeliveryFailed(BAD, f"Webhook: secret: {error}", permanent=True) from error
         return signature.signed_headers(keys, id=id, at=self._clock.now(), body=body)
 
 
+def _checked_key(secret: Secret) -> Secret:
+    checked_secret(secret, of="Webhook", argument="secret")
+    if isinstance(secret, str):
+        try:
+            signature.keys_of(secret)
+        except ValueError as error:
+            raise BadAdapter("Webhook", "secret", str(error)) from error
+    return secret
+
+
 def _checked_headers(headers: Mapping[str, Secret]) -> Mapping[str, Secret]:
+    if not isinstance(headers, Mapping):
+        kind = type(headers).__name__
+        raise BadAdapter("Webhook", "headers", f"not a dict of name to value, but {kind}")
     for name, value in headers.items():
-        if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
-            raise ValueError(f"Webhook: headers: {name!r} is not the name of a header")
-        if name.lower() in _RESERVED:
-            raise ValueError(f"Webhook: headers: {name!r} is set by the adapter")
+        if problem := _problem_of_header(name):
+            raise BadAdapter("Webhook", "headers", problem)
+        checked_secret(value, of="Webhook", argument=f"headers: {name!r}")
         if isinstance(value, str) and not _is_value(value):
-            raise ValueError(f"Webhook: headers: {name!r}: not a line of ASCII")
+            raise BadAdapter("Webhook", f"headers: {name!r}", "not a line of ASCII")
     return dict(headers)
+
+
+def _problem_of_header(name: object) -> str | None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return f"{name!r} is not the name of a header"
+    return f"{name!r} is set by the adapter" if name.lower() in _RESERVED else None
 
 
 def _value(name: str, value: str) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Final, TypeAlias
 
+import structlog
+
 from engine import telemetry
 from engine.adapter import DeliveryFailed, OutputView
 from engine.delivering import after_failure
@@ -20,6 +22,8 @@ from streams.json import unraw
 
 Came: TypeAlias = OutputDelivered | OutputPostponed | OutputFailed
 """What may come of an attempt."""
+
+log = structlog.get_logger("vigil.outputs")
 
 _CAME: Final[Mapping[type[Came], str]] = {
     OutputDelivered: "delivered",
@@ -49,7 +53,21 @@ async def make_attempt(outlet: Outlet, output: Output, *, clock: Clock, stack: s
     labels = {"adapter": view.adapter, "outcome": _CAME[type(came)]}
     telemetry.output_attempts.add(1, labels)
     telemetry.output_duration.record(clock.monotonic_s() - began_s, labels)
+    _log(view, came)
     return came
+
+
+def _log(view: OutputView, came: Came) -> None:
+    said = {"adapter": view.adapter, "output_key": view.output_key, "attempt": view.attempt}
+    match came:
+        case OutputDelivered():
+            log.info("delivered", **said)
+        case OutputPostponed(error_class=error_class, retry_at=at):
+            log.warning(
+                "not delivered; tried again", **said, error_class=error_class, retry_at=str(at)
+            )
+        case OutputFailed(error_class=error_class):
+            log.warning("not delivered", **said, error_class=error_class)
 
 
 def _after(

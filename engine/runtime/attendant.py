@@ -15,7 +15,7 @@ import structlog
 
 from engine import answering, placing, publicity
 from engine.answering import Answer, Refusal
-from engine.blocking import block_in, is_answered
+from engine.blocking import block_in, is_answered, step_answered
 from engine.episode import Episode, fold
 from engine.runtime.blocker import Blocker
 from engine.runtime.crew import Crew
@@ -49,8 +49,10 @@ def is_for_attendant(command: Command, newest: Recorded) -> bool:
     """Return whether a command is for an episode that waits, or one that has just been answered."""
     if isinstance(command, Attend | Decide | Resolve | RetryOutput):
         return True
-    has_turn = isinstance(command, Start) and command.admitted
-    return is_answered(newest) and not has_turn
+    step_no = step_answered(newest)
+    # A call for the turn that it had before it waited may come again.
+    has_turn = isinstance(command, Start) and command.admitted and command.answered_step == step_no
+    return bool(step_no) and not has_turn
 
 
 @dataclass
@@ -116,6 +118,7 @@ class Attendant:
             ruling = answering.answer(records, decision, at=delivery.at)
             if isinstance(ruling, Refusal):
                 _note_refused(decision, ruling)
+                await self._forget_past(decision, records)
                 return await self._expire(records, delivery)
             appended = await self._append(ruling, records)
             if appended is not None:
@@ -123,6 +126,18 @@ class Attendant:
                 return appended
             records = await self._read_past(records)
         raise Unavailable(records[-1].subject, detail="others write to it at the same time")
+
+    async def _forget_past(self, decision: Decide | Resolve, records: Sequence[Recorded]) -> None:
+        """Have word find the episode no more by what it has waited for and waits for no longer.
+
+        Whoever stood still while they had it found may have done so after it had its answer.
+        """
+        opened = fold(records).opened
+        if opened is None or not isinstance(decision, Resolve):
+            return
+        for wait in answering.waits_of(records):
+            if wait.end is not None and wait.blocked.ref == decision.ref:
+                await self._blocker.forget_wait(opened, wait.blocked.event)
 
     async def _look_after(
         self, records: Sequence[Recorded], delivery: Incoming

@@ -21,6 +21,7 @@ from engine.blocking import ATTEND, Blocked, attend_timer, block_in, next_wake, 
 from engine.resolving import WaitEntry
 from engine.runtime.crew import Crew
 from engine.runtime.herald import Herald
+from engine.runtime.waiters import bring, missed
 from streams.errors import Unavailable
 from streams.events import EpisodeBlocked, EpisodeOpened
 from streams.keys import wait_key
@@ -70,7 +71,7 @@ class Blocker:
             if block is None:
                 return
             await self._arm(opened, block, after=after)
-            await self._index(opened, block)
+            await self._listen(opened, block)
             done = block
         raise Unavailable(subject, detail=f"it moved {LOOKS_MAX} times while it was seen to")
 
@@ -122,12 +123,16 @@ class Blocker:
             timer = attend_timer(opened.actor_id, opened.episode_id)
             await self.crew.ports.timers.arm(timer, at=wake, trace=traceparent())
 
-    async def _index(self, opened: EpisodeOpened, block: Blocked) -> None:
-        """Have word from outside find the episode by what it waits for."""
-        if block.ref:
-            key = wait_key(block.ref, opened.episode_id, block.step_no)
-            entry = WaitEntry(actor_id=opened.actor_id, episode_id=opened.episode_id, ref=block.ref)
-            await self.crew.ports.registry.put(key, msgspec.json.encode(entry))
+    async def _listen(self, opened: EpisodeOpened, block: Blocked) -> None:
+        """Have word from outside find the episode, and fetch what was given before it could."""
+        if not block.ref:
+            return
+        key = wait_key(block.ref, opened.episode_id, block.step_no)
+        entry = WaitEntry(actor_id=opened.actor_id, episode_id=opened.episode_id, ref=block.ref)
+        await self.crew.ports.registry.put(key, msgspec.json.encode(entry))
+        said = await missed(self.crew.ports, block.ref, since=block.at)
+        if said is not None:
+            await bring(self.crew.ports, said, [entry])
 
     async def _tell(self, opened: EpisodeOpened, event: publicity.PublicEvent) -> None:
         if publicity.is_public(opened):

@@ -216,7 +216,19 @@ class Carrier:
             return await self.courier.carry(key, keyed[key], is_new=is_first, retells=retells)
 
         left = [key for key in keyed if key not in known]
-        return _summary(await self._each(left, carry), known=known, order=keyed)
+        carried = await self._each(left, carry)
+        told = await self._retold(episode) if retells else ()
+        summary = _summary(carried, known=known, order=keyed)
+        return replace(summary, news=(*told, *summary.news))
+
+    async def _retold(self, episode: Episode) -> tuple[PublicEvent, ...]:
+        """Return all there is to tell of what was settled when the episode was left last.
+
+        It is told after that: whoever left it may have died in between.
+        """
+        settled = episode.deferred.outputs if episode.deferred else ()
+        keys = [one.output_key for one in settled if dryrun.delivers(self.opened)]
+        return _summary(await self._each(keys, self.courier.look)).news
 
     async def _each(
         self, keys: Iterable[str], carry: Callable[[str], Awaitable[Carried]]

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from engine import placing, telemetry
-from engine.blocking import ATTEND, is_answered
+from engine.blocking import ATTEND
 from engine.obstacle import NO_SUCH_EPISODE, NO_SUCH_EXPECTATION
 from engine.runtime.alarms import Alarms
 from engine.runtime.arbiter import Arbiter
@@ -39,6 +39,7 @@ from streams.commands import Start
 from streams.delivery import Delivery, Unreadable
 from streams.errors import Incompatible
 from streams.events import EpisodeOpened
+from streams.log import Recorded
 from streams.timers import Due
 from streams.tracing import context_of, traceparent
 from streams.world import Feed, Followed
@@ -221,13 +222,13 @@ class Collector:
         seq: int,
         trace: str,
         is_open: bool = False,
-        resumes: bool = False,
+        newest: Recorded | None = None,
     ) -> Asked:
         expectation = self._expectations[opened.expectation_id]
         with telemetry.span("gate", context_of(trace)):
             return Asked(
                 opened=opened,
-                wanted=placing.wanted_of(opened, expectation, resumes=resumes),
+                wanted=placing.wanted_of(opened, expectation, newest=newest),
                 cause=cause,
                 seq=seq,
                 trace=traceparent(),
@@ -278,7 +279,7 @@ class Collector:
                 seq=delivery.seq,
                 trace=delivery.trace,
                 is_open=True,
-                resumes=is_answered(newest),
+                newest=newest,
             )
             return Item(asked=[asked], delivery=delivery)
         if self._is_for_others(due):

@@ -87,6 +87,9 @@ class Courier:
     """Unique for ever: commits are named after it."""
     check_claim: Callable[[], None]
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
+    called_at: datetime | None = None
+    """When this node was called because something may be due, by the server's clock. A clock that
+    is behind that would find nothing due, and have it called again at once, over and over."""
 
     async def carry(
         self,
@@ -137,7 +140,7 @@ class Courier:
             return self._carried(parcel, move, retells=True)
         if isinstance(move, Propose):
             return self._carried(parcel, _dropped(key), retells=True)
-        return self._carried(parcel, Later(self.crew.clock.now()), retells=True)
+        return self._carried(parcel, Later(self._now()), retells=True)
 
     async def cancel(self, key: str, *, reason: str, retells: bool = False) -> Carried:
         """Have an output not be delivered, unless it is settled.
@@ -179,8 +182,12 @@ class Courier:
             parcel.key,
             episode_id=self.opened.episode_id,
             attempts_max=retries.attempts_max,
-            at=self.crew.clock.now(),
+            at=self._now(),
         )
+
+    def _now(self) -> datetime:
+        now = self.crew.clock.now()
+        return now if self.called_at is None else max(now, self.called_at)
 
     async def _move(self, parcel: Parcel, intent: OutputIntent | None) -> Settled | Later | None:
         """Make the next move; return it if it was the last one for now."""
@@ -188,7 +195,7 @@ class Courier:
         move = self._next(parcel, outlet.route.retries if outlet else Retries())
         match move:
             case Settled():
-                await self._bury(parcel.output)
+                await self._bury(parcel)
                 return move
             case Later():
                 return move
@@ -250,18 +257,22 @@ class Courier:
         await parcel.append(came)
         return Later(came.retry_at) if isinstance(came, OutputPostponed) else None
 
-    async def _bury(self, output: Output) -> None:
-        """Keep a dead letter of what has failed for good; doing so again changes nothing."""
-        if self._is_ours(output) and output.status is OutputStatus.FAILED:
-            await Undertaker(self.crew.ports, self.crew.clock).bury_output(output)
+    async def _bury(self, parcel: Parcel) -> None:
+        """Keep a dead letter of what has failed for good; doing so again changes nothing.
+
+        Others may have proposed it anew before whoever saw it fail had come as far as this.
+        """
+        proposal = parcel.proposal_of(self.opened.episode_id)
+        if proposal is not None and proposal.output.status is OutputStatus.FAILED:
+            await Undertaker(self.crew.ports, self.crew.clock).bury_output(proposal.output)
 
     def _carried(self, parcel: Parcel, last: Settled | Later, *, retells: bool) -> Carried:
-        output = parcel.output
+        output, proposal = parcel.output, parcel.proposal_of(self.opened.episode_id)
         outcome = last.outcome if isinstance(last, Settled) else None
         since = START if retells or parcel.since is None else parcel.since
         news: list[PublicEvent] = []
-        if output.proposed is not None and self._is_ours(output):
-            news = output_news(self.opened, output.proposed, parcel.history, since=since)
+        if proposal is not None:
+            news = output_news(self.opened, proposal.proposed, proposal.history, since=since)
         if outcome is not None and parcel.version > (parcel.since or START):
             adapter = output.proposed.adapter if output.proposed else ""
             telemetry.outputs.add(1, {"adapter": adapter, "outcome": outcome.outcome})

@@ -11,7 +11,7 @@ import structlog
 from engine.adapter import DeliveryFailed, OutputView
 from engine.route import Route
 from engine.runtime.throttle import Throttle
-from engine.runtime.usercode import delivery, in_text
+from engine.runtime.usercode import BAD_ADAPTER, delivery, in_text
 from streams.clock import Clock
 from streams.ports import Ports
 
@@ -34,6 +34,7 @@ class Outlet:
             clock, max_concurrent=route.max_concurrent, rate_per_s=route.rate_per_s
         )
         self._name, self._ports, self._clock = name, ports, clock
+        self._adapter = route.outlet
         self._opening = asyncio.Lock()
         self._is_open = False
 
@@ -46,19 +47,19 @@ class Outlet:
         try:
             async with self._clock.timeout(self.route.timeout_s):
                 await self._open()
-                ref = await delivery(self.route.outlet.deliver(output))
+                ref = _checked(await delivery(self._adapter.deliver, output))
         except TimeoutError:
             raise DeliveryFailed(
                 "delivery_timeout", f"not done within {self.route.timeout_s:g} s"
             ) from None
-        return "" if ref is None else in_text(ref)[:REF_CHARS_MAX]
+        return in_text(ref)[:REF_CHARS_MAX]
 
     async def _open(self) -> None:
         if self._is_open:
             return
         async with self._opening:
             if not self._is_open:
-                await delivery(self.route.outlet.open(self._ports))
+                await delivery(self._adapter.open, self._ports)
                 self._is_open = True
 
     async def close(self) -> None:
@@ -67,9 +68,21 @@ class Outlet:
             return
         try:
             async with self._clock.timeout(CLOSE_S):
-                await delivery(self.route.outlet.close())
+                await delivery(self._adapter.close)
         except (TimeoutError, DeliveryFailed) as error:
             log.warning("an adapter did not close", adapter=self._name, why=str(error))
+
+
+def _checked(returned: object) -> str:
+    """Return what an adapter says that the receiver calls an output; empty if that is not known."""
+    if returned is None:
+        return ""
+    if isinstance(returned, str):
+        return returned
+    # The receiver may have it: trying again would only have it delivered again and again.
+    kind = type(returned).__name__
+    detail = f"it returned a {kind}; return what the receiver calls the output, as text, or None"
+    raise DeliveryFailed(BAD_ADAPTER, detail, permanent=True)
 
 
 class Outlets:

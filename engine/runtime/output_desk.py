@@ -17,7 +17,16 @@ import structlog
 
 from engine import publicity
 from engine.blocking import attend_timer
-from engine.delivering import Attempt, Fail, Later, answered, expired, next_move, tried_again
+from engine.delivering import (
+    Attempt,
+    Fail,
+    Later,
+    answered,
+    expired,
+    has_expired,
+    next_move,
+    tried_again,
+)
 from engine.episode import Episode
 from engine.errors import Refused
 from engine.output import Output, is_own
@@ -93,7 +102,7 @@ class OutputDesk:
             case Decide():
                 has_effect = await self._decide(command, episode, at=delivery.at)
             case _:
-                has_effect = await self._is_due(episode, records, at=self._at(delivery))
+                has_effect = await self._is_due(episode, records, delivery)
         if has_effect:
             return await self._go_on(delivery, episode, records)
         await delivery.ack()
@@ -127,7 +136,7 @@ class OutputDesk:
             refusals.clear()
             before[:] = [output]
             try:
-                return tried_again(output, command)
+                return tried_again(output, command, at=self.crew.clock.now())
             except Refused as refused:
                 refusals.append(refused)
                 return None
@@ -152,7 +161,9 @@ class OutputDesk:
             return True
         raise Unavailable(f"output {parcel.key!r}", detail="others write to it at the same time")
 
-    async def _is_due(self, episode: Episode, records: Sequence[Recorded], *, at: datetime) -> bool:
+    async def _is_due(
+        self, episode: Episode, records: Sequence[Recorded], delivery: Incoming
+    ) -> bool:
         """Return whether the episode is to be gone on with; remind and expire what is due else.
 
         What is due later has a node called again.
@@ -162,7 +173,7 @@ class OutputDesk:
 
         async def look(key: str) -> datetime | bool | None:
             async with room:
-                return await self._look(episode, key, at=at)
+                return await self._look(episode, key, delivery)
 
         found = await asyncio.gather(*(look(key) for key in _keys(episode)))
         if any(each is True for each in found):
@@ -174,27 +185,32 @@ class OutputDesk:
             newest = await self.crew.ports.log.last(records[-1].subject)
             if newest is None or newest.seq != records[-1].seq:
                 # Somebody had the episode meanwhile, and what they armed may be gone: look again.
-                await self.crew.ports.timers.arm(timer, at=at, trace=traceparent())
+                await self.crew.ports.timers.arm(timer, at=delivery.at, trace=traceparent())
         return False
 
-    async def _look(self, episode: Episode, key: str, *, at: datetime) -> datetime | bool | None:
-        """Return whether something is to be done about an output now; or when it will be, if so."""
+    async def _look(self, episode: Episode, key: str, delivery: Incoming) -> datetime | bool | None:
+        """Return whether something is to be done about an output now; or when it will be, if so.
+
+        What people have until a time for is ruled on by the server's clock, as their decisions are.
+        """
         assert episode.opened is not None, "an episode that was opened"
         parcel = self._parcel(key)
         episode_id = episode.opened.episode_id
 
         def ruled(output: Output) -> OutputEvent | None:
-            return expired(output, at=at) if is_own(output, episode_id=episode_id) else None
+            is_ours = is_own(output, episode_id=episode_id)
+            return expired(output, at=delivery.at) if is_ours else None
 
         await self._write(parcel, ruled)
+        await self._bury(parcel, episode_id)
         await self._tell_decided(episode, parcel)
-        await self._remind(episode.opened, parcel, at=at)
+        await self._remind(episode.opened, parcel, at=delivery.at)
         move = next_move(
             parcel.output,
             key,
             episode_id=episode_id,
             attempts_max=Retries().attempts_max,
-            at=at,
+            at=max(delivery.at, self.crew.clock.now()),
         )
         if isinstance(move, Later):
             return move.at
@@ -202,13 +218,21 @@ class OutputDesk:
             return isinstance(move, Attempt | Fail)
         return True
 
+    async def _bury(self, parcel: Parcel, episode_id: str) -> None:
+        """Keep a dead letter of what nobody has approved in time: nobody may carry it any more."""
+        proposal = parcel.proposal_of(episode_id)
+        if proposal is not None and has_expired(proposal.output):
+            await Undertaker(self.crew.ports, self.crew.clock).bury_output(proposal.output)
+
     async def _tell_decided(self, episode: Episode, parcel: Parcel) -> None:
         """Tell how an output was decided, if nothing has followed from that yet."""
-        opened, proposed = episode.opened, parcel.output.proposed
+        opened = episode.opened
         assert opened is not None, "an episode that was opened"
-        if proposed is None or proposed.episode_id != opened.episode_id or parcel.output.attempts:
+        proposal = parcel.proposal_of(opened.episode_id)
+        is_ours = is_own(parcel.output, episode_id=opened.episode_id)
+        if proposal is None or not is_ours or parcel.output.attempts:
             return
-        news = output_news(opened, proposed, parcel.history, since=START)
+        news = output_news(opened, proposal.proposed, proposal.history, since=START)
         decided = [each for each in news if each.name in DECIDED]
         if decided and publicity.is_public(opened):
             await Herald(self.crew.ports.world).tell(decided)
@@ -217,7 +241,7 @@ class OutputDesk:
         output = parcel.output
         if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
             return
-        approval, since = output.proposed.approval, output.proposed_at
+        approval, since = output.proposed.approval, output.asked_at
         if approval is None or since is None or not publicity.is_public(opened):
             return
         number = reminder_no(since, every_s=approval.remind_every_s, at=at)
@@ -229,7 +253,7 @@ class OutputDesk:
         self, delivery: Incoming, episode: Episode, records: Sequence[Recorded]
     ) -> bool:
         """Have what was decided carried; return whether somebody does."""
-        shift = Shift(self.crew, self.keeper, delivery.ack)
+        shift = Shift(self.crew, self.keeper, delivery.ack, called_at=delivery.at)
         if episode.status in ENDED:
             return await shift.settle(episode, records)
         if episode.status in (Status.DELIVERING, Status.CONVERGING):
@@ -243,10 +267,6 @@ class OutputDesk:
 
     def _parcel(self, key: str) -> Parcel:
         return Parcel(self.crew.ports, self.crew.clock, key, pen=next(self.crew.pens))
-
-    def _at(self, delivery: Incoming) -> datetime:
-        """Return what time it is: the server's if that is ahead, for its timers go by it."""
-        return max(delivery.at, self.crew.clock.now())
 
 
 def _may_be_retried(episode: Episode) -> bool:

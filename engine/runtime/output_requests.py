@@ -84,7 +84,7 @@ async def retry_output(ports: Ports, key: str, *, by: str, reason: str = "") -> 
         by=by,
         reason=reason,
     )
-    tried_again(output, command)
+    tried_again(output, command, at=_CLOCK.now())
     await ports.inbox.send(command, id=f"retry.{command.id}", trace=traceparent())
     return command.id
 

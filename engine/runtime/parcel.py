@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import pairwise
 from typing import Final
 
 from engine.output import UNPROPOSED, Output, decide, evolve, fold
@@ -23,6 +25,22 @@ READ_S: Final = 0.01
 READ_MAX_S: Final = 0.5
 
 
+class Proposal:
+    """One proposal of an output, and all that has happened to it."""
+
+    def __init__(
+        self, proposed: OutputProposed, happened: Sequence[tuple[OutputEvent, int, datetime]]
+    ) -> None:
+        """Take what `happened` to it, from `proposed` on."""
+        self.proposed = proposed
+        self.history = [(event, seq) for event, seq, _ in happened]
+        """Each event, and where it is on the log."""
+        self.output: Output = UNPROPOSED
+        """What it has come to."""
+        for event, _, at in happened:
+            self.output = evolve(self.output, event, at=at)
+
+
 class Parcel:
     """An output as its log stands, as far as we know it."""
 
@@ -38,8 +56,8 @@ class Parcel:
         self.key = key
         self.output: Output = UNPROPOSED
         self.version = START
-        self.history: list[tuple[OutputEvent, int]] = []
-        """The newest proposal and all that has happened to it, and where each event is."""
+        self._happened: list[tuple[OutputEvent, int, datetime]] = []
+        """All that has: each event, where it is on the log, and when it was recorded."""
         self.since: int | None = None
         """The version at which it was first read; None: it was not."""
         self._ports, self._clock, self._pen = ports, clock, pen
@@ -58,8 +76,9 @@ class Parcel:
         self.output = fold(records)
         self.version = records[-1].seq if records else START
         self.since = self.version if self.since is None else self.since
-        self.history.clear()
-        self._note((event, each.seq) for each in records for event in _events(each))
+        self._happened = [
+            (event, each.seq, each.commit.at) for each in records for event in _events(each)
+        ]
 
     async def append(self, *events: OutputEvent) -> None:
         """Add `events` to the log, in one commit.
@@ -79,13 +98,19 @@ class Parcel:
         )
         self.version = await self._ports.log.append(self._subject, commit, after=self.version)
         self.output = after
-        self._note((event, self.version) for event in events)
+        self._happened += ((event, self.version, now) for event in events)
 
-    def _note(self, happened: Iterable[tuple[OutputEvent, int]]) -> None:
-        for event, seq in happened:
-            if isinstance(event, OutputProposed):
-                self.history.clear()
-            self.history.append((event, seq))
+    def proposal_of(self, episode_id: str) -> Proposal | None:
+        """Return the newest proposal of an episode, though others may have proposed it anew since.
+
+        None: the episode has proposed nothing.
+        """
+        begins = [at for at, (event, *_) in enumerate(self._happened) if _is_proposal(event)]
+        for begin, end in reversed(list(pairwise([*begins, len(self._happened)]))):
+            event = self._happened[begin][0]
+            if isinstance(event, OutputProposed) and event.episode_id == episode_id:
+                return Proposal(event, self._happened[begin:end])
+        return None
 
     async def _up_to(self, seq: int) -> Sequence[Recorded]:
         for tries in range(1, READS_MAX + 1):
@@ -99,3 +124,7 @@ class Parcel:
 
 def _events(record: Recorded) -> Iterable[OutputEvent]:
     return (event for event in record.commit.events if isinstance(event, OutputEvent))
+
+
+def _is_proposal(event: OutputEvent) -> bool:
+    return isinstance(event, OutputProposed)

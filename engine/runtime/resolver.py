@@ -1,7 +1,8 @@
 """Brings word from outside to the episodes that wait for it: take → find → send → acknowledge.
 
 All nodes share one queue of the events that say so, whatever actors they run. An episode may begin
-to wait a moment after the word was given, so word that nobody waits for comes again for a while.
+to wait a moment after the word was given, so word that nobody waits for comes again for an hour;
+then it is a dead letter.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import structlog
 
 from engine import telemetry
 from engine.errors import BadRequest
-from engine.resolving import RESOLVED, Word, word_in
+from engine.resolving import KEPT_S, RESOLVED, Word, word_in
 from engine.runtime.backoff import backoff_s
 from engine.runtime.intake import taking
 from engine.runtime.permit import Permit
 from engine.runtime.undertaker import Undertaker
-from engine.runtime.waiters import bring, find_waiters
+from engine.runtime.waiters import bring, find_waiters, keep
 from streams.clock import Clock
 from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable
@@ -42,9 +43,11 @@ AGAIN_S: Final = 0.25
 AGAIN_MAX_S: Final = 15.0
 """Longest such wait."""
 
-KEPT_S: Final = 3_600.0
-"""How long word is kept that nobody waits for, in seconds: as long as a command that no node can
-follow is tried. Then it is a dead letter."""
+LOOKS_MIN: Final = 2
+"""How often it is looked who waits, at least: a replica may lack who was put there just before."""
+
+LAG_S: Final = 2.0
+"""Between the two looks, in seconds: longer than any replica lags."""
 
 NOBODY_WAITS: Final = "nobody_waits"
 """Reason of that letter."""
@@ -95,12 +98,16 @@ class Resolver:
         except BadRequest as error:
             letter = self._letter(content, reason="unreadable", detail=str(error))
             return await self._bury(letter, delivery)
+        # Before it looks who waits: whoever is not found then looks for this.
+        await keep(self.ports, said, at=delivery.at)
         waiters = await find_waiters(self.ports, said.ref)
-        if waiters:
-            await bring(self.ports, said, waiters)
-            log.info("word brought", ref=said.ref, by=said.by, episodes=len(waiters))
-            return await delivery.ack()
-        return await self._keep(said, content, delivery)
+        if not waiters:
+            return await self._keep(said, content, delivery)
+        await bring(self.ports, said, waiters)
+        log.info("word brought", ref=said.ref, by=said.by, episodes=len(waiters))
+        if delivery.deliveries < LOOKS_MIN:
+            return await delivery.nak(delay_s=LAG_S)
+        return await delivery.ack()
 
     async def _keep(self, said: Word, event: DomainEvent, delivery: Incoming) -> None:
         """Let word come again that nobody waits for, unless it has done so for long."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeAlias
 
 import structlog
@@ -47,6 +48,8 @@ class Shift:
     keeper: Keeper
     accept: Accept
     """Called once nothing can be lost any more if this node dies: see `Tenure`."""
+    called_at: datetime | None = None
+    """See `Tenure`."""
 
     async def open(self, opened: EpisodeOpened) -> bool:
         """Open an episode and run it at once; return whether this node got it.
@@ -100,7 +103,15 @@ class Shift:
         assert task is not None
         key = episode_claim(opened.actor_id, opened.episode_id)
         hold = Hold(self.keeper, key, attempt=episode.attempts + 1, on_lost=task.cancel)
-        tenure = Tenure(self.crew, opened, episode, records, hold=hold, accept=self.accept)
+        tenure = Tenure(
+            self.crew,
+            opened,
+            episode,
+            records,
+            hold=hold,
+            accept=self.accept,
+            called_at=self.called_at,
+        )
         try:
             if careful:
                 await hold.claim()

@@ -244,7 +244,10 @@ class Stint:
         admitted = {ticket.episode_id for ticket in before.admitted}.difference(haul.left)
         for each in haul.asked:
             if each.is_open and each.opened.episode_id in admitted:
-                await self._usher.call(each.opened.episode_id, again=str(each.seq))
+                step = each.wanted.answered_step
+                await self._usher.call(
+                    each.opened.episode_id, again=str(each.seq), answered_step=step
+                )
 
     async def _commit_reached(self) -> None:
         """Say how far this node has come, so that the next one need not rule on it again."""

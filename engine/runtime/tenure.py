@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 
 from engine import publicity, recovery, telemetry
 from engine.commands import Begin, Cancel, Fail
@@ -53,6 +54,7 @@ class Tenure:
         *,
         hold: Hold,
         accept: Callable[[], Awaitable[None]],
+        called_at: datetime | None = None,
     ) -> None:
         """Take over where `records` end; without any, `opened` is the first event of the first.
 
@@ -64,6 +66,8 @@ class Tenure:
             hold: on the episode.
             accept: called once nothing can be lost any more: when the fence is durable under a
                 claim, or when all is done.
+            called_at: when this node was called because something may be due, by the server's
+                clock; None: it was called for another reason.
         """
         self.opened = opened
         self._crew, self._records, self._hold, self._accept = crew, records, hold, accept
@@ -89,7 +93,7 @@ class Tenure:
             after_fence=self._note_fenced,
         )
         applier = Applier(crew.ports, crew.app.actors, crew.clock, crew.turns)
-        courier = Courier(crew, opened, next(crew.pens), self._check_claim)
+        courier = Courier(crew, opened, next(crew.pens), self._check_claim, called_at)
         self._carrier = Carrier(crew, opened, self._run, applier, courier)
         self._sender = Sender(self._carrier, opened, self._publish)
         self._epilogue = Epilogue(crew, opened, self._carrier)

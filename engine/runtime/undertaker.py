@@ -210,7 +210,7 @@ class Undertaker:
         )
         failed = fold_output(await self.ports.log.read(self.ports.stack.output(retry.output_key)))
         try:
-            tried_again(failed, retry)
+            tried_again(failed, retry, at=self.clock.now())
         except Refused as error:
             raise Rejected(f"{error}; discard it") from error
         await self.ports.inbox.send(retry, id=id_)

@@ -12,6 +12,8 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
+import structlog
+
 from engine import adapter, tools
 from engine.adapter import DeliveryFailed
 from engine.errors import EpisodeFailed, StrategyError
@@ -22,6 +24,14 @@ R = TypeVar("R")
 
 TRACE_CHARS_MAX: Final = 4_000
 """Most of a traceback that the journal keeps: its end, where the cause is."""
+
+CAUSES_MAX: Final = 8
+"""Most exceptions of one chain of causes whose frames are kept."""
+
+BAD_ADAPTER: Final = "bad_adapter"
+"""Error class of a delivery by something that does not keep to what an adapter is."""
+
+log = structlog.get_logger("vigil.usercode")
 
 
 @overload
@@ -61,13 +71,25 @@ async def attempt(work: Awaitable[R]) -> R:
     return await _attempt(work, ToolFailed, _as_tool_failure)
 
 
-async def delivery(work: Awaitable[R]) -> R:
-    """Await an adapter's `work`, in a task of its own, too.
+async def delivery(method: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Return what an adapter's `method` returns, awaited in a task of its own, too.
 
     Raises:
-        DeliveryFailed: it failed, in its own words or in the ones that fit what it raised.
+        DeliveryFailed: it failed, in its own words or in the ones that fit what it raised. What it
+            raised may quote credentials: the error has its kind and its frames, and only the log
+            of the node has its message.
     """
+    work = _awaited(method, *args, **kwargs)
     return await _attempt(work, DeliveryFailed, _as_delivery_failure)
+
+
+async def _awaited(method: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+    returned: object = method(*args, **kwargs)
+    if not inspect.isawaitable(returned):
+        name = getattr(method, "__qualname__", repr(method))
+        raise DeliveryFailed(BAD_ADAPTER, f"{name} must be `async def`", permanent=True)
+    awaited: R = await returned
+    return awaited
 
 
 async def _attempt(
@@ -125,7 +147,11 @@ def _as_tool_failure(error: BaseException) -> ToolFailed:
 
 
 def _as_delivery_failure(error: BaseException) -> DeliveryFailed:
-    return DeliveryFailed(*_in_our_words(error, adapter.ERROR_CLASSES, "delivery"))
+    error_class, told = _in_our_words(error, adapter.ERROR_CLASSES, "delivery")
+    if isinstance(error, asyncio.CancelledError):
+        return DeliveryFailed(error_class, told)
+    log.warning("an adapter raised", error=type(error).__name__, message=in_text(error))
+    return DeliveryFailed(error_class, _frames(error))
 
 
 def _in_our_words(
@@ -142,6 +168,20 @@ def _in_our_words(
 
 def _trace(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
+
+
+def _frames(error: BaseException) -> str:
+    """Return where `error` and its causes were raised and of what kind they are, not what they say.
+
+    The last line is the kind of `error` itself.
+    """
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and len(chain) < CAUSES_MAX:
+        chain.append(cause)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    told = ("".join(traceback.format_tb(one.__traceback__)) + type(one).__name__ for one in chain)
+    return "\n".join(reversed(list(told)))[-TRACE_CHARS_MAX:]
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:

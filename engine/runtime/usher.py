@@ -31,6 +31,7 @@ from engine.status import Status
 from streams.commands import Start
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
 from streams.events import EpisodeFinished, EpisodeOpened, LaneMoved
+from streams.lanes import Ticket
 from streams.log import Commit, Recorded
 
 IN_FLIGHT_MAX: Final = 256
@@ -76,11 +77,13 @@ class Usher:
         Raises:
             Unavailable: some of it may not be done. Do it again.
         """
-        again = {each.episode_id: f"again.{each.number}" for each in lane.admitted if each.resumes}
-        called = (partial(self.call, each, again=again.get(each, "")) for each in moved.admitted)
+        resumes = {each.episode_id: each for each in lane.admitted if each.resumes}
+        called = (self._called(each, resumes.get(each)) for each in moved.admitted)
         shed = (partial(self.cancel, each, NO_PLACE) for each in moved.shed)
         news = list(_queued(moved, lane, openings, version))
-        await _all([*called, *shed, partial(Herald(self.crew.ports.world).tell, news)])
+        told = partial(Herald(self.crew.ports.world).tell, news)
+        todo: list[Callable[[], Awaitable[None]]] = [*called, *shed, told]
+        await _all(todo)
         for each in (*moved.shed, *moved.dropped, *moved.left):
             self.traces.pop(each, None)
 
@@ -130,13 +133,24 @@ class Usher:
             if isinstance(event, LaneMoved):
                 await self._complete(event, lane, version=newest.seq)
 
-    async def call(self, episode_id: str, *, again: str = "") -> None:
-        """Call a node to an episode whose turn has come; with `again` once more for that reason.
+    async def call(self, episode_id: str, *, again: str = "", answered_step: int = 0) -> None:
+        """Call a node to an episode whose turn has come.
+
+        Args:
+            episode_id: the episode's.
+            again: why it is called once more; empty: it is called for the first time.
+            answered_step: the step that it goes on with, if it had a turn before. A call for an
+                earlier turn may come again; it says nothing about this one.
 
         Raises:
             Unavailable: call again.
         """
-        start = Start(actor_id=self.crew.actor.id, episode_id=episode_id, admitted=True)
+        start = Start(
+            actor_id=self.crew.actor.id,
+            episode_id=episode_id,
+            admitted=True,
+            answered_step=answered_step,
+        )
         id_ = f"turn.{episode_id}.{again}" if again else f"turn.{episode_id}"
         trace = self.traces.pop(episode_id, "")
         await self.crew.ports.inbox.send(start, id=id_, trace=trace)
@@ -202,6 +216,13 @@ class Usher:
         ids = list(episodes)
         newest = await _all([partial(self.newest, each) for each in ids])
         return [id_ for id_, last in zip(ids, newest, strict=True) if placing.needs_no_turn(last)]
+
+    def _called(self, episode_id: str, ticket: Ticket | None) -> Callable[[], Awaitable[None]]:
+        """Return what calls a node to an episode, whose `ticket` says so if it resumes."""
+        if ticket is None:
+            return partial(self.call, episode_id)
+        again, step = f"again.{ticket.number}", ticket.answered_step
+        return partial(self.call, episode_id, again=again, answered_step=step)
 
     async def _complete(self, moved: LaneMoved, lane: Lane, *, version: int) -> None:
         # What has been begun since needs no call, and who waits no more is not told of as waiting.

@@ -18,11 +18,12 @@ UPDATE episodes AS episode SET
     confidence = coalesce(advance.confidence, episode.confidence),
     summary = coalesce(advance.summary, episode.summary),
     error_class = coalesce(advance.error_class, episode.error_class),
-    error_detail = coalesce(advance.error_detail, episode.error_detail)
+    error_detail = coalesce(advance.error_detail, episode.error_detail),
+    outputs = coalesce(advance.outputs, episode.outputs)
 FROM json_to_recordset($2::json) AS advance (
     episode_id uuid, journal_seq bigint, status text, blocked_by text, node text,
     attempts bigint, started_at timestamptz, finished_at timestamptz, turns_used bigint,
     tokens_used bigint, tokens_added bigint, classification jsonb, confidence double precision,
-    summary text, error_class text, error_detail text
+    summary text, error_class text, error_detail text, outputs jsonb
 )
 WHERE episode.stack = $1 AND episode.episode_id = advance.episode_id

@@ -21,6 +21,7 @@ UPDATE outputs AS output SET
         WHEN advance.resolution IS NULL THEN output.decision_id ELSE advance.decision_id
     END,
     decided_at = coalesce(advance.decided_at, output.decided_at),
+    expires_at = coalesce(advance.expires_at, output.expires_at),
     delivered_ref = CASE
         WHEN advance.delivered_at IS NULL THEN output.delivered_ref ELSE advance.delivered_ref
     END,
@@ -30,7 +31,7 @@ FROM json_to_recordset($2::json) AS advance (
     output_key text, journal_seq bigint, updated_at timestamptz, status text,
     next_attempt_at timestamptz, error_class text, error_detail text, attempts bigint,
     resolution text, decided_by text, decided_reason text, decision_id text,
-    decided_at timestamptz, delivered_ref text, delivered_at timestamptz,
+    decided_at timestamptz, expires_at timestamptz, delivered_ref text, delivered_at timestamptz,
     canceled_at timestamptz
 )
 WHERE output.stack = $1 AND output.output_key = advance.output_key

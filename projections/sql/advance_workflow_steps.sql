@@ -17,6 +17,7 @@ UPDATE workflow_steps AS step SET
     plan_hash = coalesce(advance.plan_hash, step.plan_hash),
     summary = coalesce(advance.summary, step.summary),
     approvers = coalesce(advance.approvers, step.approvers),
+    asked_at = coalesce(advance.asked_at, step.asked_at),
     expires_at = coalesce(advance.expires_at, step.expires_at),
     decided_by = coalesce(advance.decided_by, step.decided_by),
     decided_reason = coalesce(advance.decided_reason, step.decided_reason),
@@ -31,8 +32,8 @@ UPDATE workflow_steps AS step SET
 FROM json_to_recordset($2::json) AS advance (
     instance_id uuid, step_id text, item bigint, journal_seq bigint, status text, attempts bigint,
     episode_id uuid, result jsonb, error_class text, error_detail text, retry_at timestamptz,
-    plan_hash text, summary text, approvers text[], expires_at timestamptz, decided_by text,
-    decided_reason text, compensation_status text, compensation_episode_id uuid,
+    plan_hash text, summary text, approvers text[], asked_at timestamptz, expires_at timestamptz,
+    decided_by text, decided_reason text, compensation_status text, compensation_episode_id uuid,
     started_at timestamptz, finished_at timestamptz
 )
 WHERE step.stack = $1 AND step.instance_id = advance.instance_id

@@ -1,6 +1,6 @@
 -- Dead letters, the latest first. $1 stack, $2 status or NULL, $3 most.
 SELECT
-    letter_key, status, reason, detail, actor_id, episode_id, source_stream, source_seq,
+    letter_key, status, reason, detail, actor_id, episode_id, output_key, source_stream, source_seq,
     source_subject, payload_size_bytes, lettered_at, settled_at, settled_by, settled_note,
     journal_seq
 FROM dead_letters

@@ -3,19 +3,21 @@
 -- $1 stack, $2 rows as JSON (projections/workflow_steps.py, PlacedItem).
 INSERT INTO workflow_steps AS step (
     stack, instance_id, step_id, item, journal_seq, status, attempts, episode_id, input, result,
-    error_class, error_detail, retry_at, plan_hash, summary, approvers, expires_at, decided_by,
-    decided_reason, compensation_status, compensation_episode_id, started_at, finished_at
+    error_class, error_detail, retry_at, plan_hash, summary, approvers, asked_at, expires_at,
+    decided_by, decided_reason, compensation_status, compensation_episode_id, started_at,
+    finished_at
 )
 SELECT
     $1, instance_id, step_id, item, journal_seq, status, coalesce(attempts, 0), episode_id, input,
     result, error_class, error_detail, retry_at, plan_hash, summary, coalesce(approvers, '{}'),
-    expires_at, decided_by, decided_reason, compensation_status, compensation_episode_id,
+    asked_at, expires_at, decided_by, decided_reason, compensation_status, compensation_episode_id,
     started_at, finished_at
 FROM json_to_recordset($2::json) AS placed (
     instance_id uuid, step_id text, item bigint, journal_seq bigint, status text, attempts bigint,
     episode_id uuid, input jsonb, result jsonb, error_class text, error_detail text,
-    retry_at timestamptz, plan_hash text, summary text, approvers text[], expires_at timestamptz,
-    decided_by text, decided_reason text, compensation_status text, compensation_episode_id uuid,
+    retry_at timestamptz, plan_hash text, summary text, approvers text[], asked_at timestamptz,
+    expires_at timestamptz, decided_by text, decided_reason text, compensation_status text,
+    compensation_episode_id uuid,
     started_at timestamptz, finished_at timestamptz
 )
 ON CONFLICT (stack, instance_id, step_id, item) DO UPDATE SET
@@ -33,6 +35,7 @@ ON CONFLICT (stack, instance_id, step_id, item) DO UPDATE SET
     approvers = CASE
         WHEN excluded.plan_hash IS NULL THEN step.approvers ELSE excluded.approvers
     END,
+    asked_at = coalesce(excluded.asked_at, step.asked_at),
     expires_at = coalesce(excluded.expires_at, step.expires_at),
     decided_by = coalesce(excluded.decided_by, step.decided_by),
     decided_reason = coalesce(excluded.decided_reason, step.decided_reason),

@@ -4,17 +4,17 @@
 INSERT INTO dead_letters (
     stack, letter_key, journal_seq, reason, detail, source_stream, source_seq, source_subject,
     actor_id, episode_id, headers, payload, payload_size_bytes, lettered_at, status,
-    settled_at, settled_by, settled_note
+    settled_at, settled_by, settled_note, output_key
 )
 SELECT
     $1, letter_key, journal_seq, reason, detail, source_stream, source_seq, source_subject,
     actor_id, episode_id, headers, decode(payload, 'base64'), payload_size_bytes,
-    lettered_at, status, settled_at, settled_by, settled_note
+    lettered_at, status, settled_at, settled_by, settled_note, output_key
 FROM json_to_recordset($2::json) AS saved (
     letter_key text, journal_seq bigint, reason text, detail text, source_stream text,
     source_seq bigint, source_subject text, actor_id text, episode_id uuid, headers jsonb,
     payload text, payload_size_bytes bigint, lettered_at timestamptz, status text,
-    settled_at timestamptz, settled_by text, settled_note text
+    settled_at timestamptz, settled_by text, settled_note text, output_key text
 )
 ON CONFLICT (stack, letter_key) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -32,4 +32,5 @@ ON CONFLICT (stack, letter_key) DO UPDATE SET
     status = excluded.status,
     settled_at = excluded.settled_at,
     settled_by = excluded.settled_by,
-    settled_note = excluded.settled_note
+    settled_note = excluded.settled_note,
+    output_key = excluded.output_key

@@ -23,7 +23,8 @@ class OutputProposed(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     actor_id: str
     expectation_id: str
     proposal_no: int = 1
-    """+1 when the key is proposed anew, after it failed or was canceled."""
+    """+1 when the key is proposed anew, after it failed or was canceled, or nobody approved it in
+    time."""
     approval: Approval | None = None
     """What people are asked first; None: it needs no approval. `plan_hash` is the payload's."""
 
@@ -84,16 +85,24 @@ class OutputFailed(Event, frozen=True, kw_only=True, omit_defaults=True, tag="ou
     """It cannot be delivered, or not with as many attempts as there are: it is a dead letter."""
 
     attempt: int
+    """The last one; 0: none was made."""
     error_class: str
     error_detail: str = ""
 
 
 class OutputRetried(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.retried@1"):
-    """A person has it tried again after it failed: attempts are counted anew towards the most."""
+    """A person has it tried again.
+
+    After it failed, attempts are counted anew towards the most. One that was only put off is tried
+    now, and its attempts count on.
+    """
 
     by: str
     reason: str = ""
     retry_id: str = ""
+    approval: Approval | None = None
+    """What people are asked first, once more; None: nothing, for somebody has approved it, or
+    nobody need."""
 
 
 class OutputCanceled(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.canceled@1"):

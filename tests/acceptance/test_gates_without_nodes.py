@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import nats
 import pytest
+import pytest_asyncio
 
 from streams.events import EpisodeFinished, EpisodeOpened
 from streams.jetstream import connect
@@ -142,6 +143,30 @@ def ticks(found: Sequence[Opened]) -> list[datetime]:
     return [each.event.trigger.scheduled_at for each in found]
 
 
+class Outage(NamedTuple):
+    """A cluster whose nodes have all been killed."""
+
+    cluster: Cluster
+    died: datetime
+    calm_at: datetime
+    """When calm is over that was waited for when they died."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def outage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Outage]:
+    """An outage that lasts while the other tests run: up to a minute must pass anyway."""
+    async with Cluster(tmp_path_factory.mktemp("outage")) as cluster:
+        await start_nodes(cluster, "n1", "n2")
+        await cluster.publish("horn.blown", {"h1": {}})
+        await wait_opened(cluster, "briefly", lambda found: ids(found) == ["h1"])
+        await wait_opened(cluster, "every_tick", lambda found: len(found) >= 2)
+        async with looking(cluster) as ports:
+            await cluster.publish("gate.opened", {"g1": {}})
+            await wait_armed(ports, "soon/=", "g1")
+            calm_at = await stored_at(ports, "gate.opened", "g1") + timedelta(seconds=SHORT_S)
+        yield Outage(cluster, await kill_all(cluster), calm_at)
+
+
 @pytest.mark.timeout(180)
 async def test_a_short_outage_of_all_nodes_changes_nothing(cluster: Cluster):
     """Killed while calm is waited for, during a cooldown, and between ticks; back before calm."""
@@ -175,41 +200,6 @@ async def test_a_short_outage_of_all_nodes_changes_nothing(cluster: Cluster):
     await expect_all_ended(cluster)
 
 
-@pytest.mark.timeout(240)
-async def test_a_long_outage_of_all_nodes_is_caught_up_with(cluster: Cluster):
-    """Killed before a full minute and started after it: calm, rest and ticks were due meanwhile."""
-    await start_nodes(cluster, "n1", "n2")
-    await cluster.publish("horn.blown", {"h1": {}})
-    await wait_opened(cluster, "briefly", lambda found: ids(found) == ["h1"])
-    await wait_opened(cluster, "every_tick", lambda found: len(found) >= 2)
-    async with looking(cluster) as ports:
-        await cluster.publish("gate.opened", {"g1": {}})
-        await wait_armed(ports, "soon/=", "g1")
-        calm_at = await stored_at(ports, "gate.opened", "g1") + timedelta(seconds=SHORT_S)
-    died = await kill_all(cluster)
-    minute = died.replace(second=0, microsecond=0) + timedelta(minutes=1)
-    await wait_until(max(minute, died + timedelta(seconds=3 * SHORT_S)) + timedelta(seconds=1))
-    await cluster.publish("horn.blown", {"h2": {}})
-    up = await start_nodes(cluster, "n3", "n4")
-
-    (calmed,) = await wait_opened(cluster, "soon", lambda found: len(found) == 1)
-    assert in_time(calmed, calm_at, up)
-    assert calmed.event.trigger.event_id == "g1"
-    await wait_opened(cluster, "briefly", lambda found: ids(found) == ["h1", "h2"])
-
-    minutes = await wait_opened(cluster, "minutes", lambda found: ticks(found)[-1:] >= [minute])
-    expect_gapless(minutes, timedelta(minutes=1))
-    caught = next(each for each in minutes if each.event.trigger.scheduled_at == minute)
-    assert in_time(caught, minute, up)
-    assert caught.at > died
-
-    missed = [tick for tick in await expect_every_tick(cluster, died, up) if died < tick < up]
-    assert len(missed) > 1, "every tick that nobody was there for is made up for"
-    await expect_newest_tick(cluster, died, up)
-    assert [node.stop() for node in cluster.nodes[2:]] == [0, 0]
-    await expect_all_ended(cluster)
-
-
 @pytest.mark.timeout(180)
 async def test_a_stream_that_is_there_is_run_through_from_the_beginning_once(cluster: Cluster):
     client = await nats.connect(cluster.nats_url)
@@ -234,6 +224,33 @@ async def test_a_stream_that_is_there_is_run_through_from_the_beginning_once(clu
     await expect_all_ended(cluster)
     await client.close()
     assert cluster.nodes[1].stop() == 0
+
+
+@pytest.mark.timeout(240)
+async def test_a_long_outage_of_all_nodes_is_caught_up_with(outage: Outage):
+    """Killed before a full minute and started after it: calm, rest and ticks were due meanwhile."""
+    cluster, died, calm_at = outage
+    minute = died.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    await wait_until(max(minute, died + timedelta(seconds=3 * SHORT_S)) + timedelta(seconds=1))
+    await cluster.publish("horn.blown", {"h2": {}})
+    up = await start_nodes(cluster, "n3", "n4")
+
+    (calmed,) = await wait_opened(cluster, "soon", lambda found: len(found) == 1)
+    assert in_time(calmed, calm_at, up)
+    assert calmed.event.trigger.event_id == "g1"
+    await wait_opened(cluster, "briefly", lambda found: ids(found) == ["h1", "h2"])
+
+    minutes = await wait_opened(cluster, "minutes", lambda found: ticks(found)[-1:] >= [minute])
+    expect_gapless(minutes, timedelta(minutes=1))
+    caught = next(each for each in minutes if each.event.trigger.scheduled_at == minute)
+    assert in_time(caught, minute, up)
+    assert caught.at > died
+
+    missed = [tick for tick in await expect_every_tick(cluster, died, up) if died < tick < up]
+    assert len(missed) > 1, "every tick that nobody was there for is made up for"
+    await expect_newest_tick(cluster, died, up)
+    assert [node.stop() for node in cluster.nodes[2:]] == [0, 0]
+    await expect_all_ended(cluster)
 
 
 async def wait_head(ports: Ports, seq: int) -> None:

@@ -8,7 +8,8 @@ from typing import Final
 from tests.acceptance.cluster import Cluster
 
 EPISODES: Final = 500
-POSTGRES_AWAY_S: Final = 20.0
+POSTGRES_AWAY_S: Final = 12.0
+"""So long that a projector waits as long between two attempts as it ever does, in seconds."""
 LOG_LINES_MAX: Final = 150
 
 

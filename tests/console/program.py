@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+
+from tests.console.warm import run_warm
 
 ROOT: Final = Path(__file__).parents[2]
 RUN_S_MAX: Final = 30.0
@@ -27,10 +29,14 @@ NOWHERE: Final = {
 
 
 class Vigil:
-    """The command in `folder`, with `settings` in its environment."""
+    """The command in `folder`, with `settings` in its environment.
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    A warm one has its imports when a command begins that runs to its end; see `warm.py`.
+    """
+
+    def __init__(self, folder: Path, *, is_warm: bool = False, **settings: str) -> None:
         self.folder = folder
+        self._is_warm = is_warm
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "OTEL_"))}
         self.environ = {**inherited, "PYTHONPATH": str(ROOT), **settings}
         self.command = [sys.executable, "-m", "console"]
@@ -39,14 +45,13 @@ class Vigil:
         self, *arguments: str, stdin: bytes = b"", **settings: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        done = subprocess.run(
-            [*self.command, *arguments],
-            cwd=self.folder,
-            env={**self.environ, **settings},
-            input=stdin,
-            capture_output=True,
-            timeout=RUN_S_MAX,
-            check=False,
+        run = run_warm if self._is_warm else self._run_cold
+        done = run(
+            arguments,
+            folder=self.folder,
+            environ={**self.environ, **settings},
+            stdin=stdin,
+            most_s=RUN_S_MAX,
         )
         return subprocess.CompletedProcess(
             done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
@@ -76,6 +81,25 @@ class Vigil:
             yield program
         finally:
             program.end()
+
+    def _run_cold(
+        self,
+        arguments: Sequence[str],
+        *,
+        folder: Path,
+        environ: Mapping[str, str],
+        stdin: bytes,
+        most_s: float,
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*self.command, *arguments],
+            cwd=folder,
+            env=environ,
+            input=stdin,
+            capture_output=True,
+            timeout=most_s,
+            check=False,
+        )
 
 
 class Running:

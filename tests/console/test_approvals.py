@@ -20,6 +20,7 @@ from streams.events import (
     OutputFailed,
     OutputProposed,
     OutputRejected,
+    OutputRetried,
     Resolution,
 )
 from streams.json import raw
@@ -101,6 +102,7 @@ def test_a_decision_says_who_when_why_and_which_request_it_follows(events, outco
         ((blocked(), resolved(Resolution.EXPIRED)), "expired"),
         ((proposed(), OutputApproved(by="")), "expired"),
         ((proposed(), OutputRejected(by="", is_expiry=True)), "expired"),
+        ((proposed(), OutputFailed(attempt=0, error_class="approval_expired")), "expired"),
         ((blocked(), EpisodeFinished(status=EndStatus.CANCELED)), "canceled"),
         ((proposed(), OutputCanceled()), "canceled"),
     ],
@@ -123,6 +125,16 @@ def test_what_follows_a_decision_does_not_change_it():
     (request,) = requests(records)
     assert request.decision is not None
     assert request.decision.by == "ann"
+
+
+def test_what_people_left_may_be_asked_once_more():
+    late = OutputFailed(attempt=0, error_class="approval_expired")
+    again = OutputRetried(by="bob", approval=ASKED)
+    first, second = requests(lived(proposed(), late, again, OutputApproved(by="ann")))
+    assert first.decision is not None
+    assert second.decision is not None
+    assert (first.decision.outcome, second.decision.by) == ("expired", "ann")
+    assert (second.asked_at, second.plan) == (AT + timedelta(hours=2), first.plan)
 
 
 def test_each_request_keeps_its_own_decision():

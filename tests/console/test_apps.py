@@ -14,13 +14,19 @@ from console.errors import Mistake
 def _folder(tmp_path, monkeypatch, write_app):
     write_app()
     (tmp_path / "wrong.py").write_text("from engine import App\napp = App(actors=[])\n")
+    (tmp_path / "deaf.py").write_text(
+        "from engine.adapters import Webhook\npager = Webhook('example.com')\n"
+    )
+    (tmp_path / "vague.py").write_text(
+        "from engine import BadDefinition\nraise BadDefinition('actor_id', 'none is given')\n"
+    )
     (tmp_path / "needy.py").write_text("import no_such_package\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("watch", "wrong", "needy"):
+    for name in ("watch", "wrong", "deaf", "vague", "needy"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     yield
-    for name in ("watch", "wrong", "needy"):
+    for name in ("watch", "wrong", "deaf", "vague", "needy"):
         sys.modules.pop(name, None)
 
 
@@ -37,6 +43,8 @@ def test_an_app_in_the_current_folder_is_found():
         ("watch:ap", "'ap' in /.*/watch.py is nothing"),
         ("watch:not_an_app", "is a int, not an App"),
         ("wrong:app", "an app needs an actor"),
+        ("deaf:app", "--app deaf: Webhook: url: not a URL"),
+        ("vague:app", "--app vague: actor_id: none is given"),
         ("needy:app", "imports 'no_such_package', which is not installed"),
     ],
 )

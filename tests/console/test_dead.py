@@ -189,8 +189,9 @@ def test_all_that_wait_can_be_requeued_by_whoever_is_sure(connected, past):
     keys_ = [past.bury_episode(host) for host in ("h1", "h2")]
     with projected(connected):
         connected.wait_for("dead", "list", until=lambda rows: keys(rows) == set(keys_))
-        unsure = connected.run("dead", "requeue", "--all-waiting", stdin=b"n\n")
-        assert (unsure.returncode, "requeue 2 dead letters?" in unsure.stdout) == (1, True)
+        for asked in (("requeue",), ("discard", "--reason", "r")):
+            unsure = connected.run("dead", *asked, "--all-waiting")
+            assert one_line(unsure, code=2) == "vigil: nobody is here to be asked; say --yes\n"
         done = connected.run("dead", "requeue", "--all-waiting", "--yes")
         assert (done.returncode, done.stdout.count("requeued as episode")) == (0, 2)
         connected.wait_for("dead", "list", until=lambda rows: rows == [])

@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streams.events import OutputAttempted, OutputFailed, OutputRejected, OutputRetried
+from streams.events import (
+    OutputAttempted,
+    OutputFailed,
+    OutputPostponed,
+    OutputRejected,
+    OutputRetried,
+)
 from tests.console.journal import PLAN_HASH, Journal, approval, proposed
 from tests.console.program import NOWHERE, Vigil
 from tests.console.test_command_line import one_line
@@ -167,6 +174,17 @@ def test_whoever_tries_again_at_the_same_time_learns_who_was_faster(journal, sta
         program.wait_said("vigil: k1: bob has it tried again")
 
 
+def test_what_is_put_off_may_be_tried_now(journal, standing):
+    later = datetime.now(UTC) + timedelta(hours=1)
+    put_off = OutputPostponed(attempt=1, error_class="busy", retry_at=later)
+    journal.pretend_node()
+    journal.write(journal.stack.output("k1"), proposed("k1"), OutputAttempted(attempt=1), put_off)
+    with standing.running("outputs", "retry", "k1") as program:
+        journal.wait_command(proposed("k1").episode_id)
+        journal.write(journal.stack.output("k1"), OutputRetried(by="bob", retry_id="theirs"))
+        program.wait_said("vigil: k1: bob has it tried again")
+
+
 def test_what_is_delivered_is_listed_and_shown_with_what_happened_to_it(connected):
     with serving(connected):
         id_ = paged(connected, "disk 1")
@@ -183,7 +201,9 @@ def test_what_is_delivered_is_listed_and_shown_with_what_happened_to_it(connecte
     assert nothing == []
     assert '"text": "disk 1"' in for_people
     assert "output_delivered" in for_people
-    assert [each["output_key"] for each in episode["outputs"]] == ["disk 1"]
+    assert [(each["output_key"], each["status"]) for each in episode["outputs"]] == [
+        ("disk 1", "delivered")
+    ]
     assert "disk 1" in episode_for_people
 
 
@@ -215,12 +235,16 @@ def test_the_letter_of_an_output_is_requeued_by_trying_it_again(connected):
     with serving(connected):
         paged(connected, "disk 1")
         (letter,) = connected.wait_for("inbox", until=bool)
+        shown = connected.ask("dead", "show", letter["id"])
         (connected.folder / "broken").unlink()
         done = connected.run("dead", "requeue", letter["id"])
         wait_status(connected, "disk 1", "delivered")
         connected.wait_for("inbox", until=lambda rows: not rows)
 
-    assert letter["kind"] == "dead_letter"
+    assert (letter["kind"], letter["what_to_do"]) == (
+        "dead_letter", "vigil outputs retry 'disk 1'",
+    )  # fmt: skip
+    assert (shown["output_key"], shown["what_to_do"]) == ("disk 1", letter["what_to_do"])
     assert done.stdout == f"{letter['id']}: requeued: its output is to be tried again\n"
 
 
@@ -232,14 +256,13 @@ def test_all_that_has_failed_is_tried_again_once_that_is_confirmed(connected):
             wait_status(connected, key, "failed")
         (connected.folder / "broken").unlink()
         asked = ("outputs", "retry", "--all", "--adapter", "pager")
-        kept = connected.run(*asked, stdin=b"n\n")
+        kept = connected.run(*asked)
         done = connected.run(*asked, "--actor", "dba", "--yes", "--reason", "mended")
         for key in ("disk 1", "disk 2"):
             wait_status(connected, key, "delivered")
         nothing = connected.run(*asked, "--yes")
 
-    assert kept.returncode == 1
-    assert "retry 2 outputs?" in kept.stderr
+    assert one_line(kept, code=2) == "vigil: nobody is here to be asked; say --yes\n"
     assert done.stderr == ""
     assert sorted(done.stdout.splitlines()) == ["disk 1: tried again", "disk 2: tried again"]
     assert (nothing.returncode, nothing.stdout) == (0, "nothing to retry\n")

@@ -116,7 +116,8 @@ def test_the_demo_ends_by_itself(vigil):
     assert "NATS      nats://" in done.stdout
 
 
-def test_without_the_example_the_demo_says_what_it_needs(vigil, monkeypatch, tmp_path):
+def test_without_the_example_the_demo_says_what_it_needs(tmp_path):
+    vigil = Vigil(tmp_path)
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples" / "__init__.py").touch()
 

@@ -53,3 +53,13 @@ async def test_a_question_can_be_asked_again_as_it_is_shown(pool, stack, name):
     asked_again = await run_sql(pool, questions.shown(name, stack))
 
     assert asked_again == await questions.answer(pool, stack, name)
+
+
+async def test_a_blocked_episode_does_not_run(pool, stack):
+    begun = (lives.opened(), lives.started())
+    for number, events in enumerate([(lives.opened(),), begun, (*begun, lives.blocked())], start=1):
+        place = stack.episode(lives.episode_id(number))
+        await lives.write_events(pool, *events, stack=stack, subject=place)
+    found = await questions.answer(pool, stack, "unended_by_actor")
+    (row,) = found.as_rows()
+    assert (row["queued"], row["running"], row["blocked"]) == (1, 1, 1)

@@ -62,9 +62,14 @@ async def next_of(follower, count: int):
     )
 
 
-async def deliveries_of(source: Source[T], count: int) -> list[Delivery[T]]:
-    """Return the next `count` deliveries of a source."""
-    return await collect(lambda room, wait_s: source.receive(room=room, wait_s=wait_s), count=count)
+async def deliveries_of(source: Source[T], count: int, *, spare: int = 0) -> list[Delivery[T]]:
+    """Return the next `count` deliveries of a source; more only if there is `spare` room for them.
+
+    Several queues that hardly have more than there is room for are asked in turn, a second each.
+    """
+    return await collect(
+        lambda room, wait_s: source.receive(room=room + spare, wait_s=wait_s), count=count
+    )
 
 
 async def wait_backlog(port: Inbox | World | Timers, backlog: int, *more: Sequence[Feed]) -> None:

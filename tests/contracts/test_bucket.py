@@ -25,9 +25,9 @@ async def lapse_of(watch, key):
             return entry
 
 
-@pytest.fixture(params=["registry", "gates"])
-def bucket(request, ports):
-    return getattr(ports, request.param)
+@pytest.fixture
+def bucket(bucket_name, ports):
+    return getattr(ports, bucket_name)
 
 
 async def test_what_is_put_is_there(bucket):

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from streams.clock import SystemClock
 from streams.commands import Recover
 from streams.delivery import ACK_WAIT_S, Unreadable
 from streams.layout import Kind, Stream
 from streams.subjects import Stack
 from tests.contracts.samples import SILENCE_S, WAIT_S, deliveries_of, opened, start, wait_backlog
+from tests.contracts.time import ContractClock
 
 MOMENTS_S = ACK_WAIT_S / 2
 """Less than what nobody answers for takes to come again, in seconds."""
@@ -30,9 +30,9 @@ async def send_all(inbox, *names):
         await inbox.send(start(name), id=name)
 
 
-@pytest.fixture(params=[1, 3])
-def stack(request, stack):
-    return Stack(stack.name, partitions=request.param)
+@pytest.fixture
+def stack(stack, partitions):
+    return Stack(stack.name, partitions=partitions)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ async def test_a_command_arrives_as_it_was_sent(inbox):
 async def test_commands_of_a_partition_arrive_in_the_order_they_were_sent(inbox, neighbours):
     await send_all(inbox, *neighbours)
     async with opened(inbox.open("monitor")) as source:
-        deliveries = await deliveries_of(source, 5)
+        deliveries = await deliveries_of(source, 5, spare=5)
     assert episodes(deliveries) == neighbours
     assert [delivery.seq for delivery in deliveries] == [1, 2, 3, 4, 5]
 
@@ -70,7 +70,7 @@ async def test_commands_of_every_partition_arrive(inbox):
     names = [f"e{n}" for n in range(30)]
     await send_all(inbox, *names)
     async with opened(inbox.open("monitor")) as source:
-        assert sorted(episodes(await deliveries_of(source, 30))) == sorted(names)
+        assert sorted(episodes(await deliveries_of(source, 30, spare=30))) == sorted(names)
 
 
 async def test_a_source_with_room_for_one_gets_to_every_partition(inbox):
@@ -166,13 +166,13 @@ async def test_a_paused_source_may_be_closed(inbox):
 
 
 async def test_a_delivery_says_when_it_was_stored(inbox):
-    before = SystemClock().now()
+    before = ContractClock().now()
     await inbox.send(start("e1"), id="1")
     async with opened(inbox.open("monitor")) as source:
         (delivery,) = await deliveries_of(source, 1)
         await delivery.nak()
         (again,) = await deliveries_of(source, 1)
-    assert before <= delivery.at <= SystemClock().now()
+    assert before <= delivery.at <= ContractClock().now()
     assert again.at == delivery.at
 
 
@@ -226,7 +226,7 @@ async def test_a_command_handed_back_comes_to_another_node_too(inbox):
 
 
 async def test_a_command_handed_back_for_later_comes_no_sooner(inbox):
-    clock = SystemClock()
+    clock = ContractClock()
     await inbox.send(start("e1"), id="1")
     async with opened(inbox.open("monitor")) as source:
         (delivery,) = await deliveries_of(source, 1)

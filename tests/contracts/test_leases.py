@@ -8,29 +8,21 @@ import msgspec
 import pytest
 
 from engine.testing import FakeLeases
-from streams.clock import SystemClock
 from streams.errors import LeaseLost
 from streams.leases import ERROR_CHARS_MAX, ClaimChange, Lease
-from tests.contracts.conftest import LEASE_TTL_S
+from tests.contracts.conftest import LEASE_TTL_S, SERVED
 from tests.contracts.samples import SILENCE_S, WAIT_S, next_of
+from tests.contracts.time import ContractClock
 
 KEY = "episode.monitor.e1"
 OTHER_KEY = "episode.monitor.e2"
 
-
-@pytest.fixture(params=["memory", "fake", "jetstream", "grouped"])
-def adapter(request):
-    return request.param
-
-
-@pytest.fixture
-def server(request, adapter):
-    return request.getfixturevalue("nats") if adapter in {"jetstream", "grouped"} else None
+ADAPTERS = ("memory", "fake", *SERVED)
 
 
 @pytest.fixture
 def leases(adapter, ports):
-    return FakeLeases(ttl_s=LEASE_TTL_S) if adapter == "fake" else ports.leases
+    return FakeLeases(ContractClock(), ttl_s=LEASE_TTL_S) if adapter == "fake" else ports.leases
 
 
 async def acquired(leases, key=KEY, *, holder="n1", attempt=1) -> Lease:
@@ -78,7 +70,7 @@ async def test_of_many_who_ask_at_once_exactly_one_gets_the_key(leases):
 
 
 async def test_a_holder_stops_trusting_its_lease_before_it_ends(leases):
-    clock = SystemClock()
+    clock = ContractClock()
     lease = await acquired(leases)
     assert lease.trusted_until_s <= clock.monotonic_s() + LEASE_TTL_S
     lease.check(monotonic_s=clock.monotonic_s())
@@ -99,14 +91,15 @@ async def test_a_renewal_gives_a_lease_a_full_life_again(leases):
 
 
 async def test_a_lease_that_is_renewed_in_time_outlives_its_first_life(leases):
-    clock = SystemClock()
+    clock = ContractClock()
     lease = await acquired(leases)
     first_life_ends_s = lease.trusted_until_s
     async with leases.watch(after=lease.revision) as watch:
         while clock.monotonic_s() < first_life_ends_s + 0.5:
             lease = await leases.renew(lease)
-            for change in await watch.receive(most=10, wait_s=LEASE_TTL_S / 4):
-                assert change.state == "claimed"
+            (change,) = await next_of(watch, 1)
+            assert (change.state, change.revision) == ("claimed", lease.revision)
+            assert list(await watch.receive(most=10, wait_s=LEASE_TTL_S / 4)) == []
     assert await leases.acquire(KEY, holder="n2") is None
 
 

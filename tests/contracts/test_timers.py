@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from streams.clock import SystemClock
 from streams.delivery import Unreadable
 from streams.errors import BadName, TimerConflict, TooLarge, UnreadableEvent
 from streams.layout import Stream
 from streams.subjects import Stack
 from streams.timers import DUE_MAX, TIMER_BYTES_MAX, Due, PendingTimer, Timer
 from tests.contracts.samples import SILENCE_S, deliveries_of, opened, start, wait_backlog
+from tests.contracts.time import ContractClock
 
 SOON = timedelta(seconds=0.5)
 """Late enough to be waited for. No test fails if it is over before its time."""
@@ -24,7 +24,7 @@ MANY = 1_000
 
 def in_(delay):
     """Return the time that is `delay` from now, by the machine's clock, which is the server's."""
-    return SystemClock().now() + delay
+    return ContractClock().now() + delay
 
 
 def timer(key="web-1", *, actor="monitor", purpose="debounce", **payload):
@@ -39,9 +39,9 @@ def payloads(deliveries):
     return [delivery.content.payload for delivery in deliveries]
 
 
-@pytest.fixture(params=[1, 3])
-def stack(request, stack):
-    return Stack(stack.name, partitions=request.param)
+@pytest.fixture
+def stack(stack, partitions):
+    return Stack(stack.name, partitions=partitions)
 
 
 @pytest.fixture
@@ -278,10 +278,10 @@ async def test_a_timer_and_a_command_of_one_id_are_two(ports, timers):
         assert len(await deliveries_of(due, 1)) == len(await deliveries_of(told, 1)) == 1
 
 
-@pytest.mark.parametrize("id_", ["", " a", "a ", "a\nb", "a\0", "\ud800", "x" * 513])
-async def test_an_id_that_would_not_come_back_as_it_is_is_refused(timers, id_):
-    with pytest.raises(BadName, match="id of a timer"):
-        await timers.send(timer(), id=id_)
+async def test_an_id_that_would_not_come_back_as_it_is_is_refused(timers):
+    for id_ in ("", " a", "a ", "a\nb", "a\0", "\ud800", "x" * 513):
+        with pytest.raises(BadName, match="id of a timer"):
+            await timers.send(timer(), id=id_)
     async with opened(timers.open("monitor")) as source:
         assert await nothing_comes(source)
 

@@ -21,22 +21,29 @@ from console.__main__ import app
 from console.flags import SETTINGS
 from console.settings import PREFIX, Settings
 from engine import publicity
+from engine.blocking import Blocked
+from engine.output import Output
+from engine.output_publicity import output_news, output_reminder
 from projections.postgres.queries import migrations
 from streams.events import (
     EndStatus,
+    EpisodeBlocked,
     EpisodeConverged,
     EpisodeFinished,
     EpisodeOpened,
+    EpisodeResolved,
     FindingCleared,
     FindingEscalated,
     FindingExpired,
     FindingRaised,
     FindingUpdated,
+    OutputEvent,
+    OutputProposed,
 )
 from streams.findings import Severity
 from tests.docs.life import diagram
 from tests.docs.pages import ROOT, pages, text_of
-from tests.streams.samples import ACTIVE, CAUSE, CLEARED, EVENTS, LIMITED, TIMED
+from tests.streams.samples import ACTIVE, AT, CAUSE, CLEARED, EVENTS, LIMITED, TIMED
 
 PACKAGES: Final = ("streams", "engine", "projections", "console")
 
@@ -91,6 +98,9 @@ LIMITS: Final = (
     "console.processes.PROCESSES_MAX",
 )
 """Those that a user or an operator may meet."""
+
+OF_OUTPUTS: Final = ("proposed", "approved", "rejected", "delivered", "failed", "canceled")
+"""What the world is told of outputs, beside reminders."""
 
 KIB: Final = 1024
 BIG: Final = 100 * KIB
@@ -248,7 +258,27 @@ def _published() -> Iterator[tuple[str, Mapping[str, object]]]:
     expired = FindingExpired(finding=LIMITED, cause=TIMED)
     worse = FindingEscalated(finding=LIMITED, cause=TIMED, from_severity=Severity.LOW)
     events += [publicity.finding_changed_since(each, seq=1) for each in (expired, worse)]
+    events += [*_of_blocks(opened), *_of_outputs(opened)]
     yield from {event.name: event.payload for event in events}.items()
+
+
+def _of_blocks(opened: EpisodeOpened) -> Iterator[publicity.PublicEvent]:
+    (event, *_), (answer, *_) = EVENTS["episode.blocked@1"], EVENTS["episode.resolved@1"]
+    assert isinstance(event, EpisodeBlocked)
+    assert isinstance(answer, EpisodeResolved)
+    block = Blocked(event=event, at=AT)
+    yield publicity.blocked(opened, block, seq=1)
+    yield publicity.reminder(opened, block, number=1, seq=1)
+    yield publicity.resumed(opened, answer, seq=1)
+
+
+def _of_outputs(opened: EpisodeOpened) -> Iterator[publicity.PublicEvent]:
+    lived = [each for name in OF_OUTPUTS for each in EVENTS[f"output.{name}@1"][:1]]
+    proposed = lived[0]
+    assert isinstance(proposed, OutputProposed)
+    history = [(each, 1) for each in lived if isinstance(each, get_args(OutputEvent))]
+    yield from output_news(opened, proposed, history, since=0)
+    yield output_reminder(opened, Output(proposed=proposed), number=1, seq=1)
 
 
 def limits() -> str:

@@ -2,6 +2,7 @@
 
 Files are written, commands are run in a shell where `vigil` and `python` are ours, and
 programs that go on are left running, as in a terminal of their own, until the page ends.
+`vigil` with plain words needs no shell, and has its imports: `tests/console/warm.py` runs it.
 Whatever nobody has taught the reader to do fails the test: no block is passed over.
 """
 
@@ -28,6 +29,7 @@ from engine.definitions import agent_of, format_of, read
 from projections.postgres.pool import connect
 from projections.postgres.reader import run_sql
 from tests.console.program import ROOT, Running
+from tests.console.warm import run_warm
 from tests.docs.pages import Block, blocks
 
 RUN_S_MAX: Final = 60.0
@@ -57,6 +59,9 @@ PLACEHOLDERS: Final = ("nats://127.0.0.1:4222", "postgresql://127.0.0.1/vigil")
 
 SHELL: Final = frozenset({"vigil", "python", "echo", "printf"})
 """Programs that a page may use."""
+
+PLAIN: Final = re.compile(r"vigil (?:[^'$`*?~<>|&;(){}]|'[^']*')*")
+"""A line that means the same to any shell: `vigil` with some words."""
 
 TARGETS: Final = re.compile(r"(?m)^([a-z-]+):.*## ")
 
@@ -186,18 +191,31 @@ class Reader:
             threading.Event().wait(LOOK_S)
 
     def _run(self, line: str, place: str) -> str:
-        done = subprocess.run(
-            ["/bin/sh", "-c", self._real(line)],
+        real = self._real(line)
+        done = self._run_warm(real) if PLAIN.fullmatch(real) else self._run_shell(real)
+        said, complained = done.stdout.decode(), done.stderr.decode()
+        assert done.returncode == 0, f"{place}: {line}\n{said}{complained}"
+        return said
+
+    def _run_shell(self, line: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            ["/bin/sh", "-c", line],
             cwd=self.folder,
             env=self._environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
             timeout=RUN_S_MAX,
             check=False,
         )
-        assert done.returncode == 0, f"{place}: {line}\n{done.stdout}{done.stderr}"
-        return done.stdout
+
+    def _run_warm(self, line: str) -> subprocess.CompletedProcess[bytes]:
+        return run_warm(
+            shlex.split(line, comments=True)[1:],
+            folder=self.folder,
+            environ=self._environ,
+            stdin=b"",
+            most_s=RUN_S_MAX,
+        )
 
     def _compare(self, block: Block) -> None:
         """See that the last command says what the page says it does, `…` standing for anything."""

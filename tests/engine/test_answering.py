@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from engine import answering
-from engine.actions import approval, wait
+from engine.actions import RequestApproval, approval, wait
 from engine.answering import Answer, Refusal, denied
 from engine.blocking import Blocked, block_for, block_in, is_answered, next_wake, reminder_due
 from engine.episode import decide, evolve, fold
 from engine.errors import InvalidAction, Unencodable
 from engine.faults import problem_of
 from engine.status import Status
+from streams.blocks import OnExpiry
 from streams.commands import Decide, Resolve, Verdict
 from streams.events import (
     EndStatus,
@@ -298,7 +300,9 @@ def test_only_the_newest_commit_says_whether_it_waits():
         (approval(PLAN, approvers=["a"] * 65), "approvers: 65 of them, the limit is 64"),
         (approval(PLAN, approvers=[7]), "approvers: 7 is not text"),
         (approval(PLAN, summary="s" * 4_001), "summary: 4,001 characters"),
-        (approval(PLAN, expires_s=-1), "expires_s: -1 is not from 0"),
+        (RequestApproval(plan=PLAN, expires_s=-1.0), "expires_s: -1 is not from 0"),
+        (RequestApproval(plan=PLAN, on_expiry=OnExpiry.CONTINUE), "on_expiry: 'continue'; use"),
+        (RequestApproval(plan=PLAN, on_expiry=["deny"]), "use approve or deny or fail"),
         (approval(PLAN, expires_s="1h"), "expires_s must be a number of seconds"),
         (approval(PLAN, expires_s=float("nan")), "expires_s: nan is not"),
         (approval(PLAN, remind_every_s=0.5), "remind_every_s: 0.5 is not from 1"),
@@ -318,6 +322,14 @@ def test_an_expiry_means_only_what_it_can_mean():
         approval(PLAN, on_expiry="continue")
     with pytest.raises(InvalidAction, match="use continue or fail"):
         wait("x", on_expiry="deny")
+
+
+@pytest.mark.parametrize("ask", [partial(approval, PLAN), partial(wait, "x")])
+@pytest.mark.parametrize("seconds", [0, 0.0, -1])
+@pytest.mark.parametrize("field", ["expires_s", "remind_every_s"])
+def test_no_time_at_all_is_not_taken_for_ever(ask, field, seconds):
+    with pytest.raises(InvalidAction, match=f"{field}: .* is not more than 0; None is"):
+        ask(**{field: seconds})
 
 
 def test_one_approver_may_be_given_by_name():

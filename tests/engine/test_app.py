@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from engine.actor import Actor
-from engine.adapter import OutputAdapter
+from engine.adapter import OutputAdapter, OutputView
 from engine.app import App
 from engine.breaker import Breaker
 from engine.convergence import ConvergeResult
@@ -70,6 +72,40 @@ def laned(**declared):
 )
 def test_a_queue_may_be_bounded_where_episodes_wait_for_their_turn(made):
     assert App(actors=[made]).actors["monitor"].queue_max == 5
+
+
+class Bare(OutputAdapter):
+    pass
+
+
+class Plain(OutputAdapter):
+    def deliver(self, output):
+        return None
+
+
+class PlainlyOpened(OutputAdapter):
+    def open(self, ports):
+        return None
+
+    async def deliver(self, output):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("adapter", "why"),
+    [
+        (Bare(), "'pager': Bare: it has no deliver; write `async def deliver(self, output)`"),
+        (Plain(), "'pager': Plain: deliver must be `async def`"),
+        (Route(PlainlyOpened()), "'pager': PlainlyOpened: open must be `async def`"),
+    ],
+)
+def test_an_adapter_that_could_deliver_nothing_is_refused_where_it_is_declared(adapter, why):
+    with pytest.raises(DeclarationError, match=re.escape(why)):
+        App(actors=[actor()], outputs={"pager": adapter})
+
+
+def test_an_adapter_can_be_tried_with_a_payload_alone():
+    assert OutputView(payload={"text": "hi"}).attempt == 1
 
 
 def test_an_app_knows_its_actors_by_id():
@@ -145,7 +181,8 @@ async def deliver(output):
 
 def test_an_output_is_an_adapter_a_function_or_a_route_to_either():
     class Fax(OutputAdapter):
-        pass
+        async def deliver(self, output):
+            return None
 
     fax, route = Fax(), Route(deliver, max_concurrent=2)
     app = App(actors=[actor()], outputs={"fax": fax, "pager": deliver, "mail": route})

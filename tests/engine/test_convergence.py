@@ -38,6 +38,10 @@ def test_a_result_becomes_the_event_that_says_it():
     )
 
 
+def test_what_a_step_of_a_workflow_brings_may_be_any_json():
+    assert conclude(ConvergeResult(result=["a", 1])).result == raw(["a", 1])
+
+
 def test_a_result_may_say_nothing():
     assert conclude(ConvergeResult()) == EpisodeConverged(classification=raw({}))
 
@@ -64,6 +68,11 @@ def test_nonsense_is_refused_in_words(nonsense, problem):
     with pytest.raises(InvalidResult) as refused:
         conclude(nonsense)
     assert problem in str(refused.value)
+
+
+def test_a_result_for_later_steps_that_json_cannot_say_is_refused():
+    with pytest.raises(Unencodable, match="result"):
+        conclude(ConvergeResult(result=object()))
 
 
 def test_a_classification_that_json_cannot_say_is_refused():

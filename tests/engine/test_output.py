@@ -8,6 +8,7 @@ import pytest
 
 from engine.delivering import (
     EARLY_S,
+    EARLY_SHARE,
     OUTCOME_UNKNOWN,
     RETRY_AFTER_S_MAX,
     Attempt,
@@ -22,10 +23,12 @@ from engine.delivering import (
     tried_again,
     wakes_at,
 )
-from engine.errors import InvalidOutput, Refused, Rejected
+from engine.errors import InvalidOutput, Refused, Rejected, StrategyError
 from engine.output import TRANSITIONS, UNPROPOSED, Output, decide, evolve, fold, outcome_of
 from engine.proposal import idempotency_key, inline_key, intended, output, output_key
 from engine.proposal import propose_output as propose
+from engine.route import Retries
+from engine.runtime.backoff import backoff_s
 from streams.blocks import Approval, OnExpiry
 from streams.commands import Decide, RetryOutput, Verdict
 from streams.events import (
@@ -101,7 +104,7 @@ PASTS = {
     OutputStatus.PROPOSED: (proposed(),),
     OutputStatus.DELIVERED: (proposed(), attempted, delivered),
     OutputStatus.FAILED: (proposed(), attempted, failed),
-    OutputStatus.REJECTED: (asking(), rejected),
+    OutputStatus.REJECTED: (asking(), OutputRejected(by="", is_expiry=True)),
     OutputStatus.CANCELED: (proposed(), canceled),
 }
 EVENTS = (
@@ -152,6 +155,14 @@ def test_clocks_may_differ_by_a_little_when_the_time_has_come():
     assert move(proposed(), attempted, postponed, at=60 - EARLY_S - 0.1) == Later(after(60))
 
 
+def test_a_short_pause_is_kept_but_for_a_small_part_of_it():
+    soon = OutputPostponed(attempt=1, error_class="busy", retry_at=after(2.5))
+    early_s = 0.5 * EARLY_SHARE
+    assert move(proposed(), attempted, soon, at=2) == Later(after(2.5))
+    assert move(proposed(), attempted, soon, at=2.5 - early_s - 0.01) == Later(after(2.5))
+    assert move(proposed(), attempted, soon, at=2.5 - early_s) == Attempt(2)
+
+
 def test_what_waits_for_approval_is_not_attempted():
     assert move(asking()) == Later(None)
     assert move(asking(), approved) == Attempt(1)
@@ -170,11 +181,24 @@ def test_what_is_settled_stays_so_for_its_own_episode(past, outcome):
     assert move(*past) == outcome
 
 
-@pytest.mark.parametrize(
-    "past", [(proposed(),), (asking(),), (asking(), rejected), (proposed(), attempted, delivered)]
-)
+@pytest.mark.parametrize("past", [(proposed(),), (asking(),), (proposed(), attempted, delivered)])
 def test_for_another_episode_it_is_a_duplicate(past):
     assert move(*past, episode="e2") == settled("duplicate")
+
+
+def test_what_people_rejected_is_rejected_for_every_episode():
+    assert move(asking(), rejected, episode="e2") == settled("rejected")
+    with pytest.raises(Rejected, match="OutputProposed while rejected"):
+        decide(of(asking(), rejected), proposed("e2", no=2))
+
+
+def test_what_nobody_decided_on_in_time_may_be_proposed_by_another_episode():
+    late = OutputRejected(by="", is_expiry=True)
+    assert move(asking(), late) == settled("rejected")
+    assert move(asking(), late, episode="e2") == Propose(2)
+    again = proposed("e2", no=2)
+    assert decide(of(asking(), late), again) == again
+    assert move(asking(), late, again) == settled("rejected")
 
 
 @pytest.mark.parametrize("end", [failed, canceled])
@@ -277,10 +301,12 @@ def test_what_nobody_decides_in_time_is_decided_by_that():
 
     assert late(OnExpiry.DENY, at=4.9) is None
     assert isinstance(late(OnExpiry.APPROVE), OutputApproved)
-    for on_expiry in (OnExpiry.DENY, OnExpiry.FAIL):
-        event = late(on_expiry)
-        assert isinstance(event, OutputRejected)
-        assert (event.is_expiry, event.by) == (True, "")
+    denied = late(OnExpiry.DENY)
+    assert isinstance(denied, OutputRejected)
+    assert (denied.is_expiry, denied.by) == (True, "")
+    event = late(OnExpiry.FAIL)
+    assert isinstance(event, OutputFailed)
+    assert (event.error_class, event.attempt) == ("approval_expired", 0)
     assert expired(of(asking()), at=after(1e9)) is None
 
 
@@ -301,8 +327,8 @@ def retry(**said: object) -> RetryOutput:
 
 
 def test_a_person_may_have_a_failed_output_tried_again():
-    assert tried_again(of(proposed(), attempted, failed), retry()) == retried
-    assert tried_again(of(proposed(), attempted, failed, retried), retry()) is None
+    assert tried_again(of(proposed(), attempted, failed), retry(), at=EPOCH) == retried
+    assert tried_again(of(proposed(), attempted, failed, retried), retry(), at=EPOCH) is None
 
 
 @pytest.mark.parametrize(
@@ -310,12 +336,41 @@ def test_a_person_may_have_a_failed_output_tried_again():
     [
         ((), "no such output"),
         ((proposed(), attempted, delivered), "it is delivered; only what has failed"),
+        ((proposed(),), "it is proposed; only what has failed"),
+        ((proposed(), attempted, postponed, OutputAttempted(attempt=2)), "it is proposed; only"),
+        ((asking(),), "it is awaiting_approval; only"),
         ((proposed("e2"), attempted, failed), "it is of episode e2"),
     ],
 )
 def test_what_has_not_failed_is_not_tried_again(past, why):
     with pytest.raises(Refused, match=why):
-        tried_again(of(*past), retry())
+        tried_again(of(*past), retry(), at=EPOCH)
+
+
+def test_what_is_put_off_is_tried_at_once_and_its_attempts_count_on():
+    again = tried_again(of(proposed(), attempted, postponed), retry(), at=after(5))
+    assert again == retried
+    past = (proposed(), attempted, postponed, retried)
+    assert move(*past, at=6) == Attempt(2)
+    assert of(*past).attempts_counted == 1
+
+
+def test_what_nobody_approved_in_time_is_asked_for_once_more_before_it_is_tried_again():
+    late = OutputFailed(attempt=0, error_class="approval_expired")
+    past = (asking(expires_at=after(25), on_expiry=OnExpiry.FAIL), late)
+    again = tried_again(of(*past), retry(), at=after(100))
+    assert again.approval.expires_at == after(125)
+    asked = of(*past, again)
+    assert (asked.status, asked.asked_at) == (OutputStatus.AWAITING_APPROVAL, after(2))
+    assert answered(asked, decision(), at=after(120)) == approved
+    with pytest.raises(Refused, match="it expired at"):
+        answered(asked, decision(), at=after(126))
+    with pytest.raises(Refused, match=r"it is failed \(approval_expired\)"):
+        answered(of(*past), decision(), at=after(26))
+
+
+def test_what_was_approved_once_is_tried_again_without_asking():
+    assert tried_again(of(asking(), approved, attempted, failed), retry(), at=EPOCH) == retried
 
 
 # Keys.
@@ -391,3 +446,30 @@ def test_an_idempotency_key_is_an_outputs_and_a_stacks_own():
 def test_an_impossible_output_is_refused_where_it_is_said(said):
     with pytest.raises(InvalidOutput):
         propose(**{"adapter": "pager", "payload": {}, **said})
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"expires_s": 0, "requires_approval": True}, "expires_s: 0 is not more than 0; None is"),
+        ({"expires_s": "60", "requires_approval": True}, "expires_s must be a number of seconds"),
+        ({"remind_every_s": 0, "requires_approval": True}, "remind_every_s: 0 is not more"),
+        ({"on_expiry": "continue", "requires_approval": True}, "'continue'; use approve or deny"),
+        ({"summary": "page them?"}, "there is nothing to approve"),
+        ({"on_expiry": "approve"}, "there is nothing to approve"),
+        ({"dedupe_key": "k", "key": "a"}, "key: there is a dedupe_key, which says it all"),
+        ({"payload": {"load": float("nan")}}, "payload: a number that is not finite"),
+    ],
+)
+def test_an_impossible_output_says_what_is_wrong_with_it(said, why):
+    with pytest.raises(StrategyError, match=why):
+        propose(**{"adapter": "pager", "payload": {}, **said})
+
+
+def test_attempts_are_spread_over_up_to_an_hour_unless_the_route_says_otherwise():
+    retries = Retries()
+    pauses = [
+        backoff_s(tries, first_s=retries.first_s, most_s=retries.most_s)
+        for tries in range(1, retries.attempts_max)
+    ]
+    assert sum(pauses) == 3_511

@@ -54,6 +54,20 @@ class Circle:
         self.me.append(self.me)
 
 
+@dataclass
+class Load:
+    average: float
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("value", [NAN, {"load": [NAN]}, Load(NAN), {"deep": Load(-NAN)}])
+def test_a_number_that_is_not_finite_is_refused_and_not_kept_as_null(value):
+    with pytest.raises(Unencodable, match=r"^plan: a number that is not finite"):
+        state.encode(value, what="plan")
+
+
 @pytest.mark.parametrize("value", [object(), {"f": print}, Circle().me, "\ud800", {1j: 2}])
 def test_what_json_cannot_say_is_refused_by_name(value):
     with pytest.raises(Unencodable, match=r"^arguments: "):

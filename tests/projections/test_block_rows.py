@@ -15,6 +15,7 @@ from streams.blocks import OnExpiry
 from streams.events import EndStatus, EpisodeDeferred, Resolution
 from streams.json import raw
 from streams.log import Commit, Recorded
+from streams.outputs import OutputOutcome
 from tests.projections import lives
 from tests.projections.lives import AT, only_row, rows_of, write, write_events
 
@@ -78,6 +79,30 @@ async def test_an_episode_shows_what_it_is_blocked_by(pool, stack, since, status
             await write(pool, changes_of(batch, stack=stack), stack=stack)
         row = await only_row(pool, "episodes", stack=stack)
         assert (row["status"], row["blocked_by"]) == (status, blocked_by)
+
+
+async def test_an_episode_shows_what_became_of_its_outputs(pool, stack):
+    sent = OutputOutcome(output_key="mail:1", outcome="delivered")
+    other = OutputOutcome(output_key="mail:2", outcome="duplicate")
+    lost = OutputOutcome(output_key="mail:3", outcome="failed", error_class="away")
+    deferred = EpisodeDeferred(pending=("mail:3",), outputs=(sent, other))
+    lived = [lives.opened(), lives.started(), lives.converged(), deferred]
+    ended = lives.finished(EndStatus.PARTIALLY_FAILED, outputs=(sent, other, lost))
+    records = in_commits(stack, [*lived, ended])
+    shown = [{"output_key": "mail:1", "outcome": "delivered"}]
+    shown += [{"output_key": "mail:2", "outcome": "duplicate"}]
+    for batch in (records[:4], records[4:], records):
+        await write(pool, changes_of(batch, stack=stack), stack=stack)
+        outputs = json.loads((await only_row(pool, "episodes", stack=stack))["outputs"])
+        assert outputs[:2] == shown
+        failed = {"output_key": "mail:3", "outcome": "failed", "error_class": "away"}
+        assert outputs[2:] == ([] if batch == records[:4] else [failed])
+
+
+async def test_an_episode_whose_outputs_came_to_nothing_yet_shows_none(pool, stack):
+    records = in_commits(stack, [lives.opened(), lives.started(), lives.converged(), DEFERRED])
+    await write(pool, changes_of(records, stack=stack), stack=stack)
+    assert (await only_row(pool, "episodes", stack=stack))["outputs"] is None
 
 
 def in_commits(stack, events):

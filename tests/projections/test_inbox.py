@@ -99,6 +99,38 @@ async def test_an_episode_that_asks_again_is_there_once(pool, stack):
     assert len(await reader.list_inbox(pool, stack)) == 1
 
 
+async def letter_of_an_output(pool, stack, *, key="mail:1", detail="mail: http_400: no"):
+    letter = lives.lettered(reason="output_failed", subject=stack.output(key), detail=detail)
+    await write_events(pool, letter, stack=stack, subject=stack.dead("output", "m.1"))
+    (row,) = await reader.list_inbox(pool, stack)
+    return row
+
+
+async def test_the_letter_of_an_output_says_how_the_output_is_tried_again(pool, stack):
+    row = await letter_of_an_output(pool, stack)
+    assert row["summary"] == "output_failed: mail: http_400: no"
+    assert row["what_to_do"] == "vigil outputs retry mail:1"
+    assert (await reader.show_dead_letter(pool, stack, row["id"]))["output_key"] == "mail:1"
+
+
+async def test_a_traceback_is_its_last_line_and_no_more_than_a_line(pool, stack):
+    trace = "mail: crash: Traceback:\n  File 'x'\nKeyError: " + "k" * 200 + "\n"
+    row = await letter_of_an_output(pool, stack, detail=trace)
+    assert row["summary"] == "output_failed: KeyError: " + "k" * 110
+
+
+async def test_an_output_of_a_letter_is_one_word_of_the_command(pool, stack):
+    row = await letter_of_an_output(pool, stack, key="--all; reboot")
+    assert shlex.split(row["what_to_do"]) == ["vigil", "outputs", "retry", "--", "--all; reboot"]
+
+
+async def test_a_letter_from_a_stream_that_looks_like_an_output_is_none(pool, stack):
+    letter = lives.lettered(reason="unreadable", subject="orders.output.mail")
+    await write_events(pool, letter, stack=stack, subject=stack.dead("events", "7"))
+    (row,) = await reader.list_inbox(pool, stack)
+    assert row["what_to_do"] == "vigil dead show events.7"
+
+
 async def test_the_inbox_can_be_narrowed(pool, stack):
     await asking(pool, stack)
     assert len(await reader.list_inbox(pool, stack, limit=2)) == 2

@@ -72,14 +72,14 @@ async def test_a_proposed_output_shows_whose_it_is_and_what_it_says(pool, stack)
     assert (row["output_key"], row["status"], row["adapter"]) == ("mail:1", "proposed", "mail")
     assert (row["episode_id"], row["proposal_no"]) == (UUID(int=1), 1)
     assert (row["actor_id"], row["expectation_id"]) == ("monitor", "check_disk")
-    assert json.loads(row["payload_redacted"]) == {"to": "ann"}
+    assert json.loads(row["payload"]) == {"to": "ann"}
     assert (row["attempts"], row["created_at"], row["updated_at"]) == (0, AT, AT)
     assert (row["payload_hash"], row["approvers"], row["on_expiry"]) == (None, [], None)
 
 
 async def test_an_output_that_says_nothing_is_an_output(pool, stack):
     await live(pool, stack, lives.proposed(payload=raw(None)))
-    assert (await only_row(pool, "outputs", stack=stack))["payload_redacted"] is None
+    assert (await only_row(pool, "outputs", stack=stack))["payload"] is None
 
 
 async def test_an_output_that_needs_approval_shows_what_people_are_asked(pool, stack):
@@ -106,6 +106,18 @@ async def test_a_decision_shows_who_decided_what(pool, stack, decision, status, 
     assert (row["status"], row["resolution"], row["decided_at"]) == (status, resolution, AT)
     said = ("ann", "go ahead", "d1") if decision.by else (None, None, None)
     assert (row["decided_by"], row["decided_reason"], row["decision_id"]) == said
+
+
+async def test_an_output_that_people_are_asked_about_once_more_waits_for_them_until_then(
+    pool, stack
+):
+    later_still = LATER + timedelta(hours=1)
+    approval = lives.approval(expires_at=later_still, on_expiry=OnExpiry.FAIL)
+    await live(pool, stack, ASKED, OutputFailed(attempt=0, error_class="approval_expired"))
+    await live(pool, stack, OutputRetried(by="bob", approval=approval))
+    row = await only_row(pool, "outputs", stack=stack)
+    assert (row["status"], row["expires_at"]) == ("awaiting_approval", later_still)
+    assert row["error_class"] is None
 
 
 async def test_an_output_that_is_put_off_shows_why_and_until_when(pool, stack):
@@ -263,7 +275,7 @@ async def test_outputs_can_be_read_part_by_part(several, stack):
 async def test_an_output_is_shown_with_its_history(several, stack):
     row = await reader.show_output(several, stack, "b")
     assert row is not None
-    assert (row["status"], row["payload_redacted"]) == ("failed", {"to": "ann"})
+    assert (row["status"], row["payload"]) == ("failed", {"to": "ann"})
     kinds = [each["kind"] for each in row["history"]]
     assert kinds == ["output_failed", "output_proposed"]
     assert await reader.show_output(several, stack, "nothing") is None

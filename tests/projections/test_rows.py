@@ -37,6 +37,7 @@ from streams.findings import FindingStatus, Severity
 from streams.json import raw
 from streams.leases import Claim, ClaimChange
 from streams.log import Commit, Recorded
+from streams.outputs import OutputOutcome
 from streams.subjects import Stack
 from streams.triggers import ManualTrigger, Mode, Overrides, ScheduleTrigger, WorkflowTrigger
 from tests.projections import lives
@@ -108,6 +109,7 @@ async def test_what_a_dry_run_was_given_for_results_is_in_no_row(pool, stack):
 
 
 EXPIRED = EpisodeFinished(status=EndStatus.CANCELED, error_class="expired")
+SENT = OutputOutcome(output_key="mail:0", outcome="delivered")
 SHED = EpisodeFinished(status=EndStatus.CANCELED, error_class="shed")
 
 
@@ -510,7 +512,7 @@ events_of_episodes = st.one_of(
         st.sampled_from(Resolution),
         by=st.sampled_from(["", "ann"]),
     ),
-    st.just(EpisodeDeferred(pending=("mail:1",))),
+    st.just(EpisodeDeferred(pending=("mail:1",), outputs=(SENT,))),
     st.just(lives.converged()),
     st.builds(lives.finished, st.sampled_from(EndStatus)),
 )

@@ -169,6 +169,26 @@ async def test_what_people_are_asked_and_say_about_a_step_stays_when_it_runs(poo
     assert row["plan_hash"] is not None
 
 
+PAUSED = (flow(("a", {"on_failure": "pause"})), [fails("a")])
+
+
+@pytest.mark.parametrize(
+    ("life", "says", "command"),
+    [
+        (LIVES["waiting for approval"], "step a: act/a", "approve {} a"),
+        (PAUSED, "step a has failed: crash: boom", "resume {} a --retry"),
+    ],
+)
+async def test_what_waits_for_people_is_in_their_inbox(pool, stack, life, says, command):
+    journal, instance = lived(*life, stack)
+    await write(pool, changes_of(journal, stack=stack), stack=stack)
+    (row,) = await reader.list_inbox(pool, stack)
+    id_ = instance.begun.instance_id
+    assert (row["kind"], row["id"], row["actor_id"]) == ("workflow_step", id_, "workflow-w")
+    assert (row["summary"], row["what_to_do"]) == (says, f"vigil workflows {command.format(id_)}")
+    assert row["since"] is not None
+
+
 async def test_lists_show_the_latest_first_and_only_what_is_asked_for(pool, stack):
     journal, _ = lived(flow("a"), [done("a")], stack)
     await write(pool, changes_of(journal, stack=stack), stack=stack)

@@ -28,7 +28,9 @@ from streams.events import (
     EpisodeOpened,
     LogEvent,
     OutputFailed,
+    OutputPostponed,
     OutputProposed,
+    OutputRetried,
 )
 from streams.layout import Stream
 from streams.log import Recorded
@@ -60,6 +62,8 @@ class Answers:
     servers: Servers
     _actors: dict[str, str] = field(default_factory=dict)
     """By the subject of an episode."""
+    _asked: dict[str, Request] = field(default_factory=dict)
+    """What people were asked last, by the subject of an output."""
     _ports: Ports = field(init=False)
     _seen: int = 0
     _open: int = 0
@@ -114,13 +118,17 @@ class Answers:
                     approval=approval,
                     output_key=event.output_key,
                 )
+                self._asked[record.subject] = request
+                self._start(group, self._ask(request, rng))
+            case OutputRetried(approval=Approval() as approval):
+                request = msgspec.structs.replace(self._asked[record.subject], approval=approval)
                 self._start(group, self._ask(request, rng))
             case EpisodeBlocked(wait=Wait() as wait):
                 self._start(group, self._speak(wait, record, rng))
             case EpisodeDeferred():
                 if rng.random() < 0.15:
                     self._start(group, self._call_off(record, rng))
-            case OutputFailed():
+            case OutputFailed() | OutputPostponed():
                 self._start(group, self._retry(record, rng))
             case DeadLettered(reason=reason) if reason == OUTPUT_FAILED:
                 self._start(group, self._requeue(record, rng))
@@ -203,8 +211,8 @@ class Answers:
         await surely(partial(cancel_related, self._ports, actor, name, by="ada"))
 
     async def _retry(self, record: Recorded, rng: Random) -> None:
-        """Have what failed tried again: by one, by two at once, or by nobody."""
-        count = rng.choice((0, 1, 1, 2))
+        """Have what failed, or is put off, tried again: by one, by two at once, or by nobody."""
+        count = rng.choice((0, 0, 1, 2))
         await asyncio.sleep(rng.uniform(0.0, 20.0))
         _, key = self.servers.ports.stack.aggregate_of(record.subject)
         retries = (partial(retry_output, self._ports, key, by=f"p{n}") for n in range(count))

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from engine.runtime.undertaker import OUTPUT_FAILED
-from streams.blocks import OnExpiry
+from streams.blocks import Approval, OnExpiry
 from streams.commands import Decide, RetryOutput, Verdict
 from streams.events import (
     EpisodeDeferred,
@@ -46,6 +46,13 @@ _SETTLED: Final[Mapping[type[OutputEvent], str]] = {
 }
 """Event → what an episode says has become of its output."""
 
+_EXPIRED: Final[Mapping[OnExpiry, type[OutputEvent]]] = {
+    OnExpiry.APPROVE: OutputApproved,
+    OnExpiry.DENY: OutputRejected,
+    OnExpiry.FAIL: OutputFailed,
+}
+"""What people said it means that nobody decides → what comes of it."""
+
 _TOLD: Final[Mapping[type[OutputEvent], str]] = {
     **_SETTLED,
     OutputProposed: "proposed",
@@ -67,12 +74,13 @@ def proposals(evidence: Evidence) -> Iterator[tuple[str, Life]]:
 def an_output_lives_as_it_may(evidence: Evidence) -> Breaches:
     """Settled in the end, once for each time that it was tried; attempts are counted gapless."""
     for key, life in proposals(evidence):
-        settled = [each for each in life if type(each.event) in _SETTLED]
-        retried = [each for each in life if isinstance(each.event, OutputRetried)]
         if not isinstance(life[-1].event, tuple(_SETTLED)):
             yield f"{key}: is not settled, but {life[-1].event}"
-        if len(settled) != len(retried) + 1:
-            yield f"{key}: settled {len(settled)} times, tried again {len(retried)} times"
+        for before, placed in pairwise(life):
+            has_failed = isinstance(before.event, OutputFailed)
+            is_retried = isinstance(placed.event, OutputRetried)
+            if type(before.event) in _SETTLED and not (has_failed and is_retried):
+                yield f"{key}@{placed.seq}: {placed.event} after {before.event}"
         attempts = [each.event.attempt for each in life if isinstance(each.event, OutputAttempted)]
         if attempts != list(range(1, len(attempts) + 1)):
             yield f"{key}: attempts {attempts}"
@@ -82,7 +90,7 @@ def an_output_lives_as_it_may(evidence: Evidence) -> Breaches:
 def _as_often_as_it_may(key: str, life: Life) -> Breaches:
     tries = 0
     for placed in life:
-        tries = 0 if isinstance(placed.event, OutputRetried) else tries
+        tries = 0 if isinstance(placed.event, OutputFailed) else tries
         tries += isinstance(placed.event, OutputAttempted)
         if tries > ATTEMPTS_MAX:
             yield f"{key}@{placed.seq}: attempt {tries} in a row"
@@ -97,8 +105,16 @@ def a_key_is_proposed_anew_only_if_it_is_free(evidence: Evidence) -> Breaches:
             number += 1
             if placed.event.proposal_no != number:
                 yield f"{key}@{placed.seq}: proposal {placed.event.proposal_no} is the {number}th"
-            if before and not isinstance(before.event, OutputFailed | OutputCanceled):
+            if before and not _is_free_after(before.event):
                 yield f"{key}@{placed.seq}: proposed anew after {before.event}"
+
+
+def _is_free_after(event: OutputEvent) -> bool:
+    match event:
+        case OutputRejected(is_expiry=is_expiry):
+            return is_expiry
+        case _:
+            return isinstance(event, OutputFailed | OutputCanceled)
 
 
 def receivers_know_each_output_by_one_key(evidence: Evidence) -> Breaches:
@@ -174,31 +190,39 @@ def i8_an_output_is_approved_by_a_decision_about_it(evidence: Evidence) -> Breac
     for key, life in proposals(evidence):
         proposed = life[0].event
         assert isinstance(proposed, OutputProposed), f"{key} begins with {proposed}"
-        decided = [each for each in life if isinstance(each.event, OutputApproved | OutputRejected)]
-        if len(decided) > 1 or (decided and proposed.approval is None):
-            yield f"{key}: decided {decided} of {proposed.approval}"
-        if proposed.approval is None or not decided:
-            continue
         mark = hashlib.sha256(bytes(proposed.payload)).hexdigest()
-        if proposed.approval.plan_hash != mark:
-            yield f"{key}: {proposed.approval.plan_hash} is not of its payload"
-        yield from _decided(evidence, key, proposed, decided[0])
+        asked: Approval | None = None
+        for placed in life:
+            match placed.event:
+                case OutputProposed(approval=Approval() as asked):
+                    if asked.plan_hash != mark:
+                        yield f"{key}: {asked.plan_hash} is not of its payload"
+                case OutputRetried(approval=Approval() as asked):
+                    pass
+                case OutputApproved() | OutputRejected() | OutputFailed(attempt=0) as event:
+                    if asked is None:
+                        yield f"{key}@{placed.seq}: {event}, and nobody was asked"
+                    else:
+                        yield from _decided(evidence, key, asked, event, place=placed.seq)
+                    asked = None
 
 
 def _decided(
-    evidence: Evidence, key: str, proposed: OutputProposed, placed: Placed[OutputEvent]
+    evidence: Evidence,
+    key: str,
+    approval: Approval,
+    event: OutputApproved | OutputRejected | OutputFailed,
+    *,
+    place: int,
 ) -> Breaches:
-    approval, event = proposed.approval, placed.event
-    assert approval is not None, f"{key}: decided though nobody was asked"
-    assert isinstance(event, OutputApproved | OutputRejected), f"{event} is no decision"
     expires_s = _s(approval.expires_at) if approval.expires_at else float("inf")
     is_yes = isinstance(event, OutputApproved)
-    if not event.by:
-        if is_yes != (approval.on_expiry is OnExpiry.APPROVE):
+    if isinstance(event, OutputFailed) or not event.by:
+        if type(event) is not _EXPIRED[approval.on_expiry]:
             yield f"{key}: {approval.on_expiry} came to {event}"
-        if evidence.stored_s(placed.seq) < expires_s:
+        if evidence.stored_s(place) < expires_s:
             yield f"{key}: expired before {expires_s}"
-        if evidence.stored_s(placed.seq) > max(expires_s, STORM_S) + SURE_S:
+        if evidence.stored_s(place) > max(expires_s, STORM_S) + SURE_S:
             yield f"{key}: expired long after {expires_s}"
         return
     heard = [
@@ -268,11 +292,14 @@ def _became(evidence: Evidence, key: str, episode_id: str, *, until: int) -> str
     """Return what became of an output for an episode, up to a place of the journal."""
     found = ""
     for proposed in _split(evidence.outputs.get(key, []), until):
+        end = proposed[-1].event
         event = proposed[0].event
         is_own = isinstance(event, OutputProposed) and event.episode_id == episode_id
-        if is_own:
-            return _SETTLED.get(type(proposed[-1].event), "pending")
-        found = "duplicate"
+        if is_own:  # Of what had failed, somebody may have asked for more at that moment.
+            settled = [type(each.event) for each in proposed if type(each.event) in _SETTLED]
+            return _SETTLED[settled[-1]] if settled else "pending"
+        is_rejected = isinstance(end, OutputRejected) and not end.is_expiry
+        found = found or ("rejected" if is_rejected else "duplicate")
     return found or "canceled"
 
 
@@ -300,15 +327,20 @@ def what_waits_for_its_outputs_says_which(evidence: Evidence) -> Breaches:
 
 
 def what_fails_is_a_dead_letter_each_time(evidence: Evidence) -> Breaches:
-    failed = Counter(
-        evidence.history.stack.output(key)
-        for key, events in evidence.outputs.items()
-        for each in events
-        if isinstance(each.event, OutputFailed)
-    )
+    """Unless somebody has had it tried again before there was one."""
     letters = Counter(each.subject for each in evidence.letters if each.reason == OUTPUT_FAILED)
-    if failed != letters:
-        yield f"failed {failed}, buried {letters}"
+    for key, events in evidence.outputs.items():
+        kinds = [type(each.event) for each in events]
+        failed = kinds.count(OutputFailed)
+        least = sum(
+            kind is OutputFailed and after is not OutputRetried
+            for kind, after in pairwise([*kinds, None])
+        )
+        buried = letters.pop(evidence.history.stack.output(key), 0)
+        if not least <= buried <= failed:
+            yield f"{key}: failed {failed} times, buried {buried} times"
+    if letters:
+        yield f"buried {letters}"
 
 
 def no_receiver_is_asked_too_much(evidence: Evidence) -> Breaches:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from random import Random
@@ -65,16 +66,16 @@ async def surely(ask: Callable[[], Awaitable[object]]) -> None:
     """Ask until it is stored, or refused again: at first a replica may not know of it yet."""
     refusals = 0
     for _ in range(TRIES_MAX):
-        try:
-            await ask()
-            return
-        except Unavailable:
-            await asyncio.sleep(AGAIN_S)
-        except (Refused, Rejected, VersionConflict):
-            refusals += 1
-            if refusals == REFUSALS_MAX:
+        with suppress(Unavailable):
+            try:
+                await ask()
+            except (Refused, Rejected, VersionConflict):
+                refusals += 1
+            else:
                 return
-            await asyncio.sleep(AGAIN_S)
+        if refusals == REFUSALS_MAX:
+            return
+        await asyncio.sleep(AGAIN_S)
 
 
 async def _rightly(ports: Ports, request: Request, rng: Random) -> None:

@@ -83,7 +83,9 @@ def senders() -> Iterator[Actor]:
     asks = {"requires_approval": True}
     denied = _wish("mail", **asks, approvers=APPROVERS, expires_s=12, remind_every_s=5)
     approved = _wish("mail", **asks, expires_s=8, on_expiry="approve")
-    watch_for(sender, "gated", Sending(outputs=(denied, approved, _wish("post"))), on=gated)
+    failed = _wish("post", **asks, expires_s=9, on_expiry="fail", key="late")
+    outputs = denied, approved, failed, _wish("post")
+    watch_for(sender, "gated", Sending(outputs=outputs), on=gated)
     ever = _wish("post", **asks, remind_every_s=6)
     watch_for(sender, "gated_ever", Sending(outputs=(ever,)), on=gated)
     watch_for(sender, "inline", Sent(_LOOK, _send("mail"), _LOOK), on=inline)

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.invariants import breaches
 from tests.simulation.world import happened
 
-SEEDS: Final = int(os.environ.get("SIM_SEEDS", "350"))
+SEEDS: Final = int(os.environ.get("SIM_SEEDS", "250"))
 SEEDS_PER_TEST: Final = 25
 
 ALL: Final = (

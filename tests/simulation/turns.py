@@ -141,11 +141,11 @@ def _lane_states(
         for event in record.commit.events:
             match event:
                 case LaneMoved():
-                    waiting |= {ticket.episode_id: ticket for ticket in event.placed}
-                    admitted |= {id_: waiting.pop(id_) for id_ in event.admitted if id_ in waiting}
                     for id_ in (*event.left, *event.shed):
                         waiting.pop(id_, None)
                         admitted.pop(id_, None)
+                    waiting |= {ticket.episode_id: ticket for ticket in event.placed}
+                    admitted |= {id_: waiting.pop(id_) for id_ in event.admitted if id_ in waiting}
                     yield record.seq, admitted, event, waiting
                 case LaneKept():
                     assert [*admitted] == [each.episode_id for each in event.admitted]

@@ -50,6 +50,17 @@ def test_a_number_that_is_not_finite_is_refused_and_not_said_as_null(shape, numb
         exact(shape(number))
 
 
+class Load(msgspec.Struct):
+    average: float
+    seen: msgspec.Raw = NOTHING
+
+
+def test_a_number_that_is_not_finite_is_found_in_a_struct_too():
+    with pytest.raises(ValueError, match="not finite"):
+        exact([Load(math.nan)])
+    assert bytes(exact(Load(0.5))) == b'{"average":0.5,"seen":null}'
+
+
 def test_nothing_is_null():
     assert unraw(NOTHING) is None
     assert bytes(raw(None)) == bytes(NOTHING)

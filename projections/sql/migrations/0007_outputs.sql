@@ -6,6 +6,15 @@ COMMENT ON COLUMN episodes.status IS
     'queued, running, blocked (it waits, and no node has it), or how it ended: done, failed, partially_failed, canceled.';
 COMMENT ON COLUMN episodes.blocked_by IS
     'What it waits for while it is blocked: approval (people), wait (word from outside) or outputs (some of its own are to be delivered, or approved, later).';
+
+ALTER TABLE episodes ADD COLUMN outputs jsonb;
+COMMENT ON COLUMN episodes.outputs IS
+    'What became of its outputs: of each its output_key, its outcome (delivered, failed, rejected, canceled, duplicate of another episode''s, dry_run) and an error_class. NULL: none has come to anything.';
+
+ALTER TABLE dead_letters ADD COLUMN output_key text;
+COMMENT ON COLUMN dead_letters.output_key IS
+    'The output that failed. NULL: the letter is of something else.';
+
 COMMENT ON COLUMN episode_steps.kind IS
     'tool_call, synthesis, observation, checkpoint, output, approval or wait.';
 COMMENT ON COLUMN episode_steps.tool_name IS
@@ -81,7 +90,7 @@ CREATE TABLE outputs (
     status text NOT NULL CHECK (status IN (
         'awaiting_approval', 'proposed', 'delivered', 'failed', 'rejected', 'canceled'
     )),
-    payload_redacted jsonb,
+    payload jsonb,
     payload_hash text,
     summary text,
     approvers text[] NOT NULL DEFAULT '{}',
@@ -118,7 +127,7 @@ COMMENT ON COLUMN outputs.expectation_id IS 'Which of the actor''s expectations 
 COMMENT ON COLUMN outputs.adapter IS 'Who delivers it: a name that the app gives.';
 COMMENT ON COLUMN outputs.status IS
     'awaiting_approval, proposed (to be delivered), delivered, failed (for good, unless a person has it tried again), rejected (denied, or not approved in time) or canceled (with its episode).';
-COMMENT ON COLUMN outputs.payload_redacted IS 'What is delivered.';
+COMMENT ON COLUMN outputs.payload IS 'What is delivered.';
 COMMENT ON COLUMN outputs.payload_hash IS
     'SHA-256 of the payload, in hex: a decision names it. NULL: it needs no approval.';
 COMMENT ON COLUMN outputs.summary IS 'For whoever is to approve it, in one sentence.';
@@ -211,7 +220,7 @@ WHERE block.reason = 'approval'
 UNION ALL
 SELECT
     stack, 'output', output_key, episode_id, NULL, actor_id, expectation_id, summary,
-    payload_redacted, payload_hash, approvers, created_at, expires_at, on_expiry,
+    payload, payload_hash, approvers, created_at, expires_at, on_expiry,
     CASE
         WHEN resolution IS NOT NULL THEN resolution
         WHEN status = 'canceled' THEN 'canceled'
@@ -312,15 +321,27 @@ WHERE episode.blocked_by IN ('approval', 'wait') AND block.resolution IS NULL
 UNION ALL
 SELECT
     stack, 'output', output_key, actor_id, expectation_id,
-    coalesce(summary, left(payload_redacted::text, 200)), created_at, expires_at,
+    coalesce(summary, left(payload::text, 200)), created_at, expires_at,
     format('vigil outputs approve %s', shell_word(output_key)), journal_seq
 FROM outputs
 WHERE status = 'awaiting_approval'
 UNION ALL
 SELECT
     letter.stack, 'dead_letter', letter.letter_key, letter.actor_id, episode.expectation_id,
-    concat_ws(': ', letter.reason, nullif(letter.detail, '')), letter.lettered_at, NULL,
-    'vigil dead show ' || shell_word(letter.letter_key), letter.journal_seq
+    concat_ws(': ', letter.reason, nullif(
+        CASE
+            WHEN letter.output_key IS NULL THEN letter.detail
+            -- The cause is on the last line of a traceback.
+            ELSE left(regexp_replace(rtrim(letter.detail, E' \n'), '^.*\n', ''), 120)
+        END,
+        ''
+    )),
+    letter.lettered_at, NULL,
+    CASE
+        WHEN letter.output_key IS NULL THEN 'vigil dead show ' || shell_word(letter.letter_key)
+        ELSE 'vigil outputs retry ' || shell_word(letter.output_key)
+    END,
+    letter.journal_seq
 FROM dead_letters AS letter
 LEFT JOIN episodes AS episode USING (stack, episode_id)
 WHERE letter.status = 'waiting'

@@ -89,6 +89,7 @@ CREATE TABLE workflow_steps (
     plan_hash text,
     summary text,
     approvers text[] NOT NULL DEFAULT '{}',
+    asked_at timestamptz,
     expires_at timestamptz,
     decided_by text,
     decided_reason text,
@@ -124,6 +125,7 @@ COMMENT ON COLUMN workflow_steps.plan_hash IS
     'SHA-256 of what people were asked to approve, in hex: a decision names it. NULL: nothing.';
 COMMENT ON COLUMN workflow_steps.summary IS 'What they were asked, in one sentence.';
 COMMENT ON COLUMN workflow_steps.approvers IS 'Who may approve it; none: anybody.';
+COMMENT ON COLUMN workflow_steps.asked_at IS 'When they were asked.';
 COMMENT ON COLUMN workflow_steps.expires_at IS
     'Until when it can be approved. NULL: for as long as it takes.';
 COMMENT ON COLUMN workflow_steps.decided_by IS 'Who decided; NULL: nobody has.';
@@ -184,3 +186,82 @@ COMMENT ON COLUMN workflows.updated_at IS 'When anything last happened to it.';
 COMMENT ON COLUMN workflows.finished_at IS 'When it ended.';
 COMMENT ON COLUMN workflows.journal_seq IS
     'Sequence of the commit that last changed it, in the journal or in its partition of it.';
+
+
+-- What waits for a person, with what workflows ask.
+
+CREATE OR REPLACE VIEW inbox AS
+SELECT
+    block.stack, block.reason AS kind, block.episode_id::text AS id, episode.actor_id,
+    episode.expectation_id,
+    CASE block.reason
+        WHEN 'wait' THEN 'waits for ' || block.ref
+        ELSE coalesce(block.summary, left(block.plan::text, 200))
+    END AS summary,
+    block.blocked_at AS since, block.expires_at,
+    CASE block.reason
+        WHEN 'wait' THEN 'vigil episodes resolve ' || shell_word(block.ref)
+        ELSE format('vigil episodes approve %s', block.episode_id)
+    END AS what_to_do,
+    block.journal_seq
+FROM episodes AS episode
+JOIN episode_blocks AS block USING (stack, episode_id)
+WHERE episode.blocked_by IN ('approval', 'wait') AND block.resolution IS NULL
+UNION ALL
+SELECT
+    stack, 'output', output_key, actor_id, expectation_id,
+    coalesce(summary, left(payload::text, 200)), created_at, expires_at,
+    format('vigil outputs approve %s', shell_word(output_key)), journal_seq
+FROM outputs
+WHERE status = 'awaiting_approval'
+UNION ALL
+SELECT
+    letter.stack, 'dead_letter', letter.letter_key, letter.actor_id, episode.expectation_id,
+    concat_ws(': ', letter.reason, nullif(
+        CASE
+            WHEN letter.output_key IS NULL THEN letter.detail
+            -- The cause is on the last line of a traceback.
+            ELSE left(regexp_replace(rtrim(letter.detail, E' \n'), '^.*\n', ''), 120)
+        END,
+        ''
+    )),
+    letter.lettered_at, NULL,
+    CASE
+        WHEN letter.output_key IS NULL THEN 'vigil dead show ' || shell_word(letter.letter_key)
+        ELSE 'vigil outputs retry ' || shell_word(letter.output_key)
+    END,
+    letter.journal_seq
+FROM dead_letters AS letter
+LEFT JOIN episodes AS episode USING (stack, episode_id)
+WHERE letter.status = 'waiting'
+UNION ALL
+SELECT
+    step.stack, 'workflow_step', step.instance_id::text, 'workflow-' || instance.workflow_id,
+    step.step_id,
+    CASE step.status
+        WHEN 'paused' THEN concat_ws(
+            ': ', format('step %s has failed', step.step_id), step.error_class, step.error_detail
+        )
+        ELSE coalesce(step.summary, format('step %s is to be approved', step.step_id))
+    END,
+    CASE step.status WHEN 'paused' THEN step.finished_at ELSE step.asked_at END,
+    CASE step.status WHEN 'paused' THEN NULL ELSE step.expires_at END,
+    CASE step.status
+        WHEN 'paused' THEN format(
+            'vigil workflows resume %s %s --retry', step.instance_id, step.step_id
+        )
+        ELSE format('vigil workflows approve %s %s', step.instance_id, step.step_id)
+    END,
+    step.journal_seq
+FROM workflow_steps AS step
+JOIN workflow_instances AS instance USING (stack, instance_id)
+WHERE step.status IN ('awaiting_approval', 'paused')
+ORDER BY since;
+COMMENT ON COLUMN inbox.kind IS
+    'approval (an episode asks), output (one is to be approved), wait (for word from outside), workflow_step (one is to be approved, or has failed and is paused) or dead_letter (something could not be done).';
+COMMENT ON COLUMN inbox.id IS
+    'The id of the episode that asks or waits, or of the instance, or the key of the output or of the dead letter.';
+COMMENT ON COLUMN inbox.expectation_id IS
+    'Which of the actor''s expectations was triggered, where there is an episode; of a workflow, the step.';
+COMMENT ON COLUMN inbox.what_to_do IS
+    'The command to type. Instead of `approve` say `deny` of an episode or a step, `reject` of an output; instead of `--retry`, `--skip`.';

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -14,10 +17,12 @@ from engine.workflows.history import fold
 from engine.workflows.start import started
 from engine.workflows.steps import Code
 from engine.workflows.workflow import Workflow
+from streams.clock import SystemClock
 from streams.commands import Advance, CancelWorkflow, ResumeWorkflow, StepDone
 from streams.events import EpisodeOpened, StepBegun, WorkflowFinished
 from streams.keys import LOCKS, workflow_lock_key
 from streams.log import Commit
+from streams.memory.log import MemoryLog
 from streams.triggers import ManualTrigger
 from streams.workflows import ResumeHow, StepStatus, WorkflowStatus
 from tests.engine.runtime.stage import (
@@ -37,6 +42,7 @@ from tests.engine.runtime.workflow_stage import (
     check_none_doubled,
     ended,
     history,
+    instance,
     reached,
 )
 
@@ -353,3 +359,95 @@ async def test_instances_go_on_when_a_node_is_killed_in_the_middle(ports, script
         await check_none_doubled(ports, each)
         finished = [e for e in await history(ports, each) if isinstance(e, WorkflowFinished)]
         assert len(finished) == 1
+
+
+class Behind(SystemClock):
+    """A node's clock that is a second behind the servers'."""
+
+    def now(self):
+        return super().now() - timedelta(seconds=1)
+
+
+async def test_a_timer_that_fires_before_its_time_by_our_clock_is_armed_again(ports, script):
+    made = flow()
+    made.step("rate", "act", "rate", on_failure=retrying(attempts=2, backoff_s=0.5))
+    script.failures["rate"] = 1
+    async with running(app_of(made, script=script), ports, clock=Behind()):
+        done = await ended(ports, await begin(ports, "w"))
+    assert (done.status, script.called("rate")) == (WorkflowStatus.DONE, 2)
+
+
+async def test_a_step_whose_episode_gets_no_place_has_failed(ports, script):
+    made = flow()
+    for name in ("a", "b", "c"):
+        made.step(name, "act", name, on_failure="continue")
+    app = app_of(made, script=script, laned=True, most=1, overflow="drop")
+    let_go = [script.hold(name) for name in ("a", "b", "c")]
+    async with running(app, ports):
+        id_ = await begin(ports, "w")
+        await reached(ports, id_, lambda i: len([*i.with_status(StepStatus.SKIPPED)]) == 2)
+        for each in let_go:
+            each.set()
+        assert (await ended(ports, id_)).status is WorkflowStatus.DONE
+    assert len(script.calls) == 1
+
+
+async def test_a_node_that_lacks_a_function_leaves_the_instance_to_others(ports, script):
+    older, newer = flow(), flow()
+    older.step("a", "act", "a", when=lambda trigger, prior: True)
+    newer.step("a", "act", "a")
+    script.hold("a")
+    async with doomed(app_of(older, script=script), ports, "older"):
+        id_ = await begin(ports, "w")
+        await script.wait_called("a")
+    script.hold("a").set()
+    async with running(app_of(newer, script=script), ports, "newer"):
+        # The episode itself goes on there; what comes of its end does not.
+        (begun,) = [e for e in await history(ports, id_) if isinstance(e, StepBegun)]
+        await lived(ports, begun.episode_id)
+        await eventually(lambda: _handed_back(ports))
+        assert (await instance(ports, id_)).status is WorkflowStatus.RUNNING
+        async with running(app_of(older, script=script), ports, "older-again"):
+            assert (await ended(ports, id_)).status is WorkflowStatus.DONE
+
+
+def _handed_back(ports) -> bool:
+    unanswered = ports.inbox._durables["workflow-w-0"]._unanswered.values()
+    return any(each.deliveries > 1 for each in unanswered)
+
+
+class Lagging(MemoryLog):
+    """A log of which reads show the newest commits of instances only at the second look."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.looks = Counter()
+
+    async def read(self, subject, *, after=0):
+        records = await super().read(subject, after=after)
+        if ".workflow." not in subject or not records:
+            return records
+        self.looks[subject, records[-1].seq] += 1
+        return records if self.looks[subject, records[-1].seq] > 1 else records[:-1]
+
+
+async def test_an_end_is_not_lost_where_what_is_read_lags_behind_what_was_written(ports, script):
+    made = flow()
+    made.step("rate", "act", "rate", on_failure="pause")
+    script.failures["rate"] = 1
+    app = app_of(made, script=script)
+    async with doomed(app, ports, "n1"):
+        id_ = await begin(ports, "w")
+        await reached(ports, id_, lambda i: i.status is WorkflowStatus.BLOCKED)
+        let_go = script.hold("rate")
+        resume = ResumeWorkflow(
+            workflow="w", instance_id=id_, id="r1", step="rate", how=ResumeHow.RETRY, by="ada"
+        )
+        await ports.inbox.send(resume, id="r1")
+        await script.wait_called("rate", 2)
+        await eventually(lambda: not ports.inbox._durables["workflow-w-0"].backlog)
+    let_go.set()
+    # What another node sees at first is that the step is paused, and that nothing of it runs.
+    lagging = replace(ports, log=Lagging(ports.log._streams, stack=ports.stack))
+    async with running(app, lagging, "n2"):
+        assert (await ended(ports, id_)).status is WorkflowStatus.DONE

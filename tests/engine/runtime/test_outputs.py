@@ -6,6 +6,7 @@ import asyncio
 from itertools import pairwise
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.actions import Done, observe
 from engine.adapter import DeliveryFailed
@@ -268,6 +269,56 @@ def test_whatever_an_adapter_raises_is_tried_again(error, error_class):
     assert [each.error_class for each in happened(scene, OutputPostponed)] == [error_class]
 
 
+@pytest.mark.parametrize("returned", [7, {"id": 7}, object()])
+def test_what_an_adapter_returns_that_is_no_text_is_said_at_once(returned):
+    pager = Pager()
+
+    async def returns(view):
+        return returned
+
+    pager.plan = [returns]
+    life, scene = play(ends, paging(outputs=[page()], pager=pager))
+    assert [each.error_class for each in life.end.outputs] == ["bad_adapter"]
+    assert f"it returned a {type(returned).__name__}; return what" in scene.letters[0].detail
+    assert len(pager.views) == 1
+
+
+def test_what_an_exception_of_an_adapter_says_stays_on_its_node():
+    def secretive() -> Exception:
+        return ValueError("https://hooks.example/T0/s3cret")
+
+    route = lambda adapter: Route(adapter, retries=Retries(attempts_max=2))  # noqa: E731
+    app = paging(outputs=[page()], pager=Pager(secretive(), secretive()), route=route)
+    with capture_logs() as logs:
+        _, scene = play(ends, app)
+    (postponed,) = happened(scene, OutputPostponed)
+    (letter,) = scene.letters
+    for detail in (postponed.error_detail, letter.detail):
+        assert detail.endswith("\nValueError")
+        assert "in deliver" in detail
+        assert "s3cret" not in detail
+    assert "s3cret" not in str(scene.told)
+    kept = [each for each in logs if "s3cret" in str(each)]
+    assert {each["event"] for each in kept} == {"an adapter raised"}
+
+
+def test_the_world_is_not_told_the_words_of_a_failure():
+    _, scene = play(ends, paging(outputs=[page()], pager=Pager(broken())))
+    (said,) = [said for name, said in scene.told if name == "output.failed"]
+    assert (said["error_class"], "error_detail" in said) == ("gone", False)
+
+
+def test_each_attempt_is_logged_with_what_came_of_it():
+    with capture_logs() as logs:
+        play(ends, paging(outputs=[page(dedupe_key="disk")], pager=Pager(busy())))
+    first, second = [each for each in logs if each.get("adapter") == "pager"]
+    assert (first["event"], first["log_level"]) == ("not delivered; tried again", "warning")
+    assert (first["output_key"], first["attempt"], first["error_class"]) == ("disk", 1, "busy")
+    assert first["retry_at"].startswith("20")
+    assert (second["event"], second["log_level"]) == ("delivered", "info")
+    assert (second["output_key"], second["attempt"]) == ("disk", 2)
+
+
 def test_an_adapter_that_the_app_does_not_have_fails_at_once():
     life, scene = play(ends, paging(outputs=[propose_output("fax", {})]))
     (settled,) = life.end.outputs
@@ -377,13 +428,75 @@ def test_what_is_rejected_is_not_delivered_and_counts_neither_way():
 
 
 @pytest.mark.parametrize(
-    ("on_expiry", "outcome"), [("deny", "rejected"), ("fail", "rejected"), ("approve", "delivered")]
+    ("on_expiry", "outcome"), [("deny", "rejected"), ("fail", "failed"), ("approve", "delivered")]
 )
 def test_what_nobody_decides_expires(on_expiry, outcome):
     intent = page(dedupe_key="disk", **ASKING, expires_s=300, on_expiry=on_expiry)
     life, scene = play(ends, paging(outputs=[intent]))
     assert outcomes(life) == [outcome]
     assert all(each.is_expiry for each in happened(scene, OutputRejected))
+
+
+EXPIRING = {**ASKING, "expires_s": 300, "on_expiry": "fail"}
+
+
+def test_what_fails_for_want_of_approval_counts_and_is_a_dead_letter():
+    life, scene = play(ends, paging(outputs=[page(dedupe_key="disk", **EXPIRING)]))
+    assert (life.end.status, life.end.error_class) == (EndStatus.FAILED, "all_outputs_failed")
+    assert [each.error_class for each in life.end.outputs] == ["approval_expired"]
+    assert "approval_expired: nobody decided by" in scene.letters[0].detail
+    assert [name for name, _ in scene.told] == ["output.proposed", "output.failed"]
+
+
+def test_an_output_of_a_failed_episode_that_nobody_approves_is_a_dead_letter_too():
+    class Fails(Proposing):
+        def converge(self, state, ctx):
+            raise ZeroDivisionError
+
+    pager = Pager()
+    app = app_of(Fails(output("pager", PAGE, dedupe_key="disk", **EXPIRING)), {"pager": pager})
+
+    async def story(scene: Scene):
+        life = await ends(scene)
+        await scene.reached("disk", OutputStatus.FAILED)
+        await scene.quiet()
+        return life
+
+    _, scene = play(story, app)
+    assert (len(scene.letters), pager.views) == (1, [])
+    assert [name for name, _ in scene.told] == ["output.proposed", "output.failed"]
+
+
+def test_people_are_asked_once_more_before_what_they_left_is_tried_again():
+    pager = Pager()
+    app = paging(outputs=[page(dedupe_key="disk", **EXPIRING)], pager=pager)
+
+    async def story(scene: Scene):
+        await ends(scene)
+        await by_key(scene)
+        proposed = (await scene.reached("disk", OutputStatus.AWAITING_APPROVAL)).proposed
+        await scene.clock.sleep(200.0)
+        assert pager.views == []
+        hash_ = proposed.approval.plan_hash
+        await approve_output(scene.ports, "disk", payload_hash=hash_, by="ann")
+        await scene.reached("disk", OutputStatus.DELIVERED)
+        await scene.quiet()
+
+    play(story, app)
+    assert len(pager.views) == 1
+
+
+def test_what_people_rejected_is_rejected_for_the_next_episode_too():
+    pager = Pager()
+    rejecting = gate(reject_output)
+
+    async def story(scene: Scene):
+        await rejecting(scene)
+        return await scene.ended(await scene.open("x2"))
+
+    app = paging(outputs=[page(dedupe_key="disk", **ASKING)], pager=pager)
+    life, _ = play(story, app)
+    assert (outcomes(life), life.end.status, pager.views) == (["rejected"], EndStatus.DONE, [])
 
 
 def test_people_are_reminded_until_they_decide():
@@ -466,6 +579,23 @@ def test_what_a_step_could_not_deliver_is_delivered_before_the_episode_ends():
     life, _ = play(ends, paging(output("pager", PAGE), pager=pager))
     assert life.seen[0]["status"] == "proposed"
     assert (outcomes(life), len(pager.keys)) == (["delivered"], 1)
+
+
+def test_the_second_attempt_of_a_step_waits_for_the_pause_and_for_what_the_receiver_asks():
+    async def attempted_s(scene: Scene):
+        await ends(scene)
+        at = [
+            record.commit.at
+            for record in await scene.records("disk")
+            if any(isinstance(event, OutputAttempted) for event in record.commit.events)
+        ]
+        return (at[1] - at[0]).total_seconds()
+
+    action = output("pager", PAGE, dedupe_key="disk")
+    pause_s, _ = play(attempted_s, paging(action, pager=Pager(busy())))
+    asked_s, _ = play(attempted_s, paging(action, pager=Pager(busy(retry_after_s=0.9))))
+    assert pause_s >= 0.45
+    assert asked_s >= 0.8
 
 
 def test_a_strategy_that_is_done_waits_for_the_outputs_of_its_steps():
@@ -629,6 +759,31 @@ def test_what_is_tried_again_before_the_episode_ends_counts_as_it_ends_then():
 
     life, _ = play(story, app)
     assert (outcomes(life), life.end.status) == (["delivered", "delivered"], EndStatus.DONE)
+
+
+def test_what_is_put_off_is_tried_now_if_a_person_wants_that():
+    pager = Pager(busy(retry_after_s=3_000))
+    app = paging(outputs=[page(dedupe_key="disk")], pager=pager)
+
+    async def story(scene: Scene):
+        id_ = await scene.open()
+
+        async def is_deferred() -> bool:
+            return (await scene.life(id_)).episode.status is Status.DELIVERING
+
+        await scene.until(is_deferred)
+        await retry_output(scene.ports, "disk", by="ann", reason="it is up again")
+        life = await scene.ended(id_)
+        first, second = (
+            record.commit.at
+            for record in await scene.records("disk")
+            if any(isinstance(event, OutputAttempted) for event in record.commit.events)
+        )
+        return life, (second - first).total_seconds()
+
+    (life, gap_s), scene = play(story, app)
+    assert (outcomes(life), len(pager.views), scene.letters) == (["delivered"], 2, [])
+    assert gap_s < 60
 
 
 # Crashes.

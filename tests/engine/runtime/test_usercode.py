@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from engine.adapter import DeliveryFailed
 from engine.errors import EpisodeFailed, InvalidFinding
 from engine.finding import raise_finding
-from engine.runtime.usercode import TRACE_CHARS_MAX, attempt, call
+from engine.runtime.usercode import TRACE_CHARS_MAX, attempt, call, delivery
 from engine.tools import ToolFailed
 
 
@@ -104,6 +105,45 @@ async def test_a_tools_crash_keeps_its_traceback():
     with pytest.raises(ToolFailed) as failed:
         await attempt(work())
     assert "in work" in failed.value.detail
+
+
+def delivers_plainly():
+    return "r-1"
+
+
+def raises_plainly():
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize(
+    ("method", "error_class", "is_permanent"),
+    [(delivers_plainly, "bad_adapter", True), (raises_plainly, "crash", False)],
+)
+async def test_an_adapter_that_is_not_async_is_a_delivery_that_failed(
+    method, error_class, is_permanent
+):
+    with pytest.raises(DeliveryFailed) as failed:
+        await delivery(method)
+    assert (failed.value.error_class, failed.value.permanent) == (error_class, is_permanent)
+
+
+async def test_the_frames_of_an_adapter_are_kept_with_those_of_the_cause_and_no_message():
+    async def deliver():
+        try:
+            {}["token-1"]
+        except KeyError as error:
+            raise ConnectionError("https://token-2@example.com") from error
+
+    with pytest.raises(DeliveryFailed) as failed:
+        await delivery(deliver)
+    detail = failed.value.detail
+    assert failed.value.error_class == "receiver_unavailable"
+    assert "KeyError\n" in detail
+    assert detail.endswith("\nConnectionError")
+    assert [line for line in detail.splitlines() if line.startswith(("KeyError", "Conn"))] == [
+        "KeyError",
+        "ConnectionError",
+    ]
 
 
 async def test_a_tool_that_will_not_stop_does_not_hold_us():

@@ -96,13 +96,16 @@ class Scripted(Strategy):
         return ConvergeResult(classification={"primary": "done"}, result=state.result)
 
 
-def app_of(*workflows, script: Script, laned: bool = False) -> App:
+def app_of(
+    *workflows, script: Script, laned: bool = False, most: int = 100, overflow: str = "queue"
+) -> App:
     """Return an app of one actor `act` that can do whatever the steps of `workflows` ask for."""
     actor = Actor(
         "act",
         tools={"script": script},
-        max_concurrent_episodes=100,
-        max_concurrent_cluster=100 if laned else None,
+        max_concurrent_episodes=most,
+        max_concurrent_cluster=most if laned else None,
+        overflow=overflow,
     )
     tasks = {(step.actor, step.expectation) for each in workflows for step in each.steps.values()}
     tasks |= {step.compensate for each in workflows for step in each.steps.values()} - {None}

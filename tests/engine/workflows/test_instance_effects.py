@@ -302,6 +302,11 @@ def test_a_step_brings_what_its_episode_found_out():
     assert run.flow.put(ended)[-1].status == "done"
 
 
+def test_a_step_brings_the_result_that_its_strategy_named_if_it_named_one():
+    converged = EpisodeConverged(classification=raw({"hit": True}), result=raw(["a", 1]))
+    assert unraw(end_of_episode(episode(EndStatus.DONE, converged)).result) == ["a", 1]
+
+
 def test_an_episode_that_runs_or_belongs_to_no_workflow_ends_no_attempt():
     (opened,) = given(flow("a")).flow.effects.opens
     assert end_of_episode(evolve(UNOPENED, opened)) is None

@@ -46,7 +46,7 @@ async def fill(url, stack, partitions):
         for key, delay in times.items():
             await ports.timers.arm(timer(key, said=key), at=now + delay, expecting=0)
         async with opened(ports.timers.open("monitor")) as source:
-            for delivery in await deliveries_of(source, len(FIRED)):
+            for delivery in await deliveries_of(source, len(FIRED), spare=len(FIRED)):
                 await delivery.nak()
     return now
 
@@ -61,7 +61,8 @@ async def assert_whole(url, stack, armed_at):
     """Check that what was due has fired once, and what is pending can be gone on from."""
     async with connect(url, stack=stack, settings=settings()) as ports:
         async with opened(ports.timers.open("monitor")) as source:
-            deliveries = await deliveries_of(source, len(FIRED) + len(SOON))
+            count = len(FIRED) + len(SOON)
+            deliveries = await deliveries_of(source, count, spare=count)
             for delivery in deliveries:
                 await delivery.ack()
             assert list(await source.receive(room=1, wait_s=SILENCE_S)) == []
@@ -73,7 +74,7 @@ async def assert_whole(url, stack, armed_at):
             assert (pending.payload, pending.due_at) == ({"said": key}, armed_at + LATER)
             await ports.timers.arm(timer(key, n=2), at=armed_at, expecting=pending.revision)
         async with opened(ports.timers.open("monitor")) as source:
-            again = await deliveries_of(source, len(PENDING))
+            again = await deliveries_of(source, len(PENDING), spare=len(PENDING))
         assert sorted(each.content.key for each in again) == sorted(PENDING)
 
 

@@ -65,7 +65,7 @@ async def assert_whole(url, stack, partitions):
         ]
         assert sum(heads) == COMMITS * (len(EPISODES) + len(KEYS))
         async with opened(ports.inbox.open("monitor")) as source:
-            commands = await deliveries_of(source, len(EPISODES))
+            commands = await deliveries_of(source, len(EPISODES), spare=len(EPISODES))
             for command in commands:
                 await command.nak()
         assert sorted(each.content.episode_id for each in commands) == sorted(EPISODES)

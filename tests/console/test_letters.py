@@ -1,0 +1,31 @@
+"""What people are told to do about a dead letter."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from console.letters import what_to_do
+
+LETTER = {"status": "waiting", "output_key": None, "letter_key": "events.7"}
+
+
+def test_what_could_not_be_done_is_requeued():
+    assert what_to_do(LETTER) == "vigil dead requeue events.7"
+
+
+@pytest.mark.parametrize("key", ["mail:1", "disk 1", "$(reboot)"])
+def test_an_output_is_tried_again_by_its_own_key(key):
+    said = what_to_do({**LETTER, "output_key": key})
+    assert said is not None
+    assert shlex.split(said) == ["vigil", "outputs", "retry", key]
+
+
+def test_a_key_is_never_an_option_of_the_command():
+    assert what_to_do({**LETTER, "output_key": "--all"}) == "vigil outputs retry -- --all"
+
+
+@pytest.mark.parametrize("status", ["requeued", "discarded"])
+def test_about_a_letter_that_is_settled_nothing_is_to_be_done(status):
+    assert what_to_do({**LETTER, "status": status}) is None

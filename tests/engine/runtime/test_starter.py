@@ -1,0 +1,98 @@
+"""The tool that begins instances, called as an episode does, also again after a crash."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.runtime.starter import Starter
+from engine.runtime.subject_locks import free_subject, keep_subject, take_subject
+from engine.tools import ToolFailed
+from engine.workflows.workflow import Workflow
+from streams.events import EpisodeOpened, WorkflowFinished, WorkflowStarted
+from streams.keys import workflow_lock_key
+from streams.log import Commit
+from streams.triggers import Budget, ManualTrigger, Mode
+from streams.workflows import WorkflowStatus
+from tests.engine.runtime.stage import CLOCK
+from tests.engine.runtime.workflow_stage import Script, app_of, history
+
+KEY = workflow_lock_key("w", "7")
+
+
+def cause(number: int = 1, *, mode: Mode = Mode.LIVE, client: int = 7) -> EpisodeOpened:
+    return EpisodeOpened(
+        episode_id=f"e{number}",
+        actor_id="workflow-w",
+        expectation_id="start",
+        trigger=ManualTrigger(requested_by="ada", payload={"client": client}),
+        dedupe_key=f"manual:{number}",
+        budget=Budget(),
+        mode=mode,
+    )
+
+
+@pytest.fixture
+def starter(ports) -> Starter:
+    made = Workflow("w", subject_key="client", overlap="skip")
+    made.step("a", "act", "a")
+    return Starter(app_of(made, script=Script()), ports, CLOCK)
+
+
+async def begin(starter: Starter, opened: EpisodeOpened) -> tuple[str, bool]:
+    begun = await starter.serve(opened, "start", {"workflow": "w"})
+    return begun["instance_id"], begun["is_skipped"]
+
+
+async def end(ports, instance_id: str) -> None:
+    subject = ports.stack.workflow(instance_id)
+    newest = await ports.log.last(subject)
+    finished = WorkflowFinished(status=WorkflowStatus.DONE)
+    commit = Commit(id=f"end.{instance_id}", at=CLOCK.now(), events=(finished,))
+    await ports.log.append(subject, commit, after=newest.seq)
+
+
+async def test_a_cause_that_comes_again_after_a_crash_begins_nothing_else(ports, starter):
+    first, again = [await begin(starter, cause()) for _ in range(2)]
+    assert first == again
+    (started,) = await history(ports, first[0])
+    assert isinstance(started, WorkflowStarted)
+
+
+async def test_another_cause_is_skipped_and_says_which_instance_is_busy(starter):
+    busy, _ = await begin(starter, cause(1))
+    assert await begin(starter, cause(2)) == (busy, True)
+    assert not (await begin(starter, cause(3, client=8)))[1]
+
+
+async def test_who_comes_again_when_its_instance_is_over_does_not_lock_the_subject(ports, starter):
+    id_, _ = await begin(starter, cause(1))
+    await end(ports, id_)
+    await free_subject(ports, "w", "7", id_)
+    assert await begin(starter, cause(1)) == (id_, False)
+    assert await ports.gates.get(KEY) is None
+
+
+async def test_a_dry_run_neither_waits_for_the_subject_nor_locks_it(ports, starter):
+    assert not (await begin(starter, cause(1, mode=Mode.DRY_RUN)))[1]
+    assert await ports.gates.get(KEY) is None
+    assert not (await begin(starter, cause(2)))[1]
+    assert not (await begin(starter, cause(3, mode=Mode.DRY_RUN)))[1]
+
+
+async def test_a_subject_whose_instance_is_over_is_taken(ports, starter):
+    first, _ = await begin(starter, cause(1))
+    await end(ports, first)
+    second, is_skipped = await begin(starter, cause(2))
+    assert (is_skipped, (await ports.gates.get(KEY)).value) == (False, second.encode())
+
+
+async def test_the_lock_of_another_instance_stays(ports):
+    assert await take_subject(ports, "w", "7", "i1") == "i1"
+    await free_subject(ports, "w", "7", "i2")
+    await keep_subject(ports, "w", "7", "i2")
+    assert await take_subject(ports, "w", "7", "i2") == "i1"
+
+
+async def test_a_workflow_that_the_app_does_not_have_is_no_try_again(starter):
+    with pytest.raises(ToolFailed, match="workflow_not_started"):
+        await starter.serve(cause(), "start", {"workflow": "other"})
