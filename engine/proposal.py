@@ -62,7 +62,7 @@ def propose_output(
             the same cause are one output, whatever episode is opened for that cause. Up to 512
             characters. Without either, the output is one of its own.
         requires_approval: whether nothing is delivered before somebody approves it. The rest is
-            about that, and is refused without it.
+            about that, and means nothing without it.
         summary: what people are asked, in one sentence of up to 4,000 characters.
         approvers: names of those who may decide, at most 64; none: anybody.
         expires_s: how long it can be decided, in seconds, over 0 and up to ten years; None: for as
@@ -193,8 +193,6 @@ def _problem_of_approval(intent: OutputIntent) -> str | None:
         on_expiry=intent.on_expiry,
         remind_every_s=intent.remind_every_s,
     )
-    if not intent.requires_approval and asked != RequestApproval(plan=None):
-        return "there is nothing to approve; say requires_approval=True"
     return problem_of(asked)
 
 

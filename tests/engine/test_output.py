@@ -25,7 +25,7 @@ from engine.delivering import (
 )
 from engine.errors import InvalidOutput, Refused, Rejected, StrategyError
 from engine.output import TRANSITIONS, UNPROPOSED, Output, decide, evolve, fold, outcome_of
-from engine.proposal import idempotency_key, inline_key, intended, output, output_key
+from engine.proposal import idempotency_key, inline_key, intended, output, output_key, proposal
 from engine.proposal import propose_output as propose
 from engine.route import Retries
 from engine.runtime.backoff import backoff_s
@@ -434,8 +434,6 @@ def test_an_idempotency_key_is_an_outputs_and_a_stacks_own():
         {"dedupe_key": ""},
         {"dedupe_key": "x" * 1025},
         {"key": "x" * 513},
-        {"approvers": ["ann"]},
-        {"expires_s": 5.0},
         {"requires_approval": True, "expires_s": -1.0},
         {"requires_approval": True, "on_expiry": "continue"},
         {"on_expiry": "shrug"},
@@ -448,6 +446,12 @@ def test_an_impossible_output_is_refused_where_it_is_said(said):
         propose(**{"adapter": "pager", "payload": {}, **said})
 
 
+def test_terms_of_an_approval_mean_nothing_where_none_is_required():
+    asked = {"summary": "page them?", "approvers": ["ann"], "expires_s": 5.0}
+    intent = propose(adapter="pager", payload={}, requires_approval=False, **asked)
+    assert proposal(intent, "k", opened(), proposal_no=1, at=EPOCH).approval is None
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -455,8 +459,6 @@ def test_an_impossible_output_is_refused_where_it_is_said(said):
         ({"expires_s": "60", "requires_approval": True}, "expires_s must be a number of seconds"),
         ({"remind_every_s": 0, "requires_approval": True}, "remind_every_s: 0 is not more"),
         ({"on_expiry": "continue", "requires_approval": True}, "'continue'; use approve or deny"),
-        ({"summary": "page them?"}, "there is nothing to approve"),
-        ({"on_expiry": "approve"}, "there is nothing to approve"),
         ({"dedupe_key": "k", "key": "a"}, "key: there is a dedupe_key, which says it all"),
         ({"payload": {"load": float("nan")}}, "payload: a number that is not finite"),
     ],

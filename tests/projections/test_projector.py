@@ -24,6 +24,7 @@ from streams.keys import episode_claim
 from streams.layout import Stream
 from streams.log import Recorded
 from streams.memory import memory_ports
+from tests.engine.workflows.flows import done, flow, given
 from tests.projections import lives
 from tests.projections.lives import (
     AT,
@@ -38,7 +39,7 @@ from tests.projections.lives import (
 
 
 async def fill(ports, *, first: int = 1, count: int = 5) -> None:
-    """Put whole lives on the journal, each with a finding, an output and a place in the lane."""
+    """Put whole lives on the journal, each with a finding, an output, a turn and a workflow."""
     for number in range(first, first + count):
         subject = ports.stack.episode(lives.episode_id(number))
         whole = ((lives.opened(number),), *lives.WHOLE_LIFE[1:])
@@ -50,6 +51,8 @@ async def fill(ports, *, first: int = 1, count: int = 5) -> None:
         await append(ports.log, ports.stack.output(key), *delivered)
         moves = ((lives.placed(lives.ticket(number)),), (lives.admitted(number),))
         await append(ports.log, ports.stack.lane("monitor"), *moves)
+        ran = [each.commit.events for each in given(flow("a")).when(done("a")).flow.journal]
+        await append(ports.log, ports.stack.workflow(lives.episode_id(number)), *ran)
 
 
 async def test_what_is_on_the_journal_becomes_rows(ports, bare_pool):

@@ -25,6 +25,7 @@ from streams.events import (
     EpisodeStarted,
     FindingCleared,
     FindingRaised,
+    LogEvent,
     StepAnnounced,
     StepKind,
     StepRecorded,
@@ -109,11 +110,8 @@ def i2_only_the_latest_claim_adds_to_an_episode(evidence: Evidence) -> Breaches:
                 if not more:
                     continue
                 first = more[0]
-            if isinstance(first, EpisodeFinished) and first.status is EndStatus.CANCELED:
-                yield from _called_off(life, record)
-                continue
-            if isinstance(record.commit.events[-1], EpisodeResolved):
-                yield from _answered(life, record, pens)
+            if _is_by_anybody(first, record):
+                yield from _by_anybody(life, record, pens)
                 continue
             pen, _, place = record.commit.id.rpartition("-")
             if isinstance(first, EpisodeStarted):
@@ -141,15 +139,19 @@ def _claimed(life: Life, record: Recorded, start: EpisodeStarted, newest: int) -
         yield f"{life.id}@{record.seq}: claim {start.claim_revision} after {newest}"
 
 
-def _called_off(life: Life, record: Recorded) -> Breaches:
-    if record is not life.records[-1]:
+def _is_by_anybody(first: LogEvent, record: Recorded) -> bool:
+    """Return whether a commit calls an episode off, or answers what it waits for."""
+    is_end = isinstance(first, EpisodeFinished) and first.status is EndStatus.CANCELED
+    return is_end or isinstance(record.commit.events[-1], EpisodeResolved)
+
+
+def _by_anybody(life: Life, record: Recorded, pens: Sequence[str]) -> Breaches:
+    """What is called off does not go on; and nobody has what waits until it is answered."""
+    if isinstance(record.commit.events[-1], EpisodeResolved):
+        if pens[-1] != NOBODY:
+            yield f"{life.id}@{record.seq}: answered while {pens[-1]} has it"
+    elif record is not life.records[-1]:
         yield f"{life.id}@{record.seq}: called off, and went on"
-
-
-def _answered(life: Life, record: Recorded, pens: Sequence[str]) -> Breaches:
-    """Nobody has what waits, so it is whoever answers who adds to it."""
-    if pens[-1] != NOBODY:
-        yield f"{life.id}@{record.seq}: answered while {pens[-1]} has it"
 
 
 def i3_steps_are_gapless_and_never_recorded_twice(evidence: Evidence) -> Breaches:
