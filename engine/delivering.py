@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from engine.blocking import block_in
 from engine.deciding import APPROVAL_EXPIRED, problem_of_decision
 from engine.errors import Refused
 from engine.output import Output, is_own, outcome_of
@@ -22,9 +23,11 @@ from streams.events import (
     OutputApproved,
     OutputFailed,
     OutputPostponed,
+    OutputProposed,
     OutputRejected,
     OutputRetried,
 )
+from streams.log import Recorded
 from streams.outputs import OutputOutcome, OutputStatus
 
 RETRY_AFTER_S_MAX: Final = 3_600.0
@@ -196,6 +199,7 @@ def answered(
     """
     if output.proposed is None:
         raise Refused("there is no such output")
+    _check_whose(output.proposed, command)
     decided = output.decided
     if decided is not None and decided.decision_id == command.id:
         return None
@@ -242,14 +246,32 @@ def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> Output
         raise Refused(
             f"it is {output.status}; only what has failed, or is put off, can be tried again"
         )
-    if output.proposed.episode_id != command.episode_id:
-        raise Refused(f"it is of episode {output.proposed.episode_id} by now")
+    _check_whose(output.proposed, command)
     return OutputRetried(
         by=command.by,
         reason=command.reason,
         retry_id=command.id,
         approval=_asked_again(output, at=at),
     )
+
+
+def check_is_carried(newest: Recorded | None) -> None:
+    """Refuse to try outputs again while their episode waits for an answer, however long it does.
+
+    Args:
+        newest: commit of the episode that would carry them.
+
+    Raises:
+        Refused: nobody would carry them before that.
+    """
+    if block_in(newest) is not None:
+        raise Refused("its episode waits for an answer; try it again once it has one")
+
+
+def _check_whose(proposed: OutputProposed, command: Decide | RetryOutput) -> None:
+    """Refuse what was said of one episode's output once another's has its key."""
+    if proposed.episode_id != command.episode_id:
+        raise Refused(f"it is of episode {proposed.episode_id} by now")
 
 
 def _is_put_off(output: Output) -> bool:

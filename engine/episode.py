@@ -98,16 +98,6 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
         return self.steps_recorded
 
     @property
-    def unanswered(self) -> EpisodeBlocked | None:
-        """What it waits for, or waited for when it was canceled; None: it has its answer."""
-        is_answered = (
-            self.blocked is not None
-            and self.resolved is not None
-            and self.resolved.step_no == self.blocked.step_no
-        )
-        return None if is_answered else self.blocked
-
-    @property
     def turn(self) -> int:
         """The number of the strategy's next turn, from 1; it counts anew when it begins anew."""
         return self.steps_recorded - self.steps_before + 1

@@ -16,6 +16,7 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            node.<node>                                 the node is there
            workflow.<workflow>.<subject>               the instance that is busy with that subject
            word.<ref>                                  what was said last to have come about
+           brought.<word>                              somebody was found whom it is for
 
 Nodes, actors, expectations and ids of episodes are names. A subject, or what an episode waits for,
 is data, of any length: a short one is encoded, so that people can read it; of a longer one there is
@@ -41,6 +42,7 @@ NODES: Final = "node"
 WAITS: Final = "wait"
 LOCKS: Final = "workflow"
 WORDS: Final = "word"
+BROUGHT: Final = "brought"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
 
 SUBJECT_BYTES_MAX: Final = 128
@@ -158,6 +160,11 @@ def word_key(ref: str) -> str:
         BadName: the reference is not valid Unicode text.
     """
     return f"{WORDS}.{subject_token(ref)}"
+
+
+def brought_key(word_id: str) -> str:
+    """Return the key that stands once somebody was found whom the word of this id is for."""
+    return f"{BROUGHT}.{subject_token(word_id)}"
 
 
 def name_in(key: str) -> str:

@@ -47,6 +47,7 @@ CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 CONDUCTING: Final = "tests/engine/runtime/test_conductor.py"
 STARTING: Final = "tests/engine/runtime/test_starter.py"
 OUTPUTS: Final = "tests/engine/runtime/test_outputs.py"
+OUTPUTS_LEFT: Final = "tests/engine/runtime/test_outputs_left.py"
 LIFE_OF_OUTPUTS: Final = "tests/engine/test_output.py"
 
 TABLE: Final[Sequence[Mutant]] = (
@@ -2769,7 +2770,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what waited and was canceled is found by nobody",
         "engine/runtime/epilogue.py",
-        "        if (block := episode.unanswered) is not None:",
+        "        if (block := episode.blocked) is not None:",
         "        if (block := None) is not None:",
         BLOCKING,
     ),
@@ -3042,9 +3043,58 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what may not have been told is told after a crash",
         "engine/runtime/tenure.py",
-        "retells=self._had_crashed or self._hold.is_stolen,",
+        "retells=self._retells(),",
         "retells=False,",
         OUTPUTS,
+    ),
+    Mutant(
+        "what its steps proposed is told of after a crash, though it is canceled",
+        "engine/runtime/sender.py",
+        "retells=self.retells()",
+        "retells=False",
+        OUTPUTS_LEFT,
+    ),
+    Mutant(
+        "what was put off is canceled with the rest",
+        "engine/runtime/carrier.py",
+        "        if canceled is not None:\n            outputs =",
+        "        if False:\n            outputs =",
+        OUTPUTS_LEFT,
+    ),
+    Mutant(
+        "of what a canceled episode wanted, only what is tried again by hand is delivered",
+        "engine/runtime/carrier.py",
+        "if episode.status is Status.CANCELED and not",
+        "if False and not",
+        OUTPUTS_LEFT,
+    ),
+    Mutant(
+        "what nobody has proposed is canceled, too",
+        "engine/runtime/courier.py",
+        "if not isinstance(move, Propose) or intent is None or has_failed:",
+        "if True:",
+        OUTPUTS_LEFT,
+    ),
+    Mutant(
+        "who only looks at what has failed buries it",
+        "engine/runtime/courier.py",
+        "        if isinstance(move, Settled):\n            await self._bury(parcel)\n",
+        "",
+        OUTPUTS_LEFT,
+    ),
+    Mutant(
+        "what is only carried out needs no expectation",
+        "engine/runtime/tenure.py",
+        "        if self.episode.status is Status.RUNNING:\n            self._takeover",
+        "        if True:\n            self._takeover",
+        OUTPUTS_LEFT,
+    ),
+    Mutant(
+        "an error class is cut",
+        "engine/runtime/attempting.py",
+        "in_text(failed.error_class)[:CLASS_CHARS_MAX]",
+        "in_text(failed.error_class)",
+        OUTPUTS_LEFT,
     ),
     Mutant(
         "a strategy that is done waits for the outputs of its steps",
@@ -3103,6 +3153,62 @@ TABLE: Final[Sequence[Mutant]] = (
         OUTPUTS,
     ),
     Mutant(
+        "a node is called no later than it was to be",
+        "engine/runtime/attendance.py",
+        "if pending is not None and pending.due_at <= at:",
+        "if False:",
+        "tests/engine/runtime/test_attendance.py",
+    ),
+    Mutant(
+        "of two who call a node at once the sooner stands",
+        "engine/runtime/attendance.py",
+        "at=at, expecting=revision, trace",
+        "at=at, trace",
+        "tests/engine/runtime/test_attendance.py",
+    ),
+    Mutant(
+        "a command that a lagging replica belies comes again",
+        "engine/runtime/attendant.py",
+        "        if not await self._is_newest(records):",
+        "        if False:",
+        "tests/engine/runtime/test_replicas.py",
+    ),
+    Mutant(
+        "what is said of one episode's output is of no other's",
+        "engine/delivering.py",
+        "    if proposed.episode_id != command.episode_id:",
+        "    if False:",
+        "tests/engine/runtime/test_output_desk.py",
+    ),
+    Mutant(
+        "an output that nobody would carry is not tried again",
+        "engine/delivering.py",
+        "    if block_in(newest) is not None:",
+        "    if False:",
+        "tests/engine/runtime/test_output_desk.py",
+    ),
+    Mutant(
+        "a retry while its episode waits is answered for",
+        "engine/runtime/output_desk.py",
+        "(Status.DELIVERING, Status.BLOCKED) or episode",
+        "(Status.DELIVERING,) or episode",
+        "tests/engine/runtime/test_output_desk.py",
+    ),
+    Mutant(
+        "word finds only who waits",
+        "engine/runtime/waiters.py",
+        "    await ports.registry.delete(key)\n    return False",
+        "    return True",
+        "tests/engine/runtime/test_waiters.py",
+    ),
+    Mutant(
+        "a node whose clock is behind does not defer over and over",
+        "engine/runtime/courier.py",
+        "return now if self.called_at is None else max(now, self.called_at)",
+        "return now",
+        "tests/engine/runtime/test_output_desk.py",
+    ),
+    Mutant(
         "an adapter that is not async takes nothing down",
         "engine/runtime/usercode.py",
         "    if not inspect.isawaitable(returned):\n        name",
@@ -3157,6 +3263,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "if intent.dedupe_key and intent.key:",
         "if False:",
         LIFE_OF_OUTPUTS,
+    ),
+    Mutant(
+        "word that was brought is no dead letter",
+        "engine/runtime/resolver.py",
+        "if not waiters and await is_brought(self.ports, said):",
+        "if False:",
+        BLOCKING,
     ),
 )
 

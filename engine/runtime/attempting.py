@@ -25,6 +25,10 @@ Came: TypeAlias = OutputDelivered | OutputPostponed | OutputFailed
 
 log = structlog.get_logger("vigil.outputs")
 
+CLASS_CHARS_MAX: Final = 100
+"""Longest error class that is kept of what an adapter says, in characters: the end of an episode
+has those of all its outputs in one event."""
+
 _CAME: Final[Mapping[type[Came], str]] = {
     OutputDelivered: "delivered",
     OutputPostponed: "postponed",
@@ -78,7 +82,7 @@ def _after(
     pause_s = backoff_s(tries, first_s=retries.first_s, most_s=retries.most_s)
     return after_failure(
         output,
-        error_class=in_text(failed.error_class),
+        error_class=in_text(failed.error_class)[:CLASS_CHARS_MAX],
         detail=in_text(failed.detail),
         is_permanent=bool(failed.permanent),
         attempts_max=retries.attempts_max,

@@ -4,8 +4,9 @@ None of it is a commit, and all of it may be done again by anybody: whoever bloc
 it while they have the claim, and whoever is called because they died does it once more.
 
 What is armed and indexed is for what the episode waits for as the journal's leader knows it. A node
-that was slow may do so for a wait that is over by then, in the place of what a faster one did for
-the next wait; so each looks afterwards whether the episode has moved, and does it anew if so.
+that was slow may do so for a wait that is over by then. So it leaves the timer of a faster one
+alone, unless its own is the sooner, and looks afterwards whether the episode has moved; if so, it
+does all of it anew.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import Final
 import msgspec
 
 from engine import placing, publicity
-from engine.blocking import ATTEND, Blocked, attend_timer, block_in, next_wake, reminder_due
+from engine.blocking import ATTEND, Blocked, block_in, next_wake, reminder_due
 from engine.resolving import WaitEntry
+from engine.runtime.attendance import call_by
 from engine.runtime.crew import Crew
 from engine.runtime.herald import Herald
 from engine.runtime.waiters import bring, missed
 from streams.errors import Unavailable
 from streams.events import EpisodeBlocked, EpisodeOpened
 from streams.keys import wait_key
-from streams.tracing import traceparent
 
 LOOKS_MAX: Final = 16
 """Most times that an episode is found to have moved while it was seen to."""
@@ -120,8 +121,7 @@ class Blocker:
     async def _arm(self, opened: EpisodeOpened, block: Blocked, *, after: datetime) -> None:
         wake = next_wake(block, after=after)
         if wake is not None:
-            timer = attend_timer(opened.actor_id, opened.episode_id)
-            await self.crew.ports.timers.arm(timer, at=wake, trace=traceparent())
+            await call_by(self.crew.ports, opened, wake)
 
     async def _listen(self, opened: EpisodeOpened, block: Blocked) -> None:
         """Have word from outside find the episode, and fetch what was given before it could."""

@@ -13,20 +13,21 @@ from datetime import datetime
 from typing import Final
 
 from engine import dryrun, placing, publicity
-from engine.blocking import ATTEND, attend_timer
+from engine.blocking import ATTEND
 from engine.commands import Cancel, Finish
 from engine.episode import Episode
 from engine.proposal import wanted
 from engine.publicity import PublicEvent
 from engine.runtime.applier import Applier
+from engine.runtime.attendance import call_by
 from engine.runtime.courier import Carried, Courier
 from engine.runtime.crew import Crew
 from engine.runtime.intended import Applied
 from engine.runtime.running import Run
+from engine.status import Status
 from streams.events import EpisodeDeferred, EpisodeOpened
 from streams.findings import FindingOutcome
 from streams.outputs import FAILURES, OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
-from streams.tracing import traceparent
 
 OUTPUTS_IN_FLIGHT_MAX: Final = 16
 """Outputs of one episode that are carried at a time."""
@@ -95,8 +96,10 @@ class Carrier:
             episode, since=since, version=version, retells=retells
         )
         outputs = await self._outputs(episode, retells=retells)
-        carried = replace(outputs, findings=findings, news=(*news, *outputs.news))
         canceled = self.run.canceled
+        if canceled is not None:
+            outputs = await self._drop_pending(episode, outputs, why=canceled)
+        carried = replace(outputs, findings=findings, news=(*news, *outputs.news))
         if canceled is None or not any(one.outcome == _CANCELED for one in carried.outputs):
             return carried
         end = Cancel(
@@ -126,24 +129,36 @@ class Carrier:
     async def settle(self, episode: Episode) -> CarriedOut:
         """Carry what is left of the outputs of an `episode` that has ended.
 
+        Of one that was canceled, only what a person has had tried again since.
+
         Raises:
             As `carry_out`.
         """
+        finished = episode.finished
+        assert finished is not None, "what is settled after an end"
 
         async def carry(key: str) -> Carried:
+            if episode.status is Status.CANCELED and not await self.courier.is_retried(key):
+                return await self.courier.cancel(key, None, reason=finished.error_detail)
             return await self.courier.carry(key, None)
 
         return _summary(await self._each(self._wanted(episode), carry))
 
-    async def cancel(self, keys: Iterable[str], why: Cancel) -> CarriedOut:
-        """Have outputs not be delivered, unless they are settled.
+    async def cancel(self, keys: Iterable[str], why: Cancel, *, retells: bool) -> CarriedOut:
+        """Have outputs of steps not be delivered, unless they are settled.
+
+        Args:
+            keys: the outputs'.
+            why: how the episode ends.
+            retells: whether what was done before may not have been told.
 
         Raises:
             Contended, Unavailable: cancel them again.
         """
 
         async def cancel(key: str) -> Carried:
-            return await self.courier.cancel(key, reason=why.error_detail)
+            reason = why.error_detail
+            return await self.courier.cancel(key, None, reason=reason, retells=retells)
 
         return _summary(await self._each(keys, cancel))
 
@@ -162,10 +177,9 @@ class Carrier:
             await self.crew.ports.timers.send(left, id=f"left.{episode_id}.deferred.{version}")
 
     async def wake(self, at: datetime | None) -> None:
-        """Have a node attend the episode at `at`; None: nothing will be due."""
+        """Have a node attend the episode by `at`; None: nothing will be due."""
         if at is not None:
-            timer = attend_timer(self.opened.actor_id, self.opened.episode_id)
-            await self.crew.ports.timers.arm(timer, at=at, trace=traceparent())
+            await call_by(self.crew.ports, self.opened, at)
 
     async def sleep(self) -> None:
         """Have nobody attend the episode any more.
@@ -211,7 +225,7 @@ class Carrier:
         async def carry(key: str) -> Carried:
             if self.run.canceled is not None:
                 reason = self.run.canceled.error_detail
-                return await self.courier.cancel(key, reason=reason, retells=retells)
+                return await self.courier.cancel(key, keyed[key], reason=reason, retells=retells)
             is_first = is_new and key not in episode.outputs
             return await self.courier.carry(key, keyed[key], is_new=is_first, retells=retells)
 
@@ -220,6 +234,19 @@ class Carrier:
         told = await self._retold(episode) if retells else ()
         summary = _summary(carried, known=known, order=keyed)
         return replace(summary, news=(*told, *summary.news))
+
+    async def _drop_pending(
+        self, episode: Episode, carried: CarriedOut, *, why: Cancel
+    ) -> CarriedOut:
+        """Return what outputs came to once those are canceled, too, that were put off before."""
+        keyed = wanted(episode, self.opened)
+
+        async def cancel(key: str) -> Carried:
+            return await self.courier.cancel(key, keyed[key], reason=why.error_detail)
+
+        known = {one.output_key: one for one in carried.outputs}
+        dropped = _summary(await self._each(carried.pending, cancel), known=known, order=keyed)
+        return replace(dropped, news=(*carried.news, *dropped.news))
 
     async def _retold(self, episode: Episode) -> tuple[PublicEvent, ...]:
         """Return all there is to tell of what was settled when the episode was left last.

@@ -136,17 +136,33 @@ class Courier:
         parcel = self._parcel(key)
         await parcel.read()
         move = self._next(parcel, Retries())
+        if isinstance(move, Settled):
+            await self._bury(parcel)
         if isinstance(move, Settled | Later):
             return self._carried(parcel, move, retells=True)
         if isinstance(move, Propose):
             return self._carried(parcel, _dropped(key), retells=True)
         return self._carried(parcel, Later(self._now()), retells=True)
 
-    async def cancel(self, key: str, *, reason: str, retells: bool = False) -> Carried:
+    async def is_retried(self, key: str) -> bool:
+        """Return whether a person has had an output tried again.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        parcel = self._parcel(key)
+        await parcel.read()
+        return parcel.output.retries > 0
+
+    async def cancel(
+        self, key: str, intent: OutputIntent | None, *, reason: str, retells: bool = False
+    ) -> Carried:
         """Have an output not be delivered, unless it is settled.
 
         Args:
             key: the output's.
+            intent: what was wanted. Who stood still since they were about to propose it finds it
+                proposed and canceled. None: they find nothing, and propose it.
             reason: why, for people.
             retells: as for `carry`.
 
@@ -160,14 +176,31 @@ class Courier:
             move = self._next(parcel, Retries())
             if isinstance(move, Settled):
                 return self._carried(parcel, move, retells=retells)
-            if isinstance(move, Propose):  # Nobody's, or others': it is not ours to touch.
+            first = self._unproposed(parcel, move, intent)
+            if isinstance(move, Propose) and not first:
                 return self._carried(parcel, _dropped(key), retells=retells)
             try:
-                await parcel.append(OutputCanceled(reason=reason))
+                await parcel.append(*first, OutputCanceled(reason=reason))
             except VersionConflict:
                 continue
             return self._carried(parcel, _dropped(key), retells=retells)
         raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
+
+    def _unproposed(
+        self, parcel: Parcel, move: Move, intent: OutputIntent | None
+    ) -> tuple[OutputProposed, ...]:
+        """Return the proposal that is put down with its end; none if there is one, or must be none.
+
+        What has failed for others stays theirs: a person may have it tried again.
+        """
+        has_failed = parcel.output.status is OutputStatus.FAILED
+        if not isinstance(move, Propose) or intent is None or has_failed:
+            return ()
+        return (self._proposal(parcel, intent, move),)
+
+    def _proposal(self, parcel: Parcel, intent: OutputIntent, move: Propose) -> OutputProposed:
+        now, number = self.crew.clock.now(), move.proposal_no
+        return proposal(intent, parcel.key, self.opened, proposal_no=number, at=now)
 
     def _parcel(self, key: str) -> Parcel:
         mark = idempotency_key(self.crew.ports.stack.name, key)
@@ -199,12 +232,10 @@ class Courier:
                 return move
             case Later():
                 return move
-            case Propose(proposal_no=number):
+            case Propose():
                 if intent is None:  # It was announced, and nobody came to propose it.
                     return _dropped(parcel.key)
-                now = self.crew.clock.now()
-                proposed = proposal(intent, parcel.key, self.opened, proposal_no=number, at=now)
-                return await self._propose(parcel, proposed, outlet)
+                return await self._propose(parcel, self._proposal(parcel, intent, move), outlet)
             case Attempt():
                 return await self._attempt(parcel, outlet)
             case Fail(event=failed):

@@ -42,7 +42,7 @@ class Epilogue:
 
     async def _see_to_timers(self, episode: Episode) -> None:
         """Have nobody attend what is over, and somebody what is left of its outputs."""
-        if (block := episode.unanswered) is not None:
+        if (block := episode.blocked) is not None:
             await Blocker(self.crew).forget(self.opened, block)
         elif episode.deferred is not None:
             await self.carrier.sleep()

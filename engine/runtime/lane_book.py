@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from engine import lanes
 from engine.lanes import EMPTY, Lane
 from streams.clock import Clock
-from streams.errors import Unavailable
+from streams.errors import Unavailable, VersionConflict
 from streams.events import LaneEvent
 from streams.log import START, Commit, Recorded
 from streams.ports import Ports
@@ -49,6 +49,18 @@ class LaneBook:
             raise Unavailable(subject, detail="what a replica holds is not the newest")
         self.lane = lanes.fold(records)
         self.version = self.newest.seq if self.newest else START
+
+    async def check(self) -> None:
+        """Check that the lane is as we know it, where nothing is to be written that would tell.
+
+        Raises:
+            VersionConflict: someone else dispatches. Read again, decide again.
+            Unavailable: the log is away.
+        """
+        subject = self.ports.stack.lane(self.actor)
+        last = await self.ports.log.last(subject)
+        if (last.seq if last else START) != self.version:
+            raise VersionConflict(subject, expected=self.version)
 
     async def append(self, events: Sequence[LaneEvent]) -> None:
         """Write a decision down.

@@ -16,12 +16,12 @@ from typing import Final, TypeAlias
 import structlog
 
 from engine import publicity
-from engine.blocking import attend_timer
 from engine.delivering import (
     Attempt,
     Fail,
     Later,
     answered,
+    check_is_carried,
     expired,
     has_expired,
     next_move,
@@ -34,6 +34,7 @@ from engine.output_publicity import DECIDED, output_news, output_reminder
 from engine.proposal import wanted
 from engine.reminding import reminder_no
 from engine.route import Retries
+from engine.runtime.attendance import call_by
 from engine.runtime.crew import Crew
 from engine.runtime.herald import Herald
 from engine.runtime.keeper import Keeper
@@ -47,7 +48,6 @@ from streams.errors import Unavailable, VersionConflict
 from streams.events import EpisodeOpened, OutputEvent
 from streams.log import START, Recorded
 from streams.outputs import OutputStatus
-from streams.tracing import traceparent
 
 WRITES_MAX: Final = 8
 """Most tries to write to an output that others write to at the same time."""
@@ -95,14 +95,14 @@ class OutputDesk:
             Unavailable: the log is away. Let the command come again.
         """
         match command:
-            case RetryOutput() if not _may_be_retried(episode):
+            case RetryOutput() if not _may_be_ruled_on(episode):
                 return False
             case RetryOutput():
-                has_effect = await self._retry(command)
+                has_effect = await self._retry(command, records[-1])
             case Decide():
                 has_effect = await self._decide(command, episode, at=delivery.at)
             case _:
-                has_effect = await self._is_due(episode, records, delivery)
+                has_effect = await self._is_due(episode, delivery)
         if has_effect:
             return await self._go_on(delivery, episode, records)
         await delivery.ack()
@@ -118,7 +118,8 @@ class OutputDesk:
                 return answered(output, command, at=at)
             except Refused as refused:
                 refusals.append(refused)
-                return expired(output, at=at)
+                is_meant = is_own(output, episode_id=command.episode_id)
+                return expired(output, at=at) if is_meant else None
 
         parcel = self._parcel(command.output_key)
         is_written = await self._write(parcel, ruled)
@@ -127,7 +128,7 @@ class OutputDesk:
             await self._tell_decided(episode, parcel)
         return is_written or not refusals
 
-    async def _retry(self, command: RetryOutput) -> bool:
+    async def _retry(self, command: RetryOutput, newest: Recorded) -> bool:
         """Write down that an output is tried again, and return whether it is."""
         refusals: list[Refused] = []
         before: list[Output] = []
@@ -136,6 +137,7 @@ class OutputDesk:
             refusals.clear()
             before[:] = [output]
             try:
+                check_is_carried(newest)
                 return tried_again(output, command, at=self.crew.clock.now())
             except Refused as refused:
                 refusals.append(refused)
@@ -161,9 +163,7 @@ class OutputDesk:
             return True
         raise Unavailable(f"output {parcel.key!r}", detail="others write to it at the same time")
 
-    async def _is_due(
-        self, episode: Episode, records: Sequence[Recorded], delivery: Incoming
-    ) -> bool:
+    async def _is_due(self, episode: Episode, delivery: Incoming) -> bool:
         """Return whether the episode is to be gone on with; remind and expire what is due else.
 
         What is due later has a node called again.
@@ -180,12 +180,7 @@ class OutputDesk:
             return True
         times = [each for each in found if isinstance(each, datetime)]
         if times:
-            timer = attend_timer(episode.opened.actor_id, episode.opened.episode_id)
-            await self.crew.ports.timers.arm(timer, at=min(times), trace=traceparent())
-            newest = await self.crew.ports.log.last(records[-1].subject)
-            if newest is None or newest.seq != records[-1].seq:
-                # Somebody had the episode meanwhile, and what they armed may be gone: look again.
-                await self.crew.ports.timers.arm(timer, at=delivery.at, trace=traceparent())
+            await call_by(self.crew.ports, episode.opened, min(times))
         return False
 
     async def _look(self, episode: Episode, key: str, delivery: Incoming) -> datetime | bool | None:
@@ -269,9 +264,9 @@ class OutputDesk:
         return Parcel(self.crew.ports, self.crew.clock, key, pen=next(self.crew.pens))
 
 
-def _may_be_retried(episode: Episode) -> bool:
-    """Return whether anybody would carry an output that is tried again now."""
-    return episode.status is Status.DELIVERING or episode.status in ENDED
+def _may_be_ruled_on(episode: Episode) -> bool:
+    """Return whether it can be said by now if an output is tried again."""
+    return episode.status in (Status.DELIVERING, Status.BLOCKED) or episode.status in ENDED
 
 
 def _keys(episode: Episode) -> Sequence[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
-from engine.delivering import answered, tried_again
+from engine.delivering import answered, check_is_carried, tried_again
 from engine.errors import Refused
 from engine.fields import BY_CHARS_MAX, REASON_CHARS_MAX, check_text
 from engine.output import Output, fold
@@ -85,6 +85,7 @@ async def retry_output(ports: Ports, key: str, *, by: str, reason: str = "") -> 
         reason=reason,
     )
     tried_again(output, command, at=_CLOCK.now())
+    check_is_carried(await ports.log.last(ports.stack.episode(proposed.episode_id)))
     await ports.inbox.send(command, id=f"retry.{command.id}", trace=traceparent())
     return command.id
 

@@ -20,7 +20,7 @@ from engine.runtime.backoff import backoff_s
 from engine.runtime.intake import taking
 from engine.runtime.permit import Permit
 from engine.runtime.undertaker import Undertaker
-from engine.runtime.waiters import bring, find_waiters, keep
+from engine.runtime.waiters import bring, find_waiters, is_brought, keep
 from streams.clock import Clock
 from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable
@@ -101,6 +101,8 @@ class Resolver:
         # Before it looks who waits: whoever is not found then looks for this.
         await keep(self.ports, said, at=delivery.at)
         waiters = await find_waiters(self.ports, said.ref)
+        if not waiters and await is_brought(self.ports, said):
+            return await delivery.ack()
         if not waiters:
             return await self._keep(said, content, delivery)
         await bring(self.ports, said, waiters)

@@ -31,6 +31,8 @@ class Sender:
     carrier: Carrier
     opened: EpisodeOpened
     tell: Callable[[Sequence[PublicEvent]], Awaitable[None]]
+    retells: Callable[[], bool]
+    """Whether what was done to outputs before may not have been told."""
 
     async def announcement(self, action: SendOutput, *, turn: int) -> Announce:
         """Return what says that an output is about to be proposed.
@@ -78,6 +80,6 @@ class Sender:
         """
         if not episode.outputs_left:
             return replace(why, outputs=episode.outputs_settled)
-        canceled = await self.carrier.cancel(episode.outputs_left, why)
+        canceled = await self.carrier.cancel(episode.outputs_left, why, retells=self.retells())
         await self.tell(canceled.news)
         return replace(why, outputs=(*episode.outputs_settled, *canceled.outputs))

@@ -187,10 +187,14 @@ class Stint:
         decision = await self._placer.decide(before, haul.asked, self._limits(), seen=seen)
         self._reached, self._lag = reached, self._lag + len(haul.items)
         is_due = haul.is_binding or self._is_late or self._lag > LAG_MAX
+        version = self._book.version
         if is_due or not decision.is_idle:
             await self._turn_away(decision)
             await self._commit(decision)
             await self._carry_out(decision, before)
+        if haul.deliveries and version == self._book.version:
+            # What changes nothing here may be about a place that another dispatcher gave.
+            await self._book.check()
         await self._call_again(haul, before)
         await asyncio.gather(*(delivery.ack() for delivery in haul.deliveries))
 

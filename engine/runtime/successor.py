@@ -13,12 +13,11 @@ from engine.expectation import Expectation
 from engine.recovery import Policy, Takeover
 from engine.runtime.crew import Crew
 from engine.runtime.usercode import call
-from engine.status import RUNS
 from streams.events import EpisodeOpened
 
 
 async def decide_takeover(crew: Crew, opened: EpisodeOpened, episode: Episode) -> Takeover:
-    """Return what becomes of `episode`, which has been opened, now that this node has it."""
+    """Return what becomes of `episode`, whose node crashed running it, now that we have it."""
     expectation = crew.actor.expectations[opened.expectation_id]
     try:
         policy = await call(_policy, crew.app, expectation, opened, episode)
@@ -43,7 +42,7 @@ async def _policy(
 ) -> Policy:
     """Return what is to become of the episode if its node crashed."""
     resolve, policy = app.resolve_policy, expectation.recovery
-    if resolve is None or episode.status not in RUNS:
+    if resolve is None:
         return policy
     chosen = resolve(_orphan(opened, episode)) or policy
     if chosen not in recovery.POLICIES:

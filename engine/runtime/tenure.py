@@ -95,7 +95,7 @@ class Tenure:
         applier = Applier(crew.ports, crew.app.actors, crew.clock, crew.turns)
         courier = Courier(crew, opened, next(crew.pens), self._check_claim, called_at)
         self._carrier = Carrier(crew, opened, self._run, applier, courier)
-        self._sender = Sender(self._carrier, opened, self._publish)
+        self._sender = Sender(self._carrier, opened, self._publish, self._retells)
         self._epilogue = Epilogue(crew, opened, self._carrier)
         self._herald = Herald(crew.ports.world)
 
@@ -217,7 +217,8 @@ class Tenure:
                 canceled = await self._sender.cancel(self.episode, canceled)
             self._scribe.record(*opening, canceled)
             return await self._scribe.barrier()
-        if not opening:
+        # Only what a strategy may go on with needs an expectation: this node may not know it.
+        if self.episode.status is Status.RUNNING:
             self._takeover = await decide_takeover(self._crew, self.opened, self.episode)
         self._has_begun = True
         self._scribe.record(*opening, Begin(node=self._crew.node, fresh=self._takeover.fresh))
@@ -293,7 +294,7 @@ class Tenure:
             self.episode,
             since=self._since,
             version=self._scribe.version,
-            retells=self._had_crashed or self._hold.is_stolen,
+            retells=self._retells(),
         )
         self._scribe.record(carried.end)
         await self._scribe.barrier()
@@ -310,6 +311,10 @@ class Tenure:
             Fail(error_class=why.error_class, error_detail=why.detail, outputs=settled)
         )
         await self._scribe.barrier()
+
+    def _retells(self) -> bool:
+        """Return whether whoever had the episode before may have died before they told."""
+        return self._had_crashed or self._hold.is_stolen
 
     def _check_claim(self) -> None:
         self._hold.check(monotonic_s=self._crew.clock.monotonic_s())

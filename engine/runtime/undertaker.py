@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from engine import dead, sweep, telemetry
-from engine.delivering import tried_again
+from engine.delivering import check_is_carried, tried_again
 from engine.episode import Episode, fold
 from engine.errors import Refused, Rejected
 from engine.output import Output
@@ -211,6 +211,7 @@ class Undertaker:
         failed = fold_output(await self.ports.log.read(self.ports.stack.output(retry.output_key)))
         try:
             tried_again(failed, retry, at=self.clock.now())
+            check_is_carried(await self.ports.log.last(self.ports.stack.episode(retry.episode_id)))
         except Refused as error:
             raise Rejected(f"{error}; discard it") from error
         await self.ports.inbox.send(retry, id=id_)

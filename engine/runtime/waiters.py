@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
+from engine.blocking import block_in
 from engine.resolving import (
     KEPT_S,
     Kept,
@@ -17,22 +20,49 @@ from engine.resolving import (
     is_newer,
     kept_for,
 )
-from streams.errors import RevisionConflict, Unavailable
-from streams.keys import waits_for, word_key
+from streams.errors import RevisionConflict, Unavailable, UnreadableEvent
+from streams.keys import brought_key, wait_key, waits_for, word_key
 from streams.ports import Ports
 from streams.tracing import traceparent
 
+LOOKS_IN_FLIGHT_MAX: Final = 16
+"""Journals that are looked at, at a time, for whether their episodes still wait."""
+
 
 async def find_waiters(ports: Ports, ref: str) -> Sequence[WaitEntry]:
-    """Return the episodes that wait for `ref`, or did until a moment ago.
+    """Return the episodes that wait for `ref`, and remove what still says so of others.
 
     Raises:
         BadName: the reference is not valid Unicode text.
-        Unavailable: the registry is away.
+        Unavailable: the registry or the log is away.
     """
     entries = await ports.registry.entries(under=waits_for(ref))
-    found = (entry_in(each.value) for each in entries.values() if each.value is not None)
-    return [each for each in found if each is not None and each.ref == ref]
+    said = {key: entry_in(each.value) for key, each in entries.items() if each.value is not None}
+    found = {key: each for key, each in said.items() if each is not None and each.ref == ref}
+    room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
+
+    async def check(key: str, entry: WaitEntry) -> bool:
+        async with room:
+            return await _is_waiting(ports, key, entry)
+
+    waiting = await asyncio.gather(*(check(key, each) for key, each in found.items()))
+    return [each for each, waits in zip(found.values(), waiting, strict=True) if waits]
+
+
+async def _is_waiting(ports: Ports, key: str, entry: WaitEntry) -> bool:
+    """Return whether an episode waits as its entry at `key` says, and remove the entry if not.
+
+    A node that stood still may have made it when the wait was over. It is made after the episode
+    has begun to wait, so what the journal's leader does not say by now it never will again.
+    """
+    try:
+        block = block_in(await ports.log.last(ports.stack.episode(entry.episode_id)))
+    except UnreadableEvent:  # A newer version has written it, and its nodes know.
+        return True
+    if block is not None and key == wait_key(block.ref, entry.episode_id, block.step_no):
+        return True
+    await ports.registry.delete(key)
+    return False
 
 
 async def keep(ports: Ports, said: Word, *, at: datetime) -> None:
@@ -64,12 +94,25 @@ async def missed(ports: Ports, ref: str, *, since: datetime) -> Word | None:
     return kept_for(entry.value, ref, since=since)
 
 
+async def is_brought(ports: Ports, said: Word) -> bool:
+    """Return whether somebody was found before whom `said` is for.
+
+    Raises:
+        Unavailable: the gates are away.
+    """
+    entry = await ports.gates.get(brought_key(said.id))
+    return entry is not None and entry.value is not None
+
+
 async def bring(ports: Ports, said: Word, waiters: Iterable[WaitEntry]) -> None:
     """Have each of `waiters` told what was said. Bringing the same word again changes nothing.
+
+    It is noted first, for those who have been told do not wait any more.
 
     Raises:
         Unavailable: some may not be told. Bring it again.
     """
+    await ports.gates.put(brought_key(said.id), b"", ttl_s=KEPT_S)
     for each in waiters:
         command = command_for(said, each)
         id_ = f"resolve.{each.episode_id}.{said.id}"

@@ -126,6 +126,7 @@ class Scene:
 
     app: App
     weather: Doom
+    skew_s: float = 0.0
     clock: SimClock = field(default_factory=SimClock)
     ports: MemoryPorts = field(init=False)
     """Of whoever is no node."""
@@ -151,7 +152,7 @@ class Scene:
 
     async def _keep(self, name: str) -> None:
         while True:
-            self._lives[name] = process = ProcessLife(name)
+            self._lives[name] = process = ProcessLife(name, skew_s=self.skew_s)
             self.nodes[name] = Node(
                 self.app, wired(process, self.servers), name=name, clock=process.clock
             )
@@ -234,13 +235,20 @@ class Scene:
 
 
 def play(
-    story: Callable[[Scene], Awaitable[T]], app: App, *, weather: Doom | None = None
+    story: Callable[[Scene], Awaitable[T]],
+    app: App,
+    *,
+    weather: Doom | None = None,
+    skew_s: float = 0.0,
 ) -> tuple[T, Scene]:
-    """Play `story` with one node, and return what it returns; `weather` says when the node dies."""
+    """Play `story` with one node, and return what it returns.
+
+    `weather` says when the node dies, `skew_s` how far its clock is ahead of the server's.
+    """
     scene: list[Scene] = []
 
     async def played() -> T:
-        scene.append(Scene(app, weather or Doom()))
+        scene.append(Scene(app, weather or Doom(), skew_s=skew_s))
         (actor,) = app.actors.values()
         # An actor that nobody ever ran hears nothing.
         await (await scene[0].ports.world.open(actor.id, actor.event_names())).close()

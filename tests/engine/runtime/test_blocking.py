@@ -462,6 +462,23 @@ async def test_word_that_comes_before_anybody_waits_is_kept_for_them(ports, monk
     assert done.seen == ["early"]
 
 
+async def test_word_that_was_brought_is_no_dead_letter_though_nobody_waits_any_more(
+    ports, monkeypatch
+):
+    monkeypatch.setattr(resolving, "LAG_S", 0.05)
+    monkeypatch.setattr(resolving, "KEPT_S", 0.0)
+    app = app_of(Scripted(PAYMENT))
+    async with running(app, ports):
+        id_ = await open_episode(ports, app)
+        await blocked(ports, id_)
+        await publish_word(ports, result={"paid": 1})
+        await lived(ports, id_)
+        queues = ports.world._durables
+        (queue,) = [each for name, each in queues.items() if name.endswith(resolving.QUEUE)]
+        await eventually(lambda: not queue.pending and not queue._unanswered)
+    assert await letters(ports) == []
+
+
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [({"ref": "payment:42"}, "nobody_waits"), ({"result": 1}, "unreadable")],

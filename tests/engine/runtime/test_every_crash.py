@@ -1,0 +1,262 @@
+"""One story, played once for each moment at which a node may die, or stand still for too long.
+
+A moment is a request that leaves a node, before it or after, from the commit on that the story is
+about. Two nodes run; one that dies is replaced, one that stood still wakes up after its lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pytest
+
+from engine.actions import Pause, approval, tool_call, wait
+from engine.actor import Actor
+from engine.app import App
+from engine.convergence import ConvergeResult
+from engine.finding import raise_finding
+from engine.proposal import propose_output
+from engine.resolving import RESOLVED
+from engine.route import Retries, Route
+from engine.runtime.resolver import QUEUE
+from engine.runtime.responder import approve
+from engine.trigger import event
+from streams.events import (
+    EpisodeBlocked,
+    EpisodeConverged,
+    EpisodeFinished,
+    EpisodeResolved,
+    FindingRaised,
+    LogEvent,
+    OutputDelivered,
+    OutputProposed,
+    StepRecorded,
+)
+from streams.subjects import Stream
+from tests.engine.runtime.output_stage import LOOK_S, Frost, Pager, Scene, busy, play
+from tests.engine.runtime.stage import HAPPENED, Scripted
+from tests.engine.runtime.stage import Counter as Calls
+from tests.gates.place import Doom
+from tests.simulation.faults import Fault, Weather
+
+CHANCES_MIN: Final = 20
+"""Fewer moments than any story has, so that the tests cannot pass idly."""
+
+REF: Final = "payment:42"
+QUICK: Final = Retries(attempts_max=8, first_s=0.5, most_s=1.0)
+
+MISFORTUNES: Final = (Doom, Frost)
+"""A node dies; a node stands still for longer than its lease."""
+
+Story = Callable[[Scene], Awaitable[None]]
+"""What people and programs do, for one episode."""
+
+
+class Since(Weather):
+    """All is well until a commit is stored; then one thing goes wrong, at the n-th chance."""
+
+    def __init__(self, kind: type[Doom], first: type[LogEvent], fatal: int = 0) -> None:
+        super().__init__(fatal)
+        self.clear_up()
+        self.misfortune, self._first, self._has_begun = kind(fatal), first, False
+
+    def notice(self, scene: Scene) -> None:
+        """See whether the commit is stored by now."""
+        stored = (each for record in scene.servers.stored for each in record.commit.events)
+        self._has_begun = self._has_begun or any(isinstance(each, self._first) for each in stored)
+
+    def draw(self, *kinds: Fault) -> Fault | None:
+        return self.misfortune.draw(*kinds) if self._has_begun else None
+
+    def between(self, least: float, most: float) -> float:
+        return self.misfortune.between(least, most)
+
+
+@dataclass
+class Plot:
+    """An app, a story, and from which commit on something may go wrong."""
+
+    app: Callable[[], App]
+    story: Story
+    first: type[LogEvent]
+
+    def play(self, kind: type[Doom], fatal: int = 0) -> tuple[Ending, int]:
+        """Return how it ends if that goes wrong, and how many chances there were."""
+        app, weather = self.app(), Since(kind, self.first, fatal)
+
+        async def played(scene: Scene) -> None:
+            # Word that nobody could hear yet would be no word.
+            await (await scene.ports.world.open(QUEUE, [RESOLVED])).close()
+            watching = asyncio.create_task(_watch(scene, weather))
+            async with scene.node("n2"):
+                await self.story(scene)
+                await scene.until(partial(_is_over, scene))
+                await scene.quiet()
+            watching.cancel()
+
+        _, scene = play(played, app, weather=weather)
+        return Ending(app, scene), weather.misfortune.chances
+
+
+async def _is_over(scene: Scene) -> bool:
+    has_ended = any(isinstance(e, EpisodeFinished) for e in scene.events(Stream.JOURNAL))
+    return has_ended and not _claims(scene)
+
+
+def _claims(scene: Scene) -> list[str]:
+    """Return the claims on episodes. Who gives turns keeps theirs."""
+    return [key for key in scene.ports.leases._bucket if key.startswith("episode.")]
+
+
+async def _watch(scene: Scene, weather: Since) -> None:
+    while True:
+        weather.notice(scene)
+        await asyncio.sleep(LOOK_S)
+
+
+@dataclass
+class Ending:
+    """What is left of a story."""
+
+    app: App
+    scene: Scene
+
+    def count(self, *kinds: type[LogEvent]) -> list[int]:
+        counted = Counter(type(each) for each in self.scene.events(Stream.JOURNAL))
+        return [counted[kind] for kind in kinds]
+
+    @property
+    def told(self) -> list[str]:
+        """Ids of what the world was told, but for who began with it, which is told of each."""
+        return sorted(id_ for id_ in self.scene.told_ids if ".started." not in id_)
+
+    @property
+    def left_behind(self) -> list[object]:
+        """What is still claimed, armed, waited for or buried."""
+        ports = self.scene.ports
+        return [
+            *_claims(self.scene),
+            *ports.timers._armed,
+            *(key for key, each in ports.registry._entries.items() if each.value is not None),
+            *self.scene.letters,
+        ]
+
+
+def differences(plot: Plot, kind: type[Doom], came: Callable[[Ending], object]) -> list[str]:
+    """Return where the story ends in another way than undisturbed, if one thing goes wrong."""
+    undisturbed, chances = plot.play(kind)
+    assert chances > CHANCES_MIN
+    expected = came(undisturbed)
+    found = []
+    for fatal in range(1, chances + 1):
+        ending, _ = plot.play(kind, fatal)
+        if (is_ := came(ending)) != expected:
+            found.append(f"{kind.__name__} {fatal}: {is_}, not {expected}")
+    return found
+
+
+# What is decided is carried out once.
+
+
+class Deciding(Scripted):
+    """Converges with two findings and two outputs."""
+
+    def converge(self, state, ctx):
+        return ConvergeResult(
+            findings=[raise_finding(each, class_="sim") for each in ("disk", "fan")],
+            outputs=[propose_output("pager", each, dedupe_key=each) for each in ("ann", "bob")],
+        )
+
+
+def deciding() -> App:
+    actor = Actor("worker", max_concurrent_episodes=10)
+    actor.expect("thing", Deciding(), on=event(HAPPENED))
+    return App(actors=[actor], outputs={"pager": Route(Pager(busy()), retries=QUICK)})
+
+
+async def decided(scene: Scene) -> None:
+    await scene.open()
+
+
+def what_came_of_the_decision(ending: Ending) -> object:
+    once = FindingRaised, OutputProposed, OutputDelivered, EpisodeConverged, EpisodeFinished
+    keys: dict[str, set[str]] = defaultdict(set)
+    for view in ending.app.outputs["pager"].outlet.views:
+        keys[view.output_key].add(view.idempotency_key)
+    known_by = {key: len(marks) for key, marks in keys.items()}
+    return ending.count(*once), known_by, ending.told, ending.left_behind
+
+
+@pytest.mark.parametrize("kind", MISFORTUNES)
+def test_findings_and_outputs_are_carried_out_once_whenever_a_node_is_lost(kind):
+    plot = Plot(deciding, decided, EpisodeConverged)
+    assert differences(plot, kind, what_came_of_the_decision) == []
+
+
+# An episode that waits is answered once, and goes on.
+
+
+def waiting(action: Pause, **turns: object) -> Callable[[], App]:
+    def app() -> App:
+        pay = tool_call("pay", "out", {})
+        actor = Actor("worker", max_concurrent_episodes=10, **turns)
+        actor.expect("thing", Scripted(action, pay), on=event(HAPPENED))
+        tools = {"pay": Calls(side_effect=True, idempotent=True)}
+        return App(actors=[actor], tools=tools)
+
+    return app
+
+
+async def asked(scene: Scene) -> tuple[str, EpisodeBlocked]:
+    episode_id = await scene.open()
+
+    async def is_blocked() -> bool:
+        return bool((await scene.life(episode_id)).of(EpisodeBlocked))
+
+    await scene.until(is_blocked)
+    return episode_id, (await scene.life(episode_id)).of(EpisodeBlocked)[0]
+
+
+async def approved(scene: Scene) -> None:
+    episode_id, block = await asked(scene)
+    await approve(scene.ports, episode_id, plan_hash=block.approval.plan_hash, by="ann")
+
+
+async def resolved(scene: Scene) -> None:
+    await asked(scene)
+    await scene.ports.world.publish(RESOLVED, {"ref": REF, "result": 1, "by": "bank"}, id="w")
+
+
+async def expired(scene: Scene) -> None:
+    await asked(scene)
+
+
+ASK: Final = approval({"pay": 1})
+SOON: Final = approval({"pay": 1}, expires_s=5, on_expiry="approve")
+
+WAITS: Final = {
+    "approved": Plot(waiting(ASK), approved, EpisodeBlocked),
+    "resolved": Plot(waiting(wait(REF)), resolved, EpisodeBlocked),
+    "expired": Plot(waiting(SOON), expired, EpisodeBlocked),
+    "approved, in its turn": Plot(waiting(ASK, max_concurrent_cluster=1), approved, EpisodeBlocked),
+}
+
+
+def what_came_of_the_wait(ending: Ending) -> object:
+    once = EpisodeBlocked, EpisodeResolved, StepRecorded, EpisodeFinished
+    keys = set(ending.app.tools["pay"].keys)
+    return ending.count(*once), len(keys), ending.told, ending.left_behind
+
+
+@pytest.mark.parametrize("plot", list(WAITS))
+def test_what_waits_is_answered_once_and_goes_on_whenever_a_node_dies(plot):
+    assert differences(WAITS[plot], Doom, what_came_of_the_wait) == []
+
+
+def test_what_waits_is_answered_once_and_goes_on_whenever_a_node_stands_still():
+    assert differences(WAITS["resolved"], Frost, what_came_of_the_wait) == []

@@ -1,0 +1,96 @@
+"""What is asked about an output holds for that output, is answered for once, and in its time."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.actions import wait
+from engine.errors import Refused, Rejected
+from engine.proposal import output
+from engine.runtime.output_requests import retry_output
+from engine.runtime.requester import cancel
+from engine.runtime.undertaker import Undertaker
+from engine.status import Status
+from streams.commands import Decide, RetryOutput, Verdict
+from streams.events import EpisodeStarted
+from streams.outputs import OutputStatus
+from tests.engine.runtime.output_stage import Pager, Scene, broken, busy, play
+from tests.engine.runtime.test_outputs import ASKING, PAGE, ends, outcomes, page, paging
+
+
+@pytest.mark.parametrize("terms", [{}, {"expires_s": 600.0, "on_expiry": "approve"}])
+def test_a_decision_on_one_episodes_output_holds_for_no_other_that_has_its_key(terms):
+    """It was sent while the first one asked, and no node had room for it until now."""
+    pager = Pager()
+
+    async def story(scene: Scene):
+        first = await scene.open("x1")
+        asked = (await scene.reached("disk", OutputStatus.AWAITING_APPROVAL)).proposed
+        await cancel(scene.ports, "worker", first, by="bob")
+        await scene.ended(first)
+        second = await scene.open("x2")
+        await scene.reached("disk", OutputStatus.AWAITING_APPROVAL)
+        late = Decide(
+            actor_id="worker",
+            episode_id=first,
+            id="d1",
+            verdict=Verdict.APPROVE,
+            by="ann",
+            plan_hash=asked.approval.plan_hash,
+            output_key="disk",
+        )
+        await scene.ports.inbox.send(late, id="d1")
+        await scene.clock.sleep(60.0)
+        return await scene.output("disk"), (await scene.life(second)).episode.status
+
+    app = paging(outputs=[page(dedupe_key="disk", **ASKING, **terms)], pager=pager)
+    (asked, status), _ = play(story, app)
+    assert (asked.status, status) == (OutputStatus.AWAITING_APPROVAL, Status.DELIVERING)
+    assert pager.views == []
+
+
+async def failed_while_it_waits(scene: Scene) -> str:
+    """Return the id of an episode that waits for word, after the output of a step failed."""
+    id_ = await scene.open()
+
+    async def waits() -> bool:
+        return (await scene.life(id_)).episode.status is Status.BLOCKED
+
+    await scene.until(waits)
+    return id_
+
+
+def test_what_nobody_would_carry_cannot_be_tried_again_and_that_is_said():
+    async def story(scene: Scene):
+        await failed_while_it_waits(scene)
+        with pytest.raises(Refused, match="waits for an answer"):
+            await retry_output(scene.ports, "disk", by="ann")
+        (letter,) = scene.ports.log._streams["vigil-dead"].past(0)
+        _, key = scene.ports.stack.aggregate_of(letter.subject)
+        with pytest.raises(Rejected, match="waits for an answer"):
+            await Undertaker(scene.ports, scene.clock).requeue(key, by="ann")
+
+    asks = output("pager", PAGE, dedupe_key="disk")
+    play(story, paging(asks, wait("payment:42"), pager=Pager(broken())))
+
+
+def test_what_was_to_be_tried_again_before_its_episode_waited_is_not_handed_back_for_ever():
+    async def story(scene: Scene):
+        id_ = await failed_while_it_waits(scene)
+        retry = RetryOutput(actor_id="worker", episode_id=id_, id="r1", output_key="disk", by="ann")
+        await scene.ports.inbox.send(retry, id="r1")
+        await scene.clock.sleep(60.0)
+        (queue,) = scene.ports.inbox._durables.values()
+        return list(queue._unanswered.values()), await scene.output("disk")
+
+    asks = output("pager", PAGE, dedupe_key="disk")
+    app = paging(asks, wait("payment:42"), pager=Pager(broken()))
+    (unanswered, failed), _ = play(story, app)
+    assert (unanswered, failed.status) == ([], OutputStatus.FAILED)
+
+
+def test_a_node_whose_clock_is_behind_does_not_defer_over_and_over():
+    pager = Pager(busy(retry_after_s=30))
+    life, _ = play(ends, paging(outputs=[page()], pager=pager), skew_s=-20.0)
+    assert outcomes(life) == ["delivered"]
+    assert len(life.of(EpisodeStarted)) <= 3
