@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from itertools import combinations
-from typing import Final
+from typing import Final, get_args
 
 import pytest
 
-from streams.events import EpisodeFinished, EpisodeStarted, LaneMoved
+from streams.events import (
+    EpisodeDeferred,
+    EpisodeFinished,
+    EpisodeStarted,
+    LaneMoved,
+    OutputEvent,
+)
 from streams.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
+from tests.simulation.blocks import waits
 from tests.simulation.evidence import Evidence
 from tests.simulation.faults import Fault
 from tests.simulation.invariants import ORDINARY
@@ -117,6 +124,38 @@ def test_every_limit_is_met(histories):
         if isinstance(event, LaneMoved)
     ]
     assert sum(len(moved.dropped) for moved in moves) > 5
+
+
+def test_every_answer_is_given(histories):
+    answers = Counter(
+        (type(waited.block.event.approval).__name__, waited.answer.resolution.value)
+        for history in histories
+        for waited in waits(Evidence(history))
+        if waited.answer is not None
+    )
+    wanted = {
+        ("Approval", "approved"), ("Approval", "denied"), ("Approval", "expired"),
+        ("NoneType", "resolved"), ("NoneType", "expired"),
+    }  # fmt: skip
+    assert {each for each in wanted if answers[each] < 5} == set()
+    ends = Counter(e.error_class for life in themed(histories) if (e := life.finished))
+    assert {each for each in ("denied", "canceled") if ends[each] < 5} == set()
+
+
+def test_every_fate_of_an_output_is_met(histories):
+    fates = Counter(
+        type(placed.event)
+        for history in histories
+        for events in Evidence(history).outputs.values()
+        for placed in events
+    )
+    assert {kind for kind in get_args(OutputEvent) if fates[kind] < 3} == set()
+    deliveries = [each for history in histories for each in history.ledger.deliveries]
+    cut_off = [each for each in deliveries if each.ended_s == float("inf")]
+    assert len(cut_off) > 1
+    assert sum(each.is_accepted for each in deliveries) > len(histories)
+    left = [life for life in all_lives(histories) if life.of(EpisodeDeferred)]
+    assert len(left) > 20
 
 
 def test_worlds_end_soon_after_the_storm(histories):
