@@ -84,8 +84,10 @@ class Server:
         assert self._server is not None
         self._server.close()
         for protocol in self._protocols:
-            if protocol.transport is not None:
-                protocol.transport.abort()
+            transport = protocol.transport
+            # Python 3.11.2 cannot abort an encrypted one that was closed before.
+            if transport is not None and not transport.is_closing():
+                transport.abort()
         # It forgets those whose encryption failed.
         handling = [each._handler_coroutine for each in self._protocols if each._handler_coroutine]
         for task in handling:
