@@ -25,6 +25,7 @@ from engine.resolving import RESOLVED
 from engine.route import Retries, Route
 from engine.runtime.resolver import QUEUE
 from engine.runtime.responder import approve
+from engine.runtime.waiters import find_waiters
 from engine.trigger import event
 from streams.events import (
     EpisodeBlocked,
@@ -97,6 +98,9 @@ class Plot:
                 await self.story(scene)
                 await scene.until(partial(_is_over, scene))
                 await scene.quiet()
+            # What a node that stood still has left in the registry goes at the next look.
+            if kind is Frost:
+                await find_waiters(scene.ports, REF)
             watching.cancel()
 
         _, scene = play(played, app, weather=weather)
