@@ -1,204 +1,244 @@
-"""Episodes wait for people on a real server: one decision stands, time is kept, nodes are free."""
+"""People decide, on a real server: at the same time, on what they saw, and late; and what it costs.
+
+Two people are two connections, each with its own idea of the time. Nodes come and go.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import tracemalloc
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
 import pytest
 
-from engine import (
-    Actor,
-    App,
-    Refused,
-    Strategy,
-    approval,
-    approve,
-    deny,
-    done,
-    event,
-)
+from engine import Actor, App, Strategy, approval, approve, converge, deny, event, wait
+from engine.convergence import ConvergeResult
+from engine.errors import Refused
 from engine.runtime.node import Node
-from streams.events import (
-    EndStatus,
-    EpisodeBlocked,
-    EpisodeFinished,
-    EpisodeOpened,
-    EpisodeResolved,
-    LogEvent,
-    Resolution,
-)
+from streams.events import EpisodeBlocked, EpisodeFinished, EpisodeResolved, LogEvent, Resolution
 from streams.jetstream import connect
-from streams.layout import Stream
-from streams.log import Recorded
 from streams.ports import Ports
 
-WAIT_S: Final = 60.0
+WAIT_S: Final = 30.0
 LOOK_S: Final = 0.05
 
-ASKED: Final = "release.wanted"
-STALE: Final = "0" * 64
+ASKED: Final = "refund.asked"
+EXPIRES_S: Final = 1.0
 
-BLOCKED: Final = 1_000
-BYTES_MAX: Final = 1_024
-"""What a blocked episode may cost a node, in bytes."""
+WARM: Final = 200
+"""Episodes that wait before anything is measured: what grows once has grown by then."""
 
-SLOTS: Final = 8
+MANY: Final = 1_000
+MEMORY_BYTES_MAX: Final = 1_024
+"""What one more episode that waits may take of a node's memory, on average."""
 
 
-class Release(Strategy[dict[str, object]]):
-    """Asks whether it may."""
+class Refund(Strategy):
+    """Asks whether to pay back, and then how much once more."""
+
+    class State(msgspec.Struct):
+        customer: str
+        asked: int = 0
 
     def init(self, episode, trigger):
-        return {**trigger.payload, "is_answered": False}
+        return self.State(customer=trigger.payload["customer"])
 
     def next_step(self, state, ctx):
-        if state["is_answered"]:
-            return done()
-        return approval({"release": state["release"]}, expires_s=state.get("expires_s"))
+        if state.asked == 2:
+            return converge()
+        plan = {"pay": state.customer, "euros": (10, 20)[state.asked]}
+        return approval(plan, approvers=("ann", "bob"))
 
     def handle_result(self, state, step, result):
         handled = super().handle_result(state, step, result)
-        return {**state, "is_answered": True} if handled is state else handled
+        return self.State(state.customer, state.asked + 1) if handled is state else handled
 
     def converge(self, state, ctx):
-        raise AssertionError("it ends without a result")
+        return ConvergeResult(classification={"paid": state.customer})
+
+
+class Once(Refund):
+    """Asks once."""
+
+    def next_step(self, state, ctx):
+        return converge() if state.asked else approval({"pay": state.customer})
+
+
+class Hasty(Refund):
+    """Asks once, and takes silence for a yes."""
+
+    def next_step(self, state, ctx):
+        if state.asked:
+            return converge()
+        return approval({"pay": state.customer}, expires_s=EXPIRES_S, on_expiry="approve")
+
+
+class Patient(Refund):
+    """Waits for word from outside, for as long as it takes."""
+
+    def next_step(self, state, ctx):
+        return converge() if state.asked else wait(f"payment:{state.customer}")
 
 
 @pytest.fixture
-async def ports(nats, stack) -> AsyncIterator[Ports]:
-    async with connect(nats.url, stack=stack) as ports:
-        yield ports
-
-
-def an_app() -> App:
-    releases = Actor("releases", max_concurrent_episodes=SLOTS)
-    releases.expect("are_wanted", Release, on=event(ASKED))
-    return App(actors=[releases])
+async def people(nats, stack) -> AsyncIterator[tuple[Ports, Ports]]:
+    """Ann's connection and Bob's."""
+    async with connect(nats.url, stack=stack) as ann, connect(nats.url, stack=stack) as bob:
+        yield ann, bob
 
 
 @asynccontextmanager
-async def running(ports: Ports, name: str) -> AsyncIterator[None]:
-    """A node, for as long as the context lasts."""
-    app = an_app()
-    for actor in app.actors.values():
-        await (await ports.world.open(actor.id, actor.event_names())).close()
-    node = Node(app, ports, name=name, grace_s=5.0)
-    serving = asyncio.create_task(node.run())
+async def node(ports: Ports, strategy: type[Refund], name: str = "n1") -> AsyncIterator[Node]:
+    clerk = Actor("clerk", max_concurrent_episodes=8)
+    clerk.expect("refunds_are_approved", strategy, on=event(ASKED))
+    await (await ports.world.open(clerk.id, clerk.event_names())).close()
+    running = Node(App(actors=[clerk]), ports, name=name, grace_s=5.0)
+    task = asyncio.create_task(running.run())
     try:
-        yield
+        yield running
     finally:
-        node.stop()
-        assert await serving, "the node stops cleanly"
+        running.stop()
+        assert await task, "the node stops cleanly"
 
 
-async def episodes(ports: Ports, *, until: type[LogEvent], count: int) -> Sequence[str]:
-    """Return the ids of the first `count` episodes at an event of the kind `until`."""
-    found: dict[str, None] = {}
-    async with asyncio.timeout(WAIT_S), ports.log.follow(Stream.JOURNAL) as follower:
-        while len(found) < count:
-            for record in await follower.receive(most=500, wait_s=1):
-                if any(isinstance(each, until) for each in record.commit.events):
-                    found[ports.stack.aggregate_of(record.subject)[1]] = None
-    return list(found)
+async def ask(ports: Ports, customer: str = "eve") -> None:
+    await ports.world.publish(ASKED, {"customer": customer}, id=customer)
 
 
-async def life(ports: Ports, id_: str, *, until: type[LogEvent]) -> list[LogEvent]:
-    """Return what has happened to an episode, once it is at an event of the kind `until`."""
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(WAIT_S):
         while True:
-            records: Sequence[Recorded] = await ports.log.read(ports.stack.episode(id_))
-            events = [each for record in records for each in record.commit.events]
-            if any(isinstance(each, until) for each in events):
-                return events
+            if await condition():
+                return
             await asyncio.sleep(LOOK_S)
 
 
-def only(events: Sequence[LogEvent], kind: type[LogEvent]) -> LogEvent:
-    (found,) = [each for each in events if isinstance(each, kind)]
+async def happened(ports: Ports, *kinds: type[LogEvent]) -> list[tuple[str, LogEvent]]:
+    """Return what of `kinds` the journal holds, with the episode that it is about."""
+    found: list[tuple[str, LogEvent]] = []
+    head, at = await ports.log.head(), 0
+    async with ports.log.follow() as follower:
+        while at < head:
+            for record in await follower.receive(most=1_000, wait_s=WAIT_S):
+                at = record.seq
+                found += (
+                    (record.subject.rpartition(".")[2], each)
+                    for each in record.commit.events
+                    if isinstance(each, kinds)
+                )
     return found
 
 
-async def test_of_two_who_decide_at_once_one_stands_and_who_comes_late_is_told(ports):
-    async with running(ports, "n1"):
-        await ports.world.publish(ASKED, {"release": "1.0"}, id="r1")
-        (id_,) = await episodes(ports, until=EpisodeBlocked, count=1)
-        asked = only(await life(ports, id_, until=EpisodeBlocked), EpisodeBlocked).approval
-        assert asked is not None
-        stale, right, other = await asyncio.gather(
-            approve(ports, id_, plan_hash=STALE, by="eve"),
-            approve(ports, id_, plan_hash=asked.plan_hash, by="ann"),
-            deny(ports, id_, plan_hash=asked.plan_hash, by="bob"),
+async def nth(ports: Ports, kind: type[LogEvent], number: int) -> tuple[str, LogEvent]:
+    """Return the `number`-th event of a kind, from 1, once it has happened."""
+
+    async def is_there() -> bool:
+        return len(await happened(ports, kind)) >= number
+
+    await until(is_there)
+    return (await happened(ports, kind))[number - 1]
+
+
+async def test_of_two_who_decide_at_once_one_stands_and_the_other_learns_whose(people):
+    ann, bob = people
+    async with node(ann, Once):
+        await ask(ann)
+        episode_id, block = await nth(ann, EpisodeBlocked, 1)
+        mark = block.approval.plan_hash
+        decisions = await asyncio.gather(
+            approve(ann, episode_id, plan_hash=mark, by="ann", reason="seen"),
+            deny(bob, episode_id, plan_hash=mark, by="bob", reason="too much"),
+            return_exceptions=True,  # Who is much slower is told at once.
+        )
+        _, stands = await nth(ann, EpisodeResolved, 1)
+        loser, by = (bob, "bob") if stands.by == "ann" else (ann, "ann")
+        with pytest.raises(Refused, match=f"by {stands.by}") as told:
+            await approve(loser, episode_id, plan_hash=mark, by=by)
+
+    assert stands.decision_id in decisions
+    assert [each.step_no for _, each in await happened(ann, EpisodeResolved)] == [1]
+    assert stands.reason in str(told.value)
+
+
+async def test_who_saw_an_older_plan_is_refused_while_the_right_decision_stands(people):
+    ann, bob = people
+    async with node(ann, Refund):
+        await ask(ann)
+        episode_id, first = await nth(ann, EpisodeBlocked, 1)
+        await approve(ann, episode_id, plan_hash=first.approval.plan_hash, by="ann")
+        _, second = await nth(ann, EpisodeBlocked, 2)
+        stale, decided = await asyncio.gather(
+            approve(bob, episode_id, plan_hash=first.approval.plan_hash, by="bob"),
+            approve(ann, episode_id, plan_hash=second.approval.plan_hash, by="ann"),
             return_exceptions=True,
         )
-        events = await life(ports, id_, until=EpisodeFinished)
-        with pytest.raises(Refused) as late:
-            await deny(ports, id_, plan_hash=asked.plan_hash, by="cas")
+        _, end = await nth(ann, EpisodeFinished, 1)
 
-    assert isinstance(stale, Refused)
-    assert "plan" in str(stale)
-    resolved = only(events, EpisodeResolved)
-    assert resolved.decision_id in {right, other}
-    stood = {Resolution.APPROVED: ("ann", right), Resolution.DENIED: ("bob", other)}
-    assert (resolved.by, resolved.decision_id) == stood[resolved.resolution]
-    assert f"{resolved.resolution.value} by {resolved.by}" in str(late.value)
-    assert only(events, EpisodeOpened).episode_id == id_
+    assert isinstance(stale, Refused), stale
+    assert "another plan" in str(stale) or "by ann" in str(stale)
+    answers = [each for _, each in await happened(ann, EpisodeResolved)]
+    assert [each.by for each in answers] == ["ann", "ann"]
+    assert answers[1].decision_id == decided
+    assert end.status.value == "done"
 
 
-async def test_an_expiry_that_comes_while_no_node_runs_holds_once_one_does(ports):
-    async with running(ports, "n1"):
-        await ports.world.publish(ASKED, {"release": "1.0", "expires_s": 1.0}, id="r1")
-        (id_,) = await episodes(ports, until=EpisodeBlocked, count=1)
-    asked = only(await life(ports, id_, until=EpisodeBlocked), EpisodeBlocked).approval
-    assert asked is not None
-    assert asked.expires_at is not None
-    await asyncio.sleep((asked.expires_at - datetime.now(UTC)).total_seconds() + LOOK_S)
-    with pytest.raises(Refused, match="expired at"):
-        await approve(ports, id_, plan_hash=asked.plan_hash, by="ann")
-    before = await ports.log.read(ports.stack.episode(id_))
-    assert not any(isinstance(e, EpisodeResolved) for each in before for e in each.commit.events)
+async def test_what_expires_while_no_node_runs_is_answered_when_one_starts(people):
+    ann, bob = people
+    async with node(ann, Hasty):
+        await ask(ann)
+        episode_id, block = await nth(ann, EpisodeBlocked, 1)
 
-    async with running(ports, "n2"):
-        events = await life(ports, id_, until=EpisodeFinished)
+        async def is_left() -> bool:
+            return await ann.timers.pending("clerk", "attend", episode_id) is not None
 
-    resolved, finished = only(events, EpisodeResolved), only(events, EpisodeFinished)
-    assert (resolved.resolution, resolved.by) == (Resolution.EXPIRED, "")
-    assert (finished.status, finished.error_class) == (EndStatus.CANCELED, "denied")
+        await until(is_left)
+
+    async def is_due() -> bool:
+        return await ann.timers.backlog("clerk") > 0
+
+    await until(is_due)
+    assert await happened(ann, EpisodeResolved) == []
+    with pytest.raises(Refused, match="expired"):
+        await deny(bob, episode_id, plan_hash=block.approval.plan_hash, by="bob")
+    async with node(ann, Hasty, "n2"):
+        _, answer = await nth(ann, EpisodeResolved, 1)
+        await nth(ann, EpisodeFinished, 1)
+
+    assert (answer.resolution, answer.by) == (Resolution.EXPIRED, "")
 
 
 @pytest.mark.timeout(180)
-async def test_a_thousand_that_wait_hold_no_slot_and_next_to_no_memory_of_a_node(ports):
-    async with running(ports, "n1"):
-        await publish(ports, "warm", SLOTS)
-        await episodes(ports, until=EpisodeBlocked, count=SLOTS)
+async def test_a_thousand_episodes_that_wait_take_no_slot_and_next_to_no_memory(people):
+    ann, _ = people
+    async with node(ann, Patient) as running:
+        await wait_blocked(ann, running, WARM, total=WARM)
+        before = memory_bytes()
+        await wait_blocked(ann, running, MANY, total=WARM + MANY)
+        taken = memory_bytes() - before
+        tracemalloc.stop()
+    assert len(await ann.registry.entries(under="wait")) == WARM + MANY
+    assert taken / MANY < MEMORY_BYTES_MAX, f"{taken / MANY:,.0f} bytes each"
+
+
+async def wait_blocked(ports: Ports, running: Node, count: int, *, total: int) -> None:
+    """Have `count` more episodes wait, and wait until nobody has any of the `total` any more."""
+    await asyncio.gather(*(ask(ports, f"c{total}-{number}") for number in range(count)))
+
+    async def are_left() -> bool:
+        entries = await ports.registry.entries(under="wait")
+        is_busy = running._running._runs or await ports.inbox.backlog("clerk")
+        return len(entries) == total and not is_busy
+
+    await until(are_left)
+
+
+def memory_bytes() -> int:
+    """Return what this process holds in Python objects, from the first time on."""
+    if not tracemalloc.is_tracing():
         tracemalloc.start()
-        try:
-            before = traced()
-            await publish(ports, "r", BLOCKED)
-            ids = await episodes(ports, until=EpisodeBlocked, count=SLOTS + BLOCKED)
-            each = (traced() - before) / BLOCKED
-        finally:
-            tracemalloc.stop()
-        asked = only(await life(ports, ids[0], until=EpisodeBlocked), EpisodeBlocked).approval
-        assert asked is not None
-        await approve(ports, ids[0], plan_hash=asked.plan_hash, by="ann")
-        await life(ports, ids[0], until=EpisodeFinished)
-
-    assert each < BYTES_MAX
-
-
-async def publish(ports: Ports, prefix: str, count: int) -> None:
-    for n in range(count):
-        id_ = f"{prefix}{n}"
-        await ports.world.publish(ASKED, {"release": id_}, id=id_)
-
-
-def traced() -> int:
-    """Return how many bytes Python holds, of what was asked for since tracing began."""
     gc.collect()
     return tracemalloc.get_traced_memory()[0]

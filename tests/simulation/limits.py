@@ -62,15 +62,19 @@ def what_opens_has_taken_the_cooldown(evidence: Evidence) -> Breaches:
 
 
 def what_a_cooldown_refuses_was_in_its_time(evidence: Evidence) -> Breaches:
-    """Also an event whose node died after it had taken the cooldown for it."""
+    """Also an event whose node died after it had taken the cooldown for it.
+
+    Where nodes stand still, one may have taken it for an event that others had refused by then.
+    """
     opened, takes = {life.id for life in evidence.of("cool")}, _takes(evidence)
     for event in readable(evidence, "sim.cool"):
         own = episode_id_of(event, actor="rested", expectation="cool")
         if own in opened:
             continue
         all_ = [take for each in takes.values() for take in each if _key(take) == key_of(event)]
-        since_s = max((take.at_s for take in all_ if take.value.decode() == own), default=0.0)
-        since_s = max(since_s, at_s(event) - COOLDOWN_S)
+        own_s = [take.at_s for take in all_ if take.value.decode() == own]
+        is_fine = evidence.history.programme.is_fine
+        since_s = max([at_s(event) - COOLDOWN_S, *(own_s if is_fine else ())])
         others = [take for take in all_ if take.value.decode() != own and take.at_s >= since_s]
         if not others:
             yield f"{identity(event)} opened nothing, and nobody else has the cooldown"
