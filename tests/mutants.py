@@ -40,6 +40,7 @@ class Mutant(NamedTuple):
 SIMULATION: Final = "tests/simulation/test_survival.py"
 TABLE_OF_GATES: Final = "tests/gates/test_simulated.py"
 BLOCKING: Final = "tests/engine/runtime/test_blocking.py"
+OVERTAKEN: Final = "tests/engine/runtime/test_overtaken.py"
 BLOCKING_IN_TURN: Final = "tests/engine/runtime/test_blocking_in_turn.py"
 ANSWERING: Final = "tests/engine/test_answering.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
@@ -2842,7 +2843,63 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/runtime/attendant.py",
         "command.admitted and command.answered_step == step_no",
         "command.admitted",
-        BLOCKING_IN_TURN,
+        OVERTAKEN,
+    ),
+    Mutant(
+        "a command without effect is not answered for on the word of a replica",
+        "engine/runtime/attendant.py",
+        "if not await self._is_newest(records):",
+        "if False:",
+        "tests/engine/runtime/test_replicas.py",
+    ),
+    Mutant(
+        "a call to an episode that waits is not answered for on the word of a replica",
+        "engine/runtime/tenure.py",
+        "            await self._check_newest()\n",
+        "",
+        OVERTAKEN,
+    ),
+    Mutant(
+        "word is kept for whoever cannot be found yet",
+        "engine/runtime/resolver.py",
+        "await keep(self.ports, said, at=delivery.at)",
+        "pass",
+        OVERTAKEN,
+    ),
+    Mutant(
+        "who waits is looked up twice, for a replica may lag",
+        "engine/runtime/resolver.py",
+        "if delivery.deliveries < LOOKS_MIN:",
+        "if False:",
+        OVERTAKEN,
+    ),
+    Mutant(
+        "a dispatcher that was overtaken answers for nothing",
+        "engine/runtime/stint.py",
+        "if haul.deliveries and version == self._book.version:",
+        "if False:",
+        OVERTAKEN,
+    ),
+    Mutant(
+        "what is due by the server's clock is due",
+        "engine/runtime/courier.py",
+        "return now if self.called_at is None else max(now, self.called_at)",
+        "return now",
+        OVERTAKEN,
+    ),
+    Mutant(
+        "what was settled before an episode was left is told of after a crash, too",
+        "engine/runtime/carrier.py",
+        "told = await self._retold(episode) if retells else ()",
+        "told: tuple[PublicEvent, ...] = ()",
+        "tests/engine/runtime/test_every_crash.py",
+    ),
+    Mutant(
+        "a failure is buried though others have proposed the output anew",
+        "engine/runtime/courier.py",
+        "if proposal is not None and proposal.output.status is OutputStatus.FAILED:",
+        "if proposal is not None and parcel.output.status is OutputStatus.FAILED:",
+        "tests/engine/runtime/test_every_crash.py",
     ),
     Mutant(
         "the second call of an episode is another one",

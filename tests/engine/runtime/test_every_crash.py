@@ -35,11 +35,22 @@ from streams.events import (
     FindingRaised,
     LogEvent,
     OutputDelivered,
+    OutputFailed,
     OutputProposed,
     StepRecorded,
 )
 from streams.subjects import Stream
-from tests.engine.runtime.output_stage import LOOK_S, Frost, Pager, Scene, busy, play
+from tests.engine.runtime.output_stage import (
+    LOOK_S,
+    Behaviour,
+    Frost,
+    Pager,
+    Proposing,
+    Scene,
+    broken,
+    busy,
+    play,
+)
 from tests.engine.runtime.stage import HAPPENED, Scripted
 from tests.engine.runtime.stage import Counter as Calls
 from tests.gates.place import Doom
@@ -85,6 +96,7 @@ class Plot:
     app: Callable[[], App]
     story: Story
     first: type[LogEvent]
+    episodes: int = 1
 
     def play(self, kind: type[Doom], fatal: int = 0) -> tuple[Ending, int]:
         """Return how it ends if that goes wrong, and how many chances there were."""
@@ -96,7 +108,7 @@ class Plot:
             watching = asyncio.create_task(_watch(scene, weather))
             async with scene.node("n2"):
                 await self.story(scene)
-                await scene.until(partial(_is_over, scene))
+                await scene.until(partial(_is_over, scene, self.episodes))
                 await scene.quiet()
             # What a node that stood still has left in the registry goes at the next look.
             if kind is Frost:
@@ -107,9 +119,9 @@ class Plot:
         return Ending(app, scene), weather.misfortune.chances
 
 
-async def _is_over(scene: Scene) -> bool:
-    has_ended = any(isinstance(e, EpisodeFinished) for e in scene.events(Stream.JOURNAL))
-    return has_ended and not _claims(scene)
+async def _is_over(scene: Scene, episodes: int) -> bool:
+    ended = sum(isinstance(each, EpisodeFinished) for each in scene.events(Stream.JOURNAL))
+    return ended == episodes and not _claims(scene)
 
 
 def _claims(scene: Scene) -> list[str]:
@@ -147,7 +159,7 @@ class Ending:
             *_claims(self.scene),
             *ports.timers._armed,
             *(key for key, each in ports.registry._entries.items() if each.value is not None),
-            *self.scene.letters,
+            *(each.subject for each in self.scene.letters),
         ]
 
 
@@ -200,6 +212,29 @@ def what_came_of_the_decision(ending: Ending) -> object:
 def test_findings_and_outputs_are_carried_out_once_whenever_a_node_is_lost(kind):
     plot = Plot(deciding, decided, EpisodeConverged)
     assert differences(plot, kind, what_came_of_the_decision) == []
+
+
+# What has failed is known to have, though others have it delivered after that.
+
+
+def wanting(*plan: Behaviour) -> App:
+    actor = Actor("worker", max_concurrent_episodes=10)
+    wanted = [propose_output("pager", "ann", dedupe_key="ann")]
+    actor.expect("thing", Proposing(outputs=wanted), on=event(HAPPENED))
+    return App(actors=[actor], outputs={"pager": Pager(*plan)})
+
+
+async def wanted_by_two(scene: Scene) -> None:
+    await scene.open("x1")
+    await scene.reached("ann", "failed")
+    await scene.open("x2")
+
+
+def test_each_failure_is_told_and_buried_whenever_a_node_dies():
+    plot = Plot(lambda: wanting(broken()), wanted_by_two, OutputFailed, episodes=2)
+    once = OutputProposed, OutputFailed, OutputDelivered, EpisodeFinished
+    told = lambda ending: (ending.count(*once), ending.told, ending.left_behind)  # noqa: E731
+    assert differences(plot, Doom, told) == []
 
 
 # An episode that waits is answered once, and goes on.
