@@ -294,15 +294,13 @@ def test_the_answer_is_of_the_step_that_was_just_recorded():
     given(opened, started, blocked, step(1)).when(answer).then(resolved)
 
 
-def test_it_is_known_what_it_waits_for_until_that_is_answered():
+def test_it_is_known_what_it_waited_for_last():
     past = (opened, started, blocked)
-    assert given(opened, started).episode.unanswered is None
-    assert given(*past).episode.unanswered == blocked
-    assert given(*past, step(1)).episode.unanswered == blocked
-    assert given(*past, step(1), resolved).episode.unanswered is None
+    assert given(opened, started).episode.blocked is None
+    assert given(*past, step(1), resolved).episode.blocked == blocked
     again = EpisodeBlocked(step_no=2, reason=BlockReason.WAIT, fingerprint="a", wait=wait)
-    assert given(*past, step(1), resolved, started, again).episode.unanswered == again
-    assert given(*past, finished(EndStatus.CANCELED)).episode.unanswered == blocked
+    assert given(*past, step(1), resolved, started, again).episode.blocked == again
+    assert given(*past, finished(EndStatus.CANCELED)).episode.blocked == blocked
 
 
 def test_no_crash_is_counted_of_what_nobody_has():
