@@ -15,6 +15,7 @@ from console.cli.fire import fire
 from console.cli.inbox import inbox
 from console.cli.mode import mode
 from console.cli.publish import publish
+from console.cli.reconcile import reconcile
 from console.cli.recover import recover
 from console.cli.repartition import repartition
 from console.cli.sql import sql
@@ -43,6 +44,7 @@ app.add_typer(workflows.app, name="workflows")
 app.command()(inbox)
 app.add_typer(dead.app, name="dead")
 app.command()(recover)
+app.command()(reconcile)
 app.command()(repartition)
 app.command()(sql)
 app.command()(doctor)
@@ -61,6 +63,13 @@ def _shared(
     ctx: typer.Context,
     *,
     nats_url: Annotated[str | None, typer.Option(help="NATS servers, separated by commas.")] = None,
+    nats_creds: Annotated[str | None, typer.Option(help="A file of credentials for NATS.")] = None,
+    nats_inbox: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="Where answers of NATS go.")
+    ] = None,
+    nats_domain: Annotated[
+        str | None, typer.Option(help="The JetStream domain of the streams.")
+    ] = None,
     postgres_dsn: Annotated[str | None, typer.Option(help="Where the rows are.")] = None,
     stack: Annotated[str | None, typer.Option(help="The logical cluster.")] = None,
     env: Annotated[str | None, typer.Option(help="A label: <stack>-<env>.")] = None,
@@ -91,6 +100,9 @@ def _shared(
     """Take note of the flags for all commands."""
     ctx.obj = {
         "nats_url": nats_url,
+        "nats_creds": nats_creds,
+        "nats_inbox": nats_inbox,
+        "nats_domain": nats_domain,
         "postgres_dsn": postgres_dsn,
         "stack": stack,
         "env": env,

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from console import questions, tables
+from console.editions import origin
 from console.errors import Trouble
 from console.looking import Look, look_at, require_known, require_plausible
 from console.settings import Reading
@@ -26,6 +27,7 @@ from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
 from streams.clock import SystemClock
 from streams.errors import UnreadableEvent
+from streams.events.definitions import DefinitionKind
 from streams.keys import COOLDOWNS, breaker_key, pause_key
 from streams.ports import Ports
 from streams.subjects import Stack
@@ -49,7 +51,7 @@ Counts = Mapping[str, Mapping[str, object]]
 
 
 def list_actors(reading: Reading) -> list[Row]:
-    """Return a row for each actor that a node has, that is paused, or whose episodes are open.
+    """Return a row for each actor that nodes have, was defined, is paused or has open episodes.
 
     Raises:
         Unavailable, Incompatible: the log is away. Without rows their columns are empty.
@@ -58,7 +60,8 @@ def list_actors(reading: Reading) -> list[Row]:
     async def asked() -> list[Row]:
         async with connected(reading, creates=False) as ports:
             seen, counts = await look_at(ports), await _counts_if_any(reading)
-            names = sorted({*seen.actors(), *seen.orders.pauses, *(counts or {})})
+            defined = [each.id for each in seen.editions if each.kind is DefinitionKind.AGENT]
+            names = sorted({*seen.actors(), *seen.orders.pauses, *defined, *(counts or {})})
             return [await _actor_row(ports, seen, counts, name) for name in names]
 
     return asyncio.run(asked())
@@ -221,6 +224,7 @@ async def _actor_row(ports: Ports, seen: Look, counts: Counts | None, actor: str
         "actor_id": actor,
         "domain": _newest(infos).domain if infos else None,
         "spec_rev": (_newest(infos).spec_rev or None) if infos else None,
+        **origin(seen.nodes, seen.editions, DefinitionKind.AGENT, actor),
         "nodes": sorted(infos),
         "waking": sorted(name for name, info in infos.items() if info.wakes),
         "running_on": sorted(name for name, info in infos.items() if info.runs),

@@ -56,8 +56,7 @@ def show(given: Mapping[str, object], *, seconds: float | None) -> None:
     unwind_on_sigterm()
     app = _example()
     with runfile.locked(runfile.FOLDER), embedded(FOLDER) as servers:
-        own = {"nats_url": servers.nats.url, "postgres_dsn": servers.postgres.dsn}
-        reading = read({**given, **own})
+        reading = read({**given, **servers.settings()})
         print(f"NATS      {servers.nats.url}\nPostgres  {servers.postgres.dsn}", flush=True)
         with (
             runfile.announced(runfile.FOLDER, run_settings(reading)),

@@ -13,6 +13,9 @@ DEBUG: Final = "--debug"
 
 SETTINGS: Final = {
     "--nats-url": "nats_url",
+    "--nats-creds": "nats_creds",
+    "--nats-inbox": "nats_inbox",
+    "--nats-domain": "nats_domain",
     "--postgres-dsn": "postgres_dsn",
     "--stack": "stack",
     "--env": "env",

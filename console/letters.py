@@ -47,6 +47,8 @@ def requeue(reading: Reading, keys: Iterable[str], *, by: str | None) -> list[Se
             return "requeued: its output is to be tried again"
         if requeued.episode_id:
             return f"requeued as episode {requeued.episode_id}"
+        if requeued.instance_id:
+            return f"requeued: put to instance {requeued.instance_id} again"
         return f"requeued as event {requeued.event_seq}"
 
     return asyncio.run(_settle(reading, keys, one))

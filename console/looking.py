@@ -2,8 +2,9 @@
 
 An actor may be spoken of while no node has it: it may be retired, or its nodes may be down for a
 while. As long as a node is up, only a name that nobody knows is refused, for it is a typo: no node
-that is up has such an actor, nothing is said about it, it has no lane, and the rows show no episode
-of it. While none is up nobody can say, so that any name is taken.
+that is up has such an actor, nothing is said about it, it was never defined as data, it has no
+lane, and the rows show no episode of it. While none is up nobody can say, so that any name is
+taken.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from console.editions import actor_of, editions_in
 from console.errors import Trouble
 from console.settings import Reading
 from console.work import pooled
@@ -23,6 +25,7 @@ from engine.nodes import NodeInfo, known
 from engine.runtime.presence import live_nodes
 from projections.errors import PostgresUnavailable, QueryRefused
 from projections.postgres.reader import list_episodes
+from streams.definitions import Edition
 from streams.keys import MODES, PAUSES
 from streams.ports import Ports
 
@@ -38,15 +41,19 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: Sequence[NodeInfo]
     orders: Orders
+    editions: Sequence[Edition] = ()
+    """What is defined as data, also if it is disabled."""
 
     def actors(self) -> list[str]:
         """Return every actor of the nodes that are up."""
         return sorted({actor for node in self.nodes for actor in node.actors})
 
     def spoken_of(self) -> set[str]:
-        """Return every actor that people said something about."""
+        """Return every actor that people said something about, or have defined."""
         modes = self.orders.modes.values()
-        return {*self.orders.pauses, *(actor for order in modes for actor in order.actors)}
+        ordered = (actor for order in modes for actor in order.actors)
+        defined = (actor_of(each.kind, each.id) for each in self.editions)
+        return {*self.orders.pauses, *ordered, *defined}
 
 
 async def look_at(ports: Ports) -> Look:
@@ -55,7 +62,8 @@ async def look_at(ports: Ports) -> Look:
     # Only these: the registry also says what every episode waits for.
     said = [await ports.registry.entries(under=kind) for kind in (MODES, PAUSES)]
     entries = (entry for each in said for entry in each.values())
-    return Look(nodes=nodes, orders=modes.orders_of(entries))
+    editions = await editions_in(ports)
+    return Look(nodes=nodes, orders=modes.orders_of(entries), editions=editions)
 
 
 async def require_plausible(reading: Reading, ports: Ports, seen: Look, actor: str) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -43,13 +43,44 @@ def named(reading: Reading, app: App) -> Iterator[Reading]:
         Mistake: the app gives a name that no node can have.
         Trouble: too many nodes without a name of their own run here.
     """
-    if reading.settings.node:
-        yield reading
-    elif app.node_name is not None:
-        yield replace(reading, node=_checked(app.node_name()))
+    if chosen := _chosen(reading, app):
+        yield replace(reading, node=chosen)
     else:
         with _placed(reading) as name:
-            yield replace(reading, node=name)
+            yield replace(reading, node=name or reading.node)
+
+
+@contextmanager
+def named_each(readings: Sequence[Reading], app: App) -> Iterator[list[Reading]]:
+    """Yield `readings`, each of another stack, with names for nodes of `app`, no two the same.
+
+    A place gives each stack a name of its own; any other name is followed by the stack's.
+
+    Raises:
+        Mistake: one is no name that a node can have.
+        Trouble: too many nodes without a name of their own run here.
+    """
+    chosen = _chosen(readings[0], app)
+    with ExitStack() as held:
+        places = [None if chosen else held.enter_context(_placed(each)) for each in readings]
+        yield [
+            replace(each, node=place or _of_stack(chosen or each.node, each.stack))
+            for each, place in zip(readings, places, strict=True)
+        ]
+
+
+def _of_stack(name: str, stack: Stack) -> str:
+    try:
+        return checked_name(f"{name}-{stack.name}", of="node")
+    except BadName as error:
+        raise Mistake(str(error)) from error
+
+
+def _chosen(reading: Reading, app: App) -> str | None:
+    """Return the name that somebody has chosen, or None."""
+    if reading.settings.node:
+        return reading.node
+    return None if app.node_name is None else _checked(app.node_name())
 
 
 def name_at(place: int, *, stack: Stack, folder: Path) -> str:
@@ -76,12 +107,12 @@ def _checked(name: object) -> str:
 
 
 @contextmanager
-def _placed(reading: Reading) -> Iterator[str]:
-    """Yield the name of the first free place; of this process alone, if nothing can be kept."""
+def _placed(reading: Reading) -> Iterator[str | None]:
+    """Yield the name of the first free place; None if none can be kept."""
     folder = runfile.FOLDER / FOLDER
     if not _is_writable(folder):
         print(f"vigil: no name is kept, for want of {folder}; say VIGIL_NODE", file=sys.stderr)
-        yield reading.node
+        yield None
         return
     for place in range(PLACES_MAX):
         name = name_at(place, stack=reading.stack, folder=Path.cwd())

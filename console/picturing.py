@@ -70,6 +70,7 @@ def rows_of(instance: Instance) -> list[dict[str, object]]:
                     "depends_on": ", ".join(spec.depends_on) or None,
                     "attempts": item.attempt,
                     "episode_id": item.episode_id or None,
+                    "reused_episode_id": item.reused_episode_id or None,
                     "error_class": item.error_class or None,
                     "error_detail": item.error_detail or None,
                     "retry_at": item.retry_at,

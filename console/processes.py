@@ -1,12 +1,12 @@
-"""`vigil node --processes N`: N nodes of one app, and a parent that keeps them going.
+"""`vigil node --processes N --stacks A,B`: N nodes of an app for each stack, and their parent.
 
     parent ──starts──▶ <node>-1 (takes turns at projecting)   <node>-2   …   <node>-N
        ▲                   │
        └── SIGTERM ────────┴──▶ each hands its episodes over; the worst exit code is the parent's
 
-Python runs on one core, so a machine with several needs several nodes. They are programs of
-their own, as if each had been typed, and share nothing but the servers; the parent only starts,
-restarts and stops them. The kernel ends them when the parent dies (Linux).
+Python runs on one core, so a machine with several needs several nodes; and a node is of one stack.
+They are programs of their own, as if each had been typed, and share nothing but the servers; the
+parent only starts, restarts and stops them. The kernel ends them when the parent dies (Linux).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 import structlog
@@ -26,7 +27,7 @@ import structlog
 from console import flags, telemetry
 from console.errors import EXIT_SIGNAL, Mistake
 from console.running import stopping, wait_stop
-from console.settings import NODE_NAME_CHARS_MAX, PREFIX, SECRET, Reading
+from console.settings import NODE_NAME_CHARS_MAX, PREFIX, SECRET, Reading, host_name
 from console.work import connected, pooled
 from streams.clock import SystemClock
 from streams.embedded import die_with
@@ -74,12 +75,12 @@ def counted(text: str) -> int:
 
 
 def plans(reading: Reading, *, app: str, count: int, is_projecting: bool) -> list[Plan]:
-    """Return the nodes that take the place of one; only the first may project.
+    """Return the nodes of one stack that take the place of one; only the first may project.
 
     Raises:
         Mistake: the node's name leaves no room for theirs.
     """
-    names = [f"{reading.node}-{number}" for number in range(1, count + 1)]
+    names = _names(reading.node, count)
     if len(names[-1]) > NODE_NAME_CHARS_MAX:
         raise Mistake(
             f"node {reading.node!r}: too long for {count} processes, the last of which is "
@@ -91,37 +92,69 @@ def plans(reading: Reading, *, app: str, count: int, is_projecting: bool) -> lis
     ]
 
 
+def _names(node: str, count: int) -> list[str]:
+    return [node] if count == 1 else [f"{node}-{number}" for number in range(1, count + 1)]
+
+
 def supervise(
-    reading: Reading,
+    readings: Sequence[Reading],
     *,
     app: str,
     count: int,
     is_projecting: bool,
     abandon: Callable[[], None] | None = None,
 ) -> int:
-    """Keep `count` nodes of `app` going until SIGINT or SIGTERM; return the worst exit code.
+    """Keep `count` nodes of `app` in each stack going until SIGINT or SIGTERM.
 
     The servers are tried first, so that what is wrong with them is said once. A second signal
     kills the nodes, does `abandon`, and ends the program at once.
 
+    Args:
+        readings: the settings for each stack; they differ in the stack and the node's name alone.
+        app: as it was typed.
+        count: how many.
+        is_projecting: whether the first node of each stack takes turns at that.
+        abandon: what is still to be done before the program ends at once.
+
+    Returns:
+        The worst exit code.
+
     Raises:
-        Mistake: the node's name is too long.
+        Mistake: a node's name is too long, or there are too many nodes.
         Unavailable, Incompatible, PostgresUnavailable: the nodes could not start.
     """
-    settings = reading.settings
-    telemetry.log_to_stderr(form=settings.log, level=settings.log_level, node=reading.node)
-    planned = plans(reading, app=app, count=count, is_projecting=is_projecting)
-    asyncio.run(_try_servers(reading, is_projecting=is_projecting))
-    print(f"{count} nodes, {planned[0].name} to {planned[-1].name}", flush=True)
-    family = _Family({**os.environ, **_secrets(reading)}, grace_s=settings.grace_s)
-    return asyncio.run(family.keep_all(planned, abandon=abandon))
+    settings = readings[0].settings
+    telemetry.log_to_stderr(form=settings.log, level=settings.log_level, node=_parent(readings))
+    if (total := count * len(readings)) > PROCESSES_MAX:
+        raise Mistake(f"{total} processes for {len(readings)} stacks; {PROCESSES_MAX} are the most")
+    planned = [plans(each, app=app, count=count, is_projecting=is_projecting) for each in readings]
+    asyncio.run(_try_servers(readings, is_projecting=is_projecting))
+    for reading, nodes in zip(readings, planned, strict=True):
+        print(_greeting(reading, nodes), flush=True)
+    family = _Family({**os.environ, **_secrets(readings[0])}, grace_s=settings.grace_s)
+    return asyncio.run(family.keep_all([*chain(*planned)], abandon=abandon))
 
 
-async def _try_servers(reading: Reading, *, is_projecting: bool) -> None:
-    async with connected(reading):
-        pass
+def _parent(readings: Sequence[Reading]) -> str:
+    """Return what the parent is called in its log: as its nodes are, as far as they share it."""
+    if len(readings) == 1:
+        return readings[0].node
+    return readings[0].settings.node or host_name(room_for="")
+
+
+def _greeting(reading: Reading, nodes: Sequence[Plan]) -> str:
+    """Return one line: who is of the stack."""
+    first, last = nodes[0].name, nodes[-1].name
+    who = f"node {first}" if len(nodes) == 1 else f"{len(nodes)} nodes, {first} to {last}"
+    return f"{who} · stack {reading.stack.name}"
+
+
+async def _try_servers(readings: Sequence[Reading], *, is_projecting: bool) -> None:
+    for reading in readings:
+        async with connected(reading, is_for_node=True):
+            pass
     if is_projecting:
-        async with pooled(reading):
+        async with pooled(readings[0]):
             pass
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from console.errors import Trouble
+from console.settings import Settings
 from projections.embedded import EmbeddedPostgres
 from projections.errors import MigrationChanged, PostgresUnavailable
 from projections.postgres.migrator import migrate
@@ -23,6 +24,15 @@ class Servers:
 
     nats: EmbeddedNats
     postgres: EmbeddedPostgres
+
+    def settings(self) -> dict[str, str]:
+        """Return what the settings are to say, so that they lead here and nowhere else."""
+        usual = ("nats_creds", "nats_inbox", "nats_domain")
+        return {
+            **{key: str(Settings.model_fields[key].default) for key in usual},
+            "nats_url": self.nats.url,
+            "postgres_dsn": self.postgres.dsn,
+        }
 
     def kill(self) -> None:
         """End both at once. What they acknowledged stays stored."""

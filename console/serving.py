@@ -48,7 +48,7 @@ async def _serve(
 ) -> bool:
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
-        ports = await stack.enter_async_context(connected(reading))
+        ports = await stack.enter_async_context(connected(reading, is_for_node=app is not None))
         if is_projecting:
             pool = await stack.enter_async_context(pooled(reading))
             await stack.enter_async_context(projecting(ports, pool, node=reading.node))

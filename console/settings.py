@@ -51,6 +51,8 @@ SECRET: Final = frozenset({"nats_url", "postgres_dsn"})
 _CREDENTIALS: Final = re.compile(r"(//|^|,)[^/,]*(@)|(?<=password=)[^&]*()")
 """What stands before the @ of a server, and a DSN's query may say the password, too."""
 
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
 
 def _number(value: object) -> object:
     """Return a number for digits: flags and variables are text, and a choice of numbers is not."""
@@ -68,6 +70,20 @@ def _stacks(text: str) -> str:
     if len(set(names)) < len(names):
         raise ValueError("it names a stack twice")
     return text
+
+
+def _prefix(text: str) -> str:
+    """Return `text` if subjects can begin with it."""
+    if not _PREFIX.fullmatch(text):
+        raise ValueError("use words of A-Z a-z 0-9 _ - joined by dots")
+    return text
+
+
+def _domain(text: str) -> str:
+    """Return `text` if it is one word of subjects, or empty."""
+    if "." in text:
+        raise ValueError("use one word of A-Z a-z 0-9 _ -")
+    return _prefix(text) if text else text
 
 
 def listed(text: str) -> list[str]:
@@ -90,6 +106,13 @@ class Settings(BaseSettings):
 
     nats_url: Annotated[str, AfterValidator(_servers)] = "nats://127.0.0.1:4222"
     """One server, or several of a cluster, separated by commas."""
+    nats_creds: str = ""
+    """A file of credentials, as `nsc` writes it, for servers that use JWTs. A user and a password
+    are part of the URL."""
+    nats_inbox: Annotated[str, AfterValidator(_prefix)] = "_INBOX"
+    """Where answers go: the beginning of the subjects that this user may subscribe to."""
+    nats_domain: Annotated[str, AfterValidator(_domain)] = ""
+    """The JetStream domain that has the streams. Empty: that of the server we connect to."""
     postgres_dsn: str = "postgresql://127.0.0.1:5432/vigil"
     stack: str = "vigil"
     """The logical cluster: first word of every subject."""
@@ -166,6 +189,20 @@ def read(given: Mapping[str, object], *, folder: Path | None = None) -> Reading:
         raise Mistake(_complaint(error.errors()[0], origins)) from error
     except BadName as error:
         raise Mistake(str(error)) from error
+
+
+def read_each(given: Mapping[str, object], stacks: str) -> list[Reading]:
+    """Return the settings for each of the `stacks` between commas, as if `--stack` named it.
+
+    Raises:
+        Mistake: a setting cannot work; `--stack` names one, too; none is named, or one twice.
+    """
+    names = listed(stacks)
+    if given.get("stack") is not None:
+        raise Mistake("--stack and --stacks: say one of them")
+    if not names or len(set(names)) < len(names):
+        raise Mistake(f"--stacks {stacks!r}: name stacks with commas between, each once")
+    return [read({**given, "stack": name}) for name in names]
 
 
 def shown(key: str, value: object) -> str:

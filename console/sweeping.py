@@ -6,15 +6,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from console.reading import ask
 from console.settings import Reading
 from console.work import connected
+from engine.runtime.instance_sweeper import InstanceSweeper
 from engine.runtime.sweeper import Candidate, Sweeper
 from engine.sweep import Verdict
-from projections.postgres.reader import Row, list_silent_episodes
+from projections.postgres.pool import Pool
+from projections.postgres.reader import Row, list_silent_episodes, list_silent_instances
 from streams.clock import SystemClock
 
 _CLOCK: Final = SystemClock()
@@ -25,17 +27,19 @@ class Sweep:
     """What came of one sweep."""
 
     counts: Mapping[str, int]
-    """Verdict → episodes, for every verdict."""
+    """Verdict → episodes and instances, for every verdict."""
     episodes: Sequence[Row]
-    """What each candidate's row says, and its `verdict`."""
+    """What the row of each candidate says, and its `verdict`."""
+    instances: Sequence[Row]
+    """The same, of instances of workflows."""
 
 
 def sweep(reading: Reading, *, stale_after_s: float, is_dry: bool) -> Sweep:
-    """Call nodes to episodes that show nothing since `stale_after_s` and that nobody holds.
+    """Call nodes to what shows nothing since `stale_after_s` and that nobody sees to.
 
     Args:
         reading: the settings.
-        stale_after_s: how long an episode may be silent.
+        stale_after_s: how long an episode or an instance may be silent.
         is_dry: only find out.
 
     Raises:
@@ -43,21 +47,40 @@ def sweep(reading: Reading, *, stale_after_s: float, is_dry: bool) -> Sweep:
         Unavailable: the log is away. Sweep again.
     """
     before = _CLOCK.now() - timedelta(seconds=stale_after_s)
-    rows = ask(reading, lambda pool: list_silent_episodes(pool, reading.stack, before=before))
-    verdicts = asyncio.run(_look_at(reading, rows, stale_after_s=stale_after_s, is_dry=is_dry))
-    found = Counter(verdict.value for verdict in verdicts)
+    episodes, instances = ask(reading, lambda pool: _silent(pool, reading, before))
+    looking = _look_at(reading, episodes, instances, stale_after_s=stale_after_s, is_dry=is_dry)
+    of_episodes, of_instances = asyncio.run(looking)
+    found = Counter((*of_episodes, *of_instances))
     return Sweep(
-        counts={verdict.value: found[verdict.value] for verdict in Verdict},
-        episodes=[row | {"verdict": v.value} for row, v in zip(rows, verdicts, strict=True)],
+        counts={verdict.value: found[verdict] for verdict in Verdict},
+        episodes=_judged(episodes, of_episodes),
+        instances=_judged(instances, of_instances),
     )
 
 
+async def _silent(pool: Pool, reading: Reading, before: datetime) -> tuple[list[Row], list[Row]]:
+    """Return the rows of episodes and of instances that have shown nothing since."""
+    episodes = await list_silent_episodes(pool, reading.stack, before=before)
+    return episodes, await list_silent_instances(pool, reading.stack, before=before)
+
+
 async def _look_at(
-    reading: Reading, rows: Sequence[Row], *, stale_after_s: float, is_dry: bool
-) -> Sequence[Verdict]:
+    reading: Reading,
+    episodes: Sequence[Row],
+    instances: Sequence[Row],
+    *,
+    stale_after_s: float,
+    is_dry: bool,
+) -> tuple[Sequence[Verdict], Sequence[Verdict]]:
     async with connected(reading) as ports:
         sweeper = Sweeper(ports, _CLOCK, reading.node, stale_after_s, is_dry)
-        return await sweeper.sweep(_candidate(row) for row in rows)
+        of_episodes = await sweeper.sweep(_candidate(row) for row in episodes)
+        others = InstanceSweeper(ports, _CLOCK, stale_after_s, is_dry)
+        return of_episodes, await others.sweep(str(row["instance_id"]) for row in instances)
+
+
+def _judged(rows: Sequence[Row], verdicts: Sequence[Verdict]) -> list[Row]:
+    return [row | {"verdict": v.value} for row, v in zip(rows, verdicts, strict=True)]
 
 
 def _candidate(row: Row) -> Candidate:

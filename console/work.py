@@ -22,20 +22,28 @@ from streams.ports import Ports
 
 
 @asynccontextmanager
-async def connected(reading: Reading, *, creates: bool = True) -> AsyncIterator[Ports]:
+async def connected(
+    reading: Reading, *, creates: bool = True, is_for_node: bool = False
+) -> AsyncIterator[Ports]:
     """Yield the log of the stack; what of it is missing on the server is created.
 
     Args:
         reading: the settings.
         creates: whether to make a stack that is not there, too. Whoever only looks or asks does
             not: its name would be a typo.
+        is_for_node: whether to see that the server lets us do all that a node does.
 
     Raises:
+        BadName: there are no credentials where the settings say.
         Unavailable: no NATS server could be reached.
-        Incompatible: the server, or a stream, is not what the engine needs; or no such stack.
+        Incompatible: the server, or a stream, is not what the engine needs; no such stack; or we
+            lack a right.
     """
     url, link = reading.settings.nats_url, link_settings(reading)
-    async with jetstream.connect(url, stack=reading.stack, settings=link, creates=creates) as ports:
+    connecting = jetstream.connect(
+        url, stack=reading.stack, settings=link, creates=creates, is_for_node=is_for_node
+    )
+    async with connecting as ports:
         yield ports
 
 
@@ -47,7 +55,7 @@ async def connected_elsewhere(reading: Reading) -> AsyncIterator[Sequence[Ports]
     async with AsyncExitStack() as entered:
         yield [
             await entered.enter_async_context(
-                connected(replace(reading, settings=settings, stack=stack))
+                connected(replace(reading, settings=settings, stack=stack), is_for_node=True)
             )
             for stack in reading.serves
         ]
@@ -61,6 +69,9 @@ def link_settings(reading: Reading) -> LinkSettings:
         lease_ttl_s=settings.lease_s,
         replicas=settings.replicas,
         partitions=settings.partitions,
+        creds=settings.nats_creds or None,
+        inbox_prefix=settings.nats_inbox,
+        domain=settings.nats_domain,
     )
 
 

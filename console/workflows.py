@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from console import typed
 from console.deciding import require_digits
 from console.errors import Mistake, Trouble
 from console.looking import look_at, require_plausible, waking_obstacle
@@ -14,6 +15,7 @@ from console.outcomes import Outcome, Sent, Stand, watch
 from console.settings import Reading
 from console.work import connected
 from engine.errors import BadRequest, Refused
+from engine.overrides import parse_step_overrides
 from engine.runtime import workflow_requests as requests
 from engine.workflows.instance import Instance
 from engine.workflows.starter import starter_id
@@ -33,6 +35,7 @@ from streams.events import (
 from streams.json import JsonObject
 from streams.log import Recorded
 from streams.ports import Ports
+from streams.triggers import Overrides
 from streams.workflows import ResumeHow
 
 LOOK_S: Final = 0.2
@@ -53,6 +56,8 @@ class Start:
     reason: str
     key: str | None
     dry_run: bool
+    overrides: Overrides | None = None
+    step_overrides: Mapping[str, Overrides] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +67,19 @@ class Started:
     instance_id: str
     obstacle: str
     """Why nothing comes of it now, in words; empty: something does."""
+
+
+def step_overrides_of(text: str) -> dict[str, Overrides]:
+    """Return the overrides of steps that `text` says; of `@file`, the file; of `-`, standard input.
+
+    Raises:
+        Mistake: it says none.
+        Trouble: the file cannot be read.
+    """
+    try:
+        return parse_step_overrides(typed.read(text, what="--step-overrides"))
+    except ValueError as error:
+        raise Mistake(f"--step-overrides: {error}") from error
 
 
 def start(reading: Reading, asked: Start) -> Started:

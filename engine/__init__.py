@@ -49,7 +49,13 @@ from engine.proposal import output, propose_output
 from engine.reading import Findings
 from engine.route import Outputs, Retries, Route
 from engine.runtime.finder import findings_of
-from engine.runtime.output_requests import approve_output, reject_output, retry_output
+from engine.runtime.output_requests import (
+    approve_output,
+    cancel_output,
+    reject_output,
+    retry_output,
+)
+from engine.runtime.reconciler import reconcile
 from engine.runtime.requester import cancel, cancel_related, fire
 from engine.runtime.responder import approve, deny, resolve
 from engine.runtime.workflow_requests import (
@@ -151,6 +157,7 @@ __all__ = [
     "by_payload",
     "by_value",
     "cancel",
+    "cancel_output",
     "cancel_related",
     "cancel_workflow",
     "checkpoint",
@@ -180,6 +187,7 @@ __all__ = [
     "overrides",
     "propose_output",
     "raise_finding",
+    "reconcile",
     "reject_output",
     "resolve",
     "resume_workflow",

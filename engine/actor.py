@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
@@ -42,6 +42,12 @@ CLUSTER_EPISODES_MAX: Final = 1_000
 """Most episodes of one actor that all nodes together run at a time, where turns are taken, however
 many the nodes have room for: the tickets of all of them fit in one commit."""
 
+REVISION_MAX: Final = 1_000_000_000
+"""Highest revision of a definition: one a second for thirty years."""
+
+STACKS_MAX: Final = 100
+"""Most stacks that an actor names."""
+
 QUEUE_MAX: Final = 1_000
 """Most episodes of one actor that wait for their turn at a time, unless it says less: what is
 beyond stays in the stream of events. All of them fit in one commit."""
@@ -58,10 +64,14 @@ class Actor:
     id: str
     domain: str
     spec_rev: str
+    revision: int
+    """Of the definition that it was made of; 0: it is declared in code."""
     max_concurrent_episodes: int
     max_concurrent_cluster: int | None
     overflow: Overflow
     queue_max: int
+    stacks: tuple[str, ...]
+    """Those that it runs on; none named: every one."""
     tools: Mapping[str, Tool]
     synthesizer: Synthesizer | None
     expectations: dict[str, Expectation] = field(default_factory=dict)
@@ -72,10 +82,12 @@ class Actor:
         *,
         domain: str = "default",
         spec_rev: str = "",
+        revision: int = 0,
         max_concurrent_episodes: int = 5,
         max_concurrent_cluster: int | None = None,
         overflow: Overflow = "queue",
         queue_max: int = QUEUE_MAX,
+        stacks: Sequence[str] | None = None,
         tools: Mapping[str, ToolLike] | None = None,
         synthesizer: Synthesizer | None = None,
     ) -> None:
@@ -85,6 +97,8 @@ class Actor:
             id: stable; stored with every episode. 1 to 64 of A-Z a-z 0-9 _ -
             domain: a label, for people.
             spec_rev: a version of your own, stored with every episode.
+            revision: of the definition that it is made of, for who makes actors of those; leave it
+                out otherwise.
             max_concurrent_episodes: most of its episodes that one node runs at a time; the rest
                 wait in order for any node with room.
             max_concurrent_cluster: most of them that all nodes together run at a time; None: as
@@ -92,6 +106,8 @@ class Actor:
             overflow: what becomes of an episode that finds no room; see `Overflow`.
             queue_max: how many wait for their turn at a time, at most `QUEUE_MAX`. An app refuses
                 it where nothing does: see `is_laned`.
+            stacks: the stacks that it runs on, each by its whole name: `orders` is not `orders-qa`.
+                Nodes of others do not have it. Default: every stack.
             tools: capability → tool, before those of the app.
             synthesizer: for expectations that have none of their own.
 
@@ -107,6 +123,7 @@ class Actor:
             "id": id,
             "domain": check.label("domain", domain),
             "spec_rev": check.label("spec_rev", spec_rev),
+            "revision": check.whole("revision", revision, least=0, most=REVISION_MAX),
             "max_concurrent_episodes": check.count(
                 "max_concurrent_episodes", max_concurrent_episodes, most=CONCURRENT_EPISODES_MAX
             ),
@@ -117,6 +134,7 @@ class Actor:
             ),
             "overflow": check.choice("overflow", overflow, get_args(Overflow)),
             "queue_max": check.count("queue_max", queue_max, most=QUEUE_MAX),
+            "stacks": check.stacks("stacks", stacks, most=STACKS_MAX),
             "tools": checked_tools(tools or {}, actor=id),
             "synthesizer": check.callback("synthesizer", synthesizer),
             "expectations": {},
@@ -237,6 +255,10 @@ class Actor:
             raise check.refuse(option, f"is for {causes}, and none fires it; leave it out")
         self.expectations[name] = expectation
         return expectation
+
+    def runs_on(self, stack: str) -> bool:
+        """Return whether nodes of the stack called `stack`, its `env` included, have it."""
+        return not self.stacks or stack in self.stacks
 
     @property
     def is_laned(self) -> bool:

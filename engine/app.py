@@ -1,4 +1,4 @@
-"""An app: the actors that a node runs, and what they share."""
+"""An app: the actors that a node runs, and what they share with those that are defined as data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.strategy import Strategy
 from engine.templates import Template, checked_templates, gatherer_of
 from engine.tools import Synthesizer, Tool, ToolLike
 from engine.workflows.binding import checked_workflows
-from engine.workflows.starter import starters_of
+from engine.workflows.starter import problem_of_id, starters_of
 from engine.workflows.workflow import Workflow
 
 R = TypeVar("R")
@@ -67,7 +67,7 @@ class App:
     def __init__(
         self,
         *,
-        actors: Sequence[Actor],
+        actors: Sequence[Actor] = (),
         tools: Mapping[str, ToolLike] | None = None,
         outputs: Outputs | None = None,
         synthesizer: Synthesizer | None = None,
@@ -81,7 +81,8 @@ class App:
         """Declare an app.
 
         Args:
-            actors: at least one, each with an id of its own and at least one expectation.
+            actors: those in code, each with an id of its own and at least one expectation. Others
+                come and go while a node runs, as they are defined. None: only such.
             tools: capability → tool, for actors that have none of that name.
             outputs: name → adapter, or a `Route` to one, for what strategies want delivered.
             synthesizer: for actors that have none.
@@ -132,6 +133,8 @@ class App:
         """
         if not actor.expectations:
             raise Check(actor.id).refuse("expectations", "none; use actor.expect(…)")
+        if problem := problem_of_id(actor):
+            raise Check(actor.id).refuse("id", problem)
         if problem := _problem_of_queue(actor):
             raise Check(actor.id).refuse("queue_max", problem)
         if problem := _problem_of_breakers(actor):
@@ -170,8 +173,6 @@ def _by_id(actors: Sequence[Actor]) -> Mapping[str, Actor]:
     given: object = actors
     if not isinstance(given, Sequence):
         raise DeclarationError(actor=repr(given), field="actors", problem="is not a list")
-    if not actors:
-        raise DeclarationError(actor="(none)", field="actors", problem="an app needs an actor")
     for actor in actors:
         if not isinstance(actor, Actor):
             raise DeclarationError(actor=repr(actor), field="actors", problem="is not an Actor")

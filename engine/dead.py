@@ -26,8 +26,8 @@ from engine.episode import (
 from engine.errors import Rejected
 from engine.output import Output
 from engine.status import ENDED
-from streams.codec import decode_command
-from streams.commands import Cancel, Decide, Resolve, RetryOutput
+from streams.codec import decode_command, decode_workflow_command
+from streams.commands import Cancel, CancelOutput, Decide, Resolve, RetryOutput, WorkflowCommand
 from streams.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued, EpisodeOpened
 from streams.json import UNDECODABLE
 from streams.layout import Kind, Stream
@@ -53,7 +53,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: datetime | None = None
 
 
-Said: TypeAlias = Cancel | Decide | Resolve | RetryOutput
+Said: TypeAlias = Cancel | CancelOutput | Decide | Resolve | RetryOutput
 """Commands by which people and programs say something; all others only call a node."""
 
 
@@ -87,7 +87,13 @@ class Redeliver(msgspec.Struct, frozen=True):
     """Whose it is."""
 
 
-Remedy: TypeAlias = Republish | Reopen | Recall | Redeliver
+class Resend(msgspec.Struct, frozen=True):
+    """Put this command to its instance of a workflow again."""
+
+    command: WorkflowCommand
+
+
+Remedy: TypeAlias = Republish | Reopen | Recall | Redeliver | Resend
 """How a letter is tried again."""
 
 UNWRITTEN: Final = Letter()
@@ -143,6 +149,8 @@ def remedy(letter: Letter, *, stack: Stack) -> Remedy:
         return Reopen(lettered.episode_id)
     if lettered.stream == stack.stream(Stream.EVENTS):
         return Republish(lettered.seq)
+    if stack.is_of(lettered.stream, Stream.WORK) and (resend := _resend_of(lettered)):
+        return resend
     raise Rejected("it was a command, and its queue keeps none that was given up; discard it")
 
 
@@ -205,6 +213,13 @@ def _said_in(lettered: DeadLettered) -> Said | None:
     except UNDECODABLE:
         return None
     return command if isinstance(command, Said) else None
+
+
+def _resend_of(lettered: DeadLettered) -> Resend | None:
+    try:
+        return Resend(decode_workflow_command(lettered.payload))
+    except UNDECODABLE:
+        return None
 
 
 def _waiting(letter: Letter) -> DeadLettered:

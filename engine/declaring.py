@@ -23,6 +23,7 @@ from engine.strategy import Strategy, missing, state_type
 from engine.tools import Tool, ToolLike, as_tool
 from engine.trigger import On, Sources, sources_of
 from streams.errors import BadName
+from streams.subjects import Stack
 from streams.tokens import name as checked_name
 from streams.triggers import Budget, Overrides
 
@@ -93,6 +94,24 @@ class Check:
             raise self.refuse("name", str(error), error) from error
         if name in taken:
             raise self.refuse("name", "declared twice")
+
+    def stacks(self, field_: str, given: object, *, most: int) -> tuple[str, ...]:
+        """Return the names of stacks in a list; none if there is no list."""
+        if given is None:
+            return ()
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise self.refuse(field_, f"{given!r} is not a list")
+        if not 1 <= len(given) <= most:
+            problem = f"{len(given)} stacks; name 1 to {most}, or leave it out for every one"
+            raise self.refuse(field_, problem)
+        for name in given:
+            try:
+                Stack(name)
+            except (BadName, TypeError) as error:
+                raise self.refuse(field_, str(error), error) from error
+        if len(set(given)) < len(given):
+            raise self.refuse(field_, "it names a stack twice")
+        return tuple(given)
 
     def strategy(self, candidate: type[Strategy[Any]] | Strategy[Any]) -> Strategy[Any]:
         """Return the instance that a strategy is, or is made of."""

@@ -18,9 +18,10 @@ from engine.errors import Refused
 from engine.output import Output, is_own, outcome_of
 from engine.reminding import next_reminder_at
 from streams.blocks import Approval, OnExpiry
-from streams.commands import Decide, RetryOutput, Verdict
+from streams.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.events import (
     OutputApproved,
+    OutputCanceled,
     OutputFailed,
     OutputPostponed,
     OutputProposed,
@@ -255,6 +256,26 @@ def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> Output
     )
 
 
+def called_off(output: Output, command: CancelOutput) -> OutputCanceled | None:
+    """Return what it leads to that a person wants an output canceled; None: it was so before.
+
+    Args:
+        output: as its log stands.
+        command: what the person wants.
+
+    Raises:
+        Refused: it cannot be; the message says why.
+    """
+    if output.proposed is None:
+        raise Refused("there is no such output")
+    if output.canceled is not None and output.canceled.cancel_id == command.id:
+        return None
+    _check_whose(output.proposed, command)
+    if output.status not in (OutputStatus.AWAITING_APPROVAL, OutputStatus.PROPOSED):
+        raise Refused(f"it is {output.status}; only what is still to be delivered can be canceled")
+    return OutputCanceled(by=command.by, reason=command.reason, cancel_id=command.id)
+
+
 def check_is_carried(newest: Recorded | None) -> None:
     """Refuse to try outputs again while their episode waits for an answer, however long it does.
 
@@ -268,7 +289,7 @@ def check_is_carried(newest: Recorded | None) -> None:
         raise Refused("its episode waits for an answer; try it again once it has one")
 
 
-def _check_whose(proposed: OutputProposed, command: Decide | RetryOutput) -> None:
+def _check_whose(proposed: OutputProposed, command: CancelOutput | Decide | RetryOutput) -> None:
     """Refuse what was said of one episode's output once another's has its key."""
     if proposed.episode_id != command.episode_id:
         raise Refused(f"it is of episode {proposed.episode_id} by now")

@@ -11,7 +11,8 @@ people      Nobody is asked, and nothing is waited for: what an approval asks is
             and what a wait is for has come about with `null`.
 findings    Left out, each with the outcome `dry_run`; or kept under keys and an actor of their own,
             which begin with a prefix, so that they touch no finding that is meant.
-outputs     Not delivered, each with the outcome `dry_run`. Nobody is asked to approve them.
+outputs     Not delivered, each with the outcome `dry_run`. Nobody is asked to approve them. One for
+            which the app has no adapter fails, as it would if it were meant.
 the world   Is told nothing: see `engine.publicity`.
 """
 
@@ -27,11 +28,12 @@ from engine.actions import Pause, RequestApproval, WaitFor
 from engine.commands import Performed
 from engine.finding import checked_key
 from engine.fingerprint import fingerprint
+from engine.route import NO_ADAPTER
 from engine.tools import Tool
 from streams.events import EpisodeConverged, EpisodeOpened, Resolution, StepKind
 from streams.findings import Finding, FindingIntent, FindingOutcome, RaiseFinding
 from streams.json import NOTHING, raw
-from streams.outputs import DRY_RUN, OutputOutcome
+from streams.outputs import DRY_RUN, OUTCOMES, OutputOutcome, OutputStatus
 from streams.triggers import Mode, Overrides
 
 LEFT_OUT: Final = "dry_run"
@@ -104,9 +106,12 @@ def delivers(opened: EpisodeOpened) -> bool:
     return opened.mode is Mode.LIVE
 
 
-def undelivered(key: str) -> OutputOutcome:
+def undelivered(key: str, *, has_adapter: bool) -> OutputOutcome:
     """Return what becomes of an output that is not to be delivered."""
-    return OutputOutcome(output_key=key, outcome=DRY_RUN)
+    if has_adapter:
+        return OutputOutcome(output_key=key, outcome=DRY_RUN)
+    failed = OUTCOMES[OutputStatus.FAILED]
+    return OutputOutcome(output_key=key, outcome=failed, error_class=NO_ADAPTER)
 
 
 def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConverged:

@@ -108,6 +108,9 @@ UNOPENED: Final = Episode()
 ALL_OUTPUTS_FAILED: Final = "all_outputs_failed"
 """Error class of an episode none of whose outputs could be delivered."""
 
+CLASSES_TOLD_MAX: Final = 5
+"""Classes of their errors that the words about its end name, at most."""
+
 
 def decide(episode: Episode, command: Command) -> EpisodeEvent:
     """Return what happens if `command` is put to `episode`.
@@ -173,12 +176,14 @@ def _step_event(
 
 def _finished(episode: Episode, command: Finish) -> EpisodeFinished:
     status, failed = end_of(command.outputs)
+    classes = sorted({each.error_class for each in command.outputs if each.error_class})
+    why, failed_all = ", ".join(classes[:CLASSES_TOLD_MAX]), status is EndStatus.FAILED
     return EpisodeFinished(
         status=status,
         turns_used=episode.turns_used + 1,
         tokens_used=episode.tokens_used,
-        error_class=ALL_OUTPUTS_FAILED if status is EndStatus.FAILED else "",
-        error_detail=f"{failed} could not be delivered" if status is EndStatus.FAILED else "",
+        error_class=ALL_OUTPUTS_FAILED if failed_all else "",
+        error_detail=f"{failed} could not be delivered: {why}" if failed_all else "",
         findings=command.findings,
         outputs=command.outputs,
     )

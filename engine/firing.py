@@ -20,7 +20,7 @@ from engine.dedupe import KEY_CHARS_MAX
 from engine.errors import BadRequest
 from engine.expectation import PRIORITY_MAX
 from engine.fields import BY_CHARS_MAX, REASON_CHARS_MAX, check_name, check_text
-from engine.overrides import problem_of_overrides
+from engine.overrides import OVERRIDES_BYTES_MAX, problem_of_overrides, size_of
 from engine.trigger import entity_id
 from streams.errors import BadName
 from streams.json import JsonObject, exact, raw
@@ -49,6 +49,8 @@ class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     mode: Mode = Mode.LIVE
     overrides: Overrides | None = None
     """Of a dry run. They hold before those that the expectation declares."""
+    step_overrides: dict[str, Overrides] = {}
+    """Of a dry run of a workflow: step → what holds there before all others."""
     hops: int = 0
     """How many engine-made events lie between the outside world and whoever asks."""
 
@@ -120,12 +122,30 @@ def _check(asked: FireRequest) -> None:
     _check_number("priority", asked.priority, least=-PRIORITY_MAX, most=PRIORITY_MAX)
     _check_number("hops", asked.hops, least=0, most=COUNT_MAX)
     _check_payload(asked.payload)
-    if asked.overrides is None:
-        return
-    if asked.mode is Mode.LIVE:
-        raise BadRequest(field="overrides", problem="only a dry run has any; ask for one")
-    if problem := problem_of_overrides(asked.overrides):
-        raise BadRequest(field="overrides", problem=problem)
+    if asked.overrides is not None:
+        _check_overrides("overrides", asked.overrides, mode=asked.mode)
+    _check_step_overrides(asked)
+
+
+def _check_overrides(field: str, given: Overrides, *, mode: Mode) -> None:
+    if mode is Mode.LIVE:
+        raise BadRequest(field=field, problem="only a dry run has any; ask for one")
+    if problem := problem_of_overrides(given):
+        raise BadRequest(field=field, problem=problem)
+
+
+def _check_step_overrides(asked: FireRequest) -> None:
+    """Check all but whether there are such steps: that is known where the workflow begins."""
+    field, given = "step_overrides", asked.step_overrides
+    if not isinstance(given, dict):
+        raise BadRequest(field=field, problem=f"{given!r} is not a dict of step to overrides")
+    for step, said in given.items():
+        check_name(field, step)
+        _check_overrides(f"{field}.{step}", said, mode=asked.mode)
+    size_bytes = sum(map(size_of, (asked.overrides or Overrides(), *given.values())))
+    if given and size_bytes > OVERRIDES_BYTES_MAX:
+        problem = f"{size_bytes:,} bytes with overrides, the limit is {OVERRIDES_BYTES_MAX:,}"
+        raise BadRequest(field=field, problem=problem)
 
 
 def _check_key(asked: FireRequest) -> None:

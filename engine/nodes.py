@@ -26,6 +26,12 @@ INFO_BYTES_MAX: Final = 256 * 1024
 """Most that a node says of itself, in bytes. The server's own limit is four times that, and it is
 said anew several times in the life of a lease."""
 
+PROBLEMS_MAX: Final = 100
+"""Most definitions of which a node says why it cannot run them."""
+
+PROBLEM_CHARS_MAX: Final = 300
+"""Longest such line, in characters."""
+
 
 class ExpectationInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One expectation, as a node's version of the app declares it."""
@@ -47,6 +53,8 @@ class ActorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many of its episodes the node runs at a time, at most."""
     domain: str = ""
     spec_rev: str = ""
+    revision: int = 0
+    """Of the definition that the node runs it by; 0: its app declares it in code."""
     limits: dict[str, Any] = {}
     """What holds in the whole cluster, if anything does."""
     expectations: dict[str, ExpectationInfo] = {}
@@ -69,6 +77,8 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lease_s: float
     """Its leases lapse that long after it has died."""
     actors: dict[str, ActorInfo] = {}
+    problems: dict[str, str] = {}
+    """Why it cannot run what is defined: kind and id, such as `agent.disk_watch` → one line."""
 
 
 _decoder: Final = msgspec.json.Decoder(NodeInfo)
@@ -87,9 +97,16 @@ def actor_info(actor: Actor, may: Switch) -> ActorInfo:
         slots=actor.max_concurrent_episodes,
         domain=actor.domain,
         spec_rev=actor.spec_rev,
+        revision=actor.revision,
         limits=limits if actor.is_laned else {},
         expectations={name: _expectation(each) for name, each in actor.expectations.items()},
     )
+
+
+def problems_told(problems: Mapping[str, str]) -> dict[str, str]:
+    """Return as much of `problems` as a node says: the first by name, each in one line."""
+    first = sorted(problems.items())[:PROBLEMS_MAX]
+    return {name: " ".join(problem.split())[:PROBLEM_CHARS_MAX] for name, problem in first}
 
 
 def encoded(info: NodeInfo) -> bytes:
@@ -132,13 +149,14 @@ def known(nodes: Iterable[NodeInfo], actor: str) -> Mapping[str, ExpectationInfo
 
 def _expectation(expectation: Expectation) -> ExpectationInfo:
     return ExpectationInfo(
-        triggers=tuple(text for source in expectation.on for text in _texts(source)),
+        triggers=tuple(text for source in expectation.on for text in trigger_texts(source)),
         schedules=tuple(spec_of(schedule) for schedule in expectation.schedules),
         options=dict(_options(expectation)),
     )
 
 
-def _texts(source: Source) -> tuple[str, ...]:
+def trigger_texts(source: Source) -> tuple[str, ...]:
+    """Return what fires by `source`, such as `event order.placed`; see `ExpectationInfo`."""
     match source:
         case EventSource(feed=Feed() as feed):
             return (f"stream {feed.stream} {feed.subject}",)

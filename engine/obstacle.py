@@ -17,14 +17,15 @@ from streams.log import Recorded
 
 NO_SUCH_EPISODE: Final = "no_such_episode"
 NO_SUCH_EXPECTATION: Final = "no_such_expectation"
+NO_SUCH_EDITION: Final = "no_such_edition"
 
 
 class Obstacle(msgspec.Struct, frozen=True):
     """Why a node cannot have an episode."""
 
     reason: str
-    """A stable class: `no_such_episode`, `no_such_expectation`, `newer_state` or
-    `unreadable_journal`."""
+    """A stable class: `no_such_episode`, `no_such_expectation`, `no_such_edition`, `newer_state`
+    or `unreadable_journal`."""
     detail: str
 
 

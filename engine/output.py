@@ -27,6 +27,7 @@ from streams.events import (
     OutputDelivered,
     OutputEvent,
     OutputFailed,
+    OutputForgone,
     OutputPostponed,
     OutputProposed,
     OutputRejected,
@@ -65,8 +66,9 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     """How often a person had it tried again."""
     failed: OutputFailed | None = None
     """Why it is not to be delivered, if it has failed."""
+    canceled: OutputCanceled | None = None
     earlier: tuple[tuple[str, OutputOutcome], ...] = ()
-    """Episode → how its proposal ended, of those before."""
+    """Episode → how its proposal ended, of those before; or that it will make none any more."""
 
     @property
     def attempts_counted(self) -> int:
@@ -86,7 +88,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 UNPROPOSED: Final = Output()
 
 TRANSITIONS: Final[Mapping[OutputStatus | None, frozenset[type[OutputEvent]]]] = {
-    None: frozenset({OutputProposed}),
+    None: frozenset({OutputProposed, OutputForgone}),
     OutputStatus.AWAITING_APPROVAL: frozenset(
         {OutputApproved, OutputRejected, OutputFailed, OutputCanceled}
     ),
@@ -100,12 +102,17 @@ TRANSITIONS: Final[Mapping[OutputStatus | None, frozenset[type[OutputEvent]]]] =
             OutputCanceled,
         }
     ),
-    OutputStatus.FAILED: frozenset({OutputRetried, OutputProposed}),
-    OutputStatus.CANCELED: frozenset({OutputProposed}),
+    OutputStatus.FAILED: frozenset({OutputRetried, OutputProposed, OutputForgone}),
+    OutputStatus.CANCELED: frozenset({OutputProposed, OutputForgone}),
     OutputStatus.DELIVERED: frozenset(),
-    OutputStatus.REJECTED: frozenset({OutputProposed}),
+    OutputStatus.REJECTED: frozenset({OutputProposed, OutputForgone}),
 }
-"""Status → what may happen then. What people rejected is not proposed anew: only `is_free` is."""
+"""Status → what may happen then. What people rejected is not proposed anew: only `is_free` is. Only
+of that is it worth saying who will not propose it."""
+
+
+_FORGONE: Final = OutputOutcome(output_key="", outcome=OUTCOMES[OutputStatus.CANCELED])
+"""How it ends for an episode that will not propose it. Whoever asks knows the key."""
 
 
 def decide(output: Output, event: OutputEvent) -> OutputEvent:
@@ -114,7 +121,7 @@ def decide(output: Output, event: OutputEvent) -> OutputEvent:
     Raises:
         Rejected: it does not fit the state.
     """
-    is_taken = isinstance(event, OutputProposed) and not output.is_free
+    is_taken = isinstance(event, OutputProposed | OutputForgone) and not output.is_free
     if is_taken or type(event) not in TRANSITIONS[output.status]:
         raise Rejected(f"{type(event).__name__} while {output.status or 'not proposed'}")
     return event
@@ -134,7 +141,9 @@ def evolve(output: Output, event: OutputEvent, *, at: datetime) -> Output:
         case OutputRetried():
             return _retried(output, event, at=at)
         case OutputCanceled():
-            return replace(output, status=OutputStatus.CANCELED, is_attempted=False)
+            return replace(output, status=OutputStatus.CANCELED, is_attempted=False, canceled=event)
+        case OutputForgone(episode_id=episode_id):
+            return replace(output, earlier=_with(output.earlier, episode_id, _FORGONE))
         case _:
             return _attempted(output, event, at=at)
 
@@ -177,13 +186,19 @@ def _proposed(before: Output, event: OutputProposed, *, at: datetime) -> Output:
     waits = event.approval is not None
     earlier = before.earlier
     if before.proposed is not None and (ended := _own_outcome(before)):
-        earlier = (*earlier, (before.proposed.episode_id, ended))[-EARLIER_MAX:]
+        earlier = _with(earlier, before.proposed.episode_id, ended)
     return Output(
         status=OutputStatus.AWAITING_APPROVAL if waits else OutputStatus.PROPOSED,
         proposed=event,
         asked_at=at if waits else None,
         earlier=earlier,
     )
+
+
+def _with(
+    earlier: tuple[tuple[str, OutputOutcome], ...], episode_id: str, outcome: OutputOutcome
+) -> tuple[tuple[str, OutputOutcome], ...]:
+    return (*earlier, (episode_id, outcome))[-EARLIER_MAX:]
 
 
 def fold(records: Iterable[Recorded], output: Output = UNPROPOSED) -> Output:
@@ -197,13 +212,11 @@ def fold(records: Iterable[Recorded], output: Output = UNPROPOSED) -> Output:
 
 def outcome_of(output: Output, key: str, *, episode_id: str) -> OutputOutcome | None:
     """Return what became of an output as far as an episode is concerned; None: nothing so far."""
-    if output.proposed is None:
-        return None
-    if output.proposed.episode_id == episode_id:
+    if is_own(output, episode_id=episode_id):
         return _own_outcome(output)
     earlier = dict(output.earlier)
     if episode_id in earlier:
-        return earlier[episode_id]
+        return replace(earlier[episode_id], output_key=key)
     if output.is_free:
         return None
     is_rejected = output.status is OutputStatus.REJECTED

@@ -38,6 +38,8 @@ _WHAT: Final[Mapping[type[OutputEvent], str]] = {
 DECIDED: Final = frozenset({"output.approved", "output.rejected", "output.failed"})
 """Names of what is told of a decision, or of its lack, before any attempt."""
 
+CANCELED: Final = "output.canceled"
+
 _MARK_BYTES: Final = 16
 """Of the hash of an output's key in an id: so many that no two are ever met with the same."""
 
@@ -93,8 +95,8 @@ def _more(event: OutputEvent) -> JsonObject:
         case OutputFailed(attempt=attempt, error_class=error_class):
             # Its detail quotes the receiver, which may quote credentials: not for everybody.
             return {"attempts": attempt, "error_class": error_class}
-        case OutputCanceled(reason=reason):
-            return {"reason": reason}
+        case OutputCanceled(by=by, reason=reason):
+            return {"by": by, "reason": reason}
         case _:
             return {}
 

@@ -87,10 +87,33 @@ def problem_of_overrides(given: object) -> str | None:
     values = {**given.tools, "synthesis": given.synthesis}
     if strays := [name for name, value in values.items() if not _is_json(value)]:
         return f"{strays[0]}: not JSON; use overrides(…), which takes any value"
-    size_bytes = sum(len(bytes(value)) for value in values.values())
-    if size_bytes > OVERRIDES_BYTES_MAX:
+    if (size_bytes := size_of(given)) > OVERRIDES_BYTES_MAX:
         return f"{size_bytes:,} bytes, the limit is {OVERRIDES_BYTES_MAX:,}"
     return _problem_of_prefix(given.persist_findings) if given.persist_findings else None
+
+
+def size_of(given: Overrides) -> int:
+    """Return what the values of overrides come to, in bytes of JSON."""
+    return sum(len(bytes(value)) for value in (*given.tools.values(), given.synthesis))
+
+
+def parse_step_overrides(text: str | bytes) -> dict[str, Overrides]:
+    """Return the overrides of steps that `text` says: a JSON object of step to overrides.
+
+    Raises:
+        ValueError: it says none; the message is one line that names the step and the field.
+    """
+    try:
+        said = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except UNDECODABLE as error:
+        raise ValueError(f"not a JSON object of step to overrides: {error}") from error
+    made = {}
+    for step, each in said.items():
+        try:
+            made[step] = parse_overrides(bytes(each))
+        except ValueError as error:
+            raise ValueError(f"{step}: {error}") from error
+    return made
 
 
 def _made(tools: object, synthesis: object, persist_findings: object) -> Overrides:

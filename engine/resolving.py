@@ -25,7 +25,7 @@ from engine.actions import REF_CHARS_MAX
 from engine.errors import BadRequest, Unencodable
 from engine.fields import BY_CHARS_MAX, check_text
 from streams.commands import Resolve
-from streams.json import NOTHING, UNDECODABLE
+from streams.json import NOTHING, UNDECODABLE, JsonObject, raw
 from streams.world import DomainEvent
 
 RESOLVED: Final = "wait.resolved"
@@ -33,6 +33,10 @@ RESOLVED: Final = "wait.resolved"
 
 KEPT_S: Final = 3_600
 """How long word is kept, in seconds: as long as a command that no node can follow is tried."""
+
+LOOK_S: Final = 2.0
+"""First wait before it is looked again who waits for word, in seconds: longer than any replica of
+the registry lags."""
 
 CLOCKS_S: Final = 5.0
 """How much sooner word may seem to be given than an episode has begun to wait which it is for, in
@@ -67,6 +71,38 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     word: Word
     at: datetime
     """When it was given, by the server's clock."""
+
+
+class PutBy(msgspec.Struct, frozen=True, kw_only=True):
+    """Word that nobody has waited for so far: the payload of the timer that has it looked at."""
+
+    kept: Kept
+    seq: int
+    """Of the event that says it, on the events stream."""
+
+
+def look_at(kept: Kept, *, after: datetime) -> datetime | None:
+    """Return when to look again who waits for word; None: it has been looked at for long enough.
+
+    Each wait is as long as all those before: twelve looks in an hour.
+
+    Args:
+        kept: the word.
+        after: when it was looked at last.
+    """
+    age = after - kept.at
+    if age >= timedelta(seconds=KEPT_S):
+        return None
+    wait = max(age, timedelta(seconds=LOOK_S))
+    return min(after + wait, kept.at + timedelta(seconds=KEPT_S))
+
+
+def put_by_in(payload: JsonObject) -> PutBy | None:
+    """Return what the timer of such word says; None if this version cannot read it."""
+    try:
+        return msgspec.json.decode(bytes(raw(payload)), type=PutBy)
+    except UNDECODABLE:
+        return None
 
 
 def word(id_: str, ref: object, result: object, by: object) -> Word:
@@ -109,18 +145,25 @@ def is_newer(value: bytes, *, than: datetime) -> bool:
     return kept is not None and kept.at >= than
 
 
-def kept_for(value: bytes, ref: str, *, since: datetime) -> Word | None:
-    """Return the word that an episode may have missed which waits for `ref`; None: there is none.
+def kept_for(value: bytes, ref: str) -> Kept | None:
+    """Return the word that is kept for those who wait for `ref`; None: there is none.
 
     Args:
         value: what is kept of the word that was given last.
-        ref: what the episode waits for, in full.
-        since: when it began to wait. What was said before was for others.
+        ref: what they wait for, in full.
     """
     kept = _kept_in(value)
-    if kept is None or kept.word.ref != ref or kept.at + timedelta(seconds=CLOCKS_S) < since:
-        return None
-    return kept.word
+    return kept if kept is not None and kept.word.ref == ref else None
+
+
+def may_be_missed(kept: Kept, *, since: datetime) -> bool:
+    """Return whether word may have been given when an episode waited, and could not be found.
+
+    Args:
+        kept: the word.
+        since: when the episode began to wait.
+    """
+    return kept.at + timedelta(seconds=CLOCKS_S) >= since
 
 
 def command_for(said: Word, entry: WaitEntry) -> Resolve:

@@ -19,6 +19,9 @@ from engine.budget import is_whole
 from streams.errors import BadName
 from streams.tokens import name as checked_name
 
+NO_ADAPTER: Final = "no_adapter"
+"""Error class of an output whose adapter the app here does not have."""
+
 ATTEMPTS_MAX: Final = 100
 """Most attempts that a route may make at one output."""
 
@@ -83,6 +86,11 @@ def checked_routes(outputs: object) -> Mapping[str, Route]:
     if not isinstance(outputs, Mapping):
         raise TypeError(f"{outputs!r} is not a dict of name to adapter")
     return {_name(name): _route(name, value) for name, value in outputs.items()}
+
+
+def missing(adapter: str) -> str:
+    """Return what people are told of an adapter that the app does not have."""
+    return f"the app has no output {adapter!r}"
 
 
 def _name(name: object) -> str:

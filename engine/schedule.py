@@ -37,6 +37,9 @@ EVERY_S_MIN: Final = 1.0
 EVERY_S_MAX: Final = 366 * 86_400.0
 """Longest interval, in seconds: a leap year."""
 
+TICK: Final = "tick"
+"""Purpose of the timers of schedules."""
+
 _MINUTE: Final = timedelta(minutes=1)
 
 
@@ -150,6 +153,22 @@ def spec_of(schedule: Schedule) -> str:
             return f"cron {expression} {tz}"
         case _:
             assert_never(schedule)
+
+
+def tick_timer_key(expectation: str, spec: str) -> str:
+    """Return the key of the timer of the schedule that `spec_of` calls `spec`."""
+    return f"{expectation}/{spec}"
+
+
+def schedule_in(spec: str) -> Schedule | None:
+    """Return a schedule that `spec_of` calls `spec`; None if this version knows none."""
+    kind, _, said = spec.partition(" ")
+    expression, _, tz = said.rpartition(" ")
+    try:
+        schedule = every(said) if kind == "every" else cron(expression, tz=tz)
+    except ValueError:
+        return None
+    return schedule if spec_of(schedule) == spec else None
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime:

@@ -8,18 +8,22 @@ no value of another type for one of the right type, such as "5" for 5.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from engine.errors import BadDefinition
 from streams.findings import Severity
-from streams.json import exact, unraw
+from streams.json import exact
 
 SHOWN_CHARS_MAX: Final = 80
 """Most of a value that an error shows."""
+
+_TAG: Final = re.compile(r"\(\w+\)")
 
 _UNKNOWN: Final = "unknown_field"
 _WRONG: Final = "wrong_field"
@@ -76,13 +80,28 @@ def parsed(model: type[M], data: object) -> M:
         BadDefinition: it is none; the error names the first field that is wrong, and what to write.
     """
     try:
-        plain = unraw(exact(data))
+        plain = as_json(data)
     except (TypeError, ValueError) as error:
         raise BadDefinition("", f"JSON cannot say it: {error}") from error
     try:
         return model.model_validate(plain)
     except ValidationError as error:
         raise _in_one_line(error.errors(include_url=False)[0]) from error
+
+
+def as_json(value: object) -> Any:  # noqa: ANN401 - the shape is the user's
+    """Return what JSON makes of `value`; the keys of an object stay in their order.
+
+    Raises:
+        TypeError, ValueError: JSON cannot say it.
+    """
+    exact(value)
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def tag(kind: str) -> str:
+    """Return what tells pydantic one kind of a value from another, and stands in no path."""
+    return f"({kind})"
 
 
 def wrong(field: str, problem: str) -> PydanticCustomError:
@@ -92,7 +111,7 @@ def wrong(field: str, problem: str) -> PydanticCustomError:
 
 def _in_one_line(error: ErrorDetails) -> BadDefinition:
     context: Mapping[str, Any] = error.get("ctx", {})
-    place = [str(each) for each in error["loc"]]
+    place = [str(each) for each in error["loc"] if not _TAG.fullmatch(str(each))]
     path = ".".join([*place, context["field"]] if "field" in context else place)
     match error["type"]:
         case "unknown_field" | "wrong_field":

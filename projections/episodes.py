@@ -94,6 +94,8 @@ class Opened(Advance, omit_defaults=True, kw_only=True):
     opened_by: str | None = None
     is_request: bool = False
     start_by: datetime | None = None
+    definition_revision: int | None = None
+    """None: its actor is declared in code."""
 
 
 OPEN: Final = Statement(name="open_episodes", table="episodes", keys=("episode_id",))
@@ -246,6 +248,7 @@ def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) ->
         opened_by=event.opened_by or None,
         is_request=event.is_request,
         start_by=event.start_by,
+        definition_revision=event.revision or None,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from projections.dead import DeadLife
+from projections.definitions import DefinitionLife
 from projections.episodes import EpisodeLife
 from projections.findings import FindingLife
 from projections.lanes import LaneLife
@@ -95,5 +96,7 @@ def _begin(kind: Kind, aggregate: str, record: Recorded) -> Life:
             return LaneLife(aggregate)
         case Kind.WORKFLOW:
             return WorkflowLife(aggregate)
+        case Kind.DEFINITION:
+            return DefinitionLife(aggregate)
         case Kind.DEAD:
             return DeadLife(aggregate)

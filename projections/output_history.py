@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from projections.statement import Row, Statement
 from projections.values import uuid_or_none
@@ -13,7 +13,6 @@ from streams.events import (
     OutputAttempted,
     OutputCanceled,
     OutputDelivered,
-    OutputEvent,
     OutputFailed,
     OutputPostponed,
     OutputProposed,
@@ -48,7 +47,20 @@ RECORD: Final = Statement(
     keys=("output_key", "journal_seq", "event_no"),
 )
 
-_KINDS: Final[Mapping[type[OutputEvent], str]] = {
+Told: TypeAlias = (
+    OutputProposed
+    | OutputApproved
+    | OutputRejected
+    | OutputAttempted
+    | OutputPostponed
+    | OutputDelivered
+    | OutputFailed
+    | OutputRetried
+    | OutputCanceled
+)
+"""What has a row."""
+
+_KINDS: Final[Mapping[type[Told], str]] = {
     OutputProposed: "output_proposed",
     OutputApproved: "output_approved",
     OutputRejected: "output_rejected",
@@ -61,9 +73,7 @@ _KINDS: Final[Mapping[type[OutputEvent], str]] = {
 }
 
 
-def happened(
-    event: OutputEvent, *, output_key: str, seq: int, event_no: int, at: datetime
-) -> Happened:
+def happened(event: Told, *, output_key: str, seq: int, event_no: int, at: datetime) -> Happened:
     """Return the row of one event: the `event_no`-th, from 0, of the commit at `seq`."""
     row = Happened(
         output_key=output_key,
@@ -76,12 +86,12 @@ def happened(
     return row
 
 
-def _tell(row: Happened, event: OutputEvent) -> None:
+def _tell(row: Happened, event: Told) -> None:
     """Put into `row` what only such an event says."""
     match event:
         case OutputProposed():
             row.proposal_no, row.episode_id = event.proposal_no, uuid_or_none(event.episode_id)
-        case OutputApproved() | OutputRejected() | OutputRetried():
+        case OutputApproved() | OutputRejected() | OutputRetried() | OutputCanceled():
             row.person, row.reason = event.by or None, event.reason or None
         case OutputAttempted():
             row.attempt, row.node = event.attempt, event.node or None
@@ -91,7 +101,5 @@ def _tell(row: Happened, event: OutputEvent) -> None:
             row.next_attempt_at = event.retry_at if isinstance(event, OutputPostponed) else None
         case OutputDelivered():
             row.attempt, row.delivered_ref = event.attempt, event.delivered_ref or None
-        case OutputCanceled():
-            row.reason = event.reason or None
         case _:
             assert_never(event)

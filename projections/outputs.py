@@ -1,7 +1,8 @@
 """The outputs read model: a row per output, as it was last proposed. Pure.
 
 What is delivered, and what people are asked about it, stands in the proposal. What follows moves it
-on: the delivery columns are as the last event says, what was decided stays.
+on: the delivery columns are as the last event says, what was decided stays. That an episode will
+not propose an output changes nothing about it, and has no row.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from streams.events import (
     OutputDelivered,
     OutputEvent,
     OutputFailed,
+    OutputForgone,
     OutputPostponed,
     OutputProposed,
     OutputRejected,
@@ -122,6 +124,8 @@ class OutputLife:
             UnreadableEvent: it is not one of an output's. It is left out.
         """
         for event_no, event in enumerate(events_of(record, _EVENTS, whose="an output")):
+            if isinstance(event, OutputForgone):
+                continue
             seq, at = record.seq, record.commit.at
             self._add(event, seq=seq, at=at)
             self._happened.append(
@@ -135,7 +139,7 @@ class OutputLife:
         for each in self._happened:
             yield Change(RECORD, each)
 
-    def _add(self, event: OutputEvent, *, seq: int, at: datetime) -> None:
+    def _add(self, event: OutputProposed | _Later, *, seq: int, at: datetime) -> None:
         if isinstance(event, OutputProposed):
             self._row = _proposed(event, output_key=self._output_key, seq=seq, at=at)
             return

@@ -24,6 +24,7 @@ from streams.events import (
     StepEnded,
     StepPaused,
     StepPostponed,
+    StepReused,
     StepSkipped,
 )
 from streams.workflows import StepOutcome, StepStatus
@@ -45,6 +46,8 @@ class ItemProgress(Row, omit_defaults=True, kw_only=True):
     """As `error_class`: None says that no attempt is put off."""
     attempts: int | None = None
     episode_id: str | None = None
+    reused_episode_id: str | None = None
+    """The earlier episode whose result stands for it."""
     result: msgspec.Raw | None = None
     plan_hash: str | None = None
     summary: str | None = None
@@ -106,6 +109,7 @@ ItemEvent: TypeAlias = (
     | StepDenied
     | StepBegun
     | StepEnded
+    | StepReused
     | StepPostponed
     | StepSkipped
     | StepPaused
@@ -142,6 +146,10 @@ def move(row: ItemProgress, event: ItemEvent, *, at: datetime) -> None:
             row.result = event.result if event.outcome is StepOutcome.DONE else None
         case StepApprovalAsked() | StepApproved() | StepDenied():
             _ask(row, event, at=at)
+        case StepReused():
+            _settle(row, StepStatus.DONE)
+            row.reused_episode_id = uuid_or_none(event.episode_id)
+            row.result, row.finished_at = event.result, at
         case StepPostponed():
             row.status, row.retry_at = StepStatus.RETRYING.value, event.retry_at
         case StepSkipped():

@@ -72,6 +72,8 @@ class BegunInstance(InstanceProgress, omit_defaults=True, kw_only=True):
     parent_step_id: str | None
     depth: int
     started_at: datetime
+    definition_revision: int | None
+    """None: it is declared in code."""
 
 
 _TABLE: Final = "workflow_instances"
@@ -156,6 +158,7 @@ class WorkflowLife:
             parent_step_id=parent.step if parent else None,
             depth=event.depth,
             started_at=at,
+            definition_revision=event.spec.revision or None,
         )
         for step in event.spec.steps:
             self._place(step.id, 0, seq=seq).status = StepStatus.PENDING.value

@@ -145,7 +145,29 @@ class RetryOutput(
     reason: str = ""
 
 
-Command: TypeAlias = Start | Recover | Cancel | Attend | Decide | Resolve | RetryOutput
+class CancelOutput(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="cancel_output@1",
+):
+    """Have an output not be delivered any more, by itself: its episode goes on."""
+
+    actor_id: str
+    episode_id: str
+    """Whose output it is."""
+    id: str
+    """As in `Decide`."""
+    output_key: str
+    by: str
+    reason: str = ""
+
+
+Command: TypeAlias = (
+    Start | Recover | Cancel | Attend | Decide | Resolve | RetryOutput | CancelOutput
+)
 
 
 class Advance(

@@ -50,7 +50,9 @@ max_payload: {max_payload}
 {extra}
 """
 
-_JETSTREAM: Final = "{{ store_dir: {store_dir}, sync_interval: {sync}, max_file: {store_max} }}"
+_JETSTREAM: Final = (
+    "{{ store_dir: {store_dir}, sync_interval: {sync}, max_file: {store_max}, domain: {domain} }}"
+)
 
 _STORE_FOUND: Final = -1
 """Lets the server take up to three quarters of the disk."""
@@ -75,6 +77,7 @@ class EmbeddedNats:
         max_payload: int | None = None,
         jetstream: bool = True,
         store_max: int | None = None,
+        domain: str = "",
         extra_config: str = "",
     ) -> None:
         """Describe a server.
@@ -86,6 +89,7 @@ class EmbeddedNats:
             max_payload: Largest message, in bytes; None is the server's default of 1 MiB.
             jetstream: False for a server that only passes messages on.
             store_max: Most that the store may hold, in bytes; None is what the server finds.
+            domain: Of JetStream, for servers that leaf nodes connect; none by default.
             extra_config: Appended to the configuration as it is, for example accounts.
         """
         self._directory = directory
@@ -94,6 +98,7 @@ class EmbeddedNats:
         self._max_payload = max_payload or _MAX_PAYLOAD_BYTES
         self._jetstream = jetstream
         self._store_max = store_max
+        self._domain = domain
         self._extra_config = extra_config
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -183,6 +188,7 @@ class EmbeddedNats:
             store_dir=json.dumps(str(self._directory.resolve() / "store")),
             sync=self._sync,
             store_max=self._store_max or _STORE_FOUND,
+            domain=json.dumps(self._domain),
         )
         return _CONFIG.format(
             port=self._port or -1,

@@ -8,6 +8,7 @@ claims     episode.<actor>.<episode>                   the lease on an episode
 registry   mode.<node>                                 whether a node takes triggers and episodes
            pause.<actor>                               the actor is to wait, on every node
            wait.<ref>.<episode>.<step>                 the episode waits for word of that
+           definition.<kind>.<id>                      what is defined as data now
 
 gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject, and rests
            calmed.<actor>.<expectation>.<subject>      what fired for that subject once it was calm
@@ -15,6 +16,7 @@ gates      cooldown.<actor>.<expectation>.<subject>    it fired for that subject
            cancel.<episode>                            somebody wants it canceled
            node.<node>                                 the node is there
            workflow.<workflow>.<subject>               the instance that is busy with that subject
+           result.<work>                               the episode that has done that work
            word.<ref>                                  what was said last to have come about
            brought.<word>                              somebody was found whom it is for
 
@@ -41,6 +43,8 @@ CANCELS: Final = "cancel"
 NODES: Final = "node"
 WAITS: Final = "wait"
 LOCKS: Final = "workflow"
+RESULTS: Final = "result"
+DEFINITIONS: Final = "definition"
 WORDS: Final = "word"
 BROUGHT: Final = "brought"
 """The first tokens of keys: what `Bucket.entries` can be asked for."""
@@ -116,6 +120,16 @@ def breaker_key(actor: str, expectation: str) -> str:
     return f"{BREAKERS}.{name(actor, of='actor')}.{name(expectation, of='expectation')}"
 
 
+def remembered_of(actor: str) -> tuple[str, ...]:
+    """Return what the keys of all that gates remember of `actor` begin with, up to the dot."""
+    return tuple(f"{first}.{name(actor, of='actor')}" for first in (COOLDOWNS, CALMED, BREAKERS))
+
+
+def expectation_of(key: str) -> str:
+    """Return the expectation that a `cooldown_key`, `calmed_key` or `breaker_key` is about."""
+    return key.split(".")[2]
+
+
 def cancel_key(episode_id: str) -> str:
     """Return the key that says that somebody wants an episode canceled."""
     return f"{CANCELS}.{name(episode_id, of='episode')}"
@@ -128,6 +142,11 @@ def workflow_lock_key(workflow: str, subject: str) -> str:
         BadName: the workflow is no name, or the subject is not valid Unicode text.
     """
     return f"{LOCKS}.{name(workflow, of='workflow')}.{subject_token(subject)}"
+
+
+def result_key(work: str) -> str:
+    """Return the key of the episode that has done the work of this hash."""
+    return f"{RESULTS}.{name(work, of='work')}"
 
 
 def node_key(node: str) -> str:

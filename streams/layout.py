@@ -37,7 +37,7 @@ PARTITIONED: Final = frozenset({Stream.WORK, Stream.JOURNAL})
 _ROOTS: Final = {
     Stream.EVENTS: ("event",),
     Stream.WORK: ("inbox", "timer", "due"),
-    Stream.JOURNAL: ("episode", "finding", "lane", "output", "workflow"),
+    Stream.JOURNAL: ("definition", "episode", "finding", "lane", "output", "workflow"),
     Stream.DEAD: ("dead",),
 }
 """The second tokens of the subjects that a stream holds."""
@@ -53,6 +53,7 @@ class Kind(StrEnum):
     OUTPUT = "output"
     LANE = "lane"
     WORKFLOW = "workflow"
+    DEFINITION = "definition"
     DEAD = "dead"
 
 

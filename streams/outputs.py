@@ -25,7 +25,7 @@ class OutputStatus(StrEnum):
     REJECTED = "rejected"
     """Somebody denied it, or nobody approved it in time and that means the same."""
     CANCELED = "canceled"
-    """Its episode was canceled before it was delivered."""
+    """Somebody canceled it, or its episode was canceled, before it was delivered."""
 
 
 class OutputIntent(Part, frozen=True, kw_only=True, omit_defaults=True):

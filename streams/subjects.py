@@ -10,6 +10,7 @@
 <stack>.output.<key>                     stream <stack>-journal   an output's life, in order
 <stack>.lane.<actor>                     stream <stack>-journal   who waits for a turn, in order
 <stack>.workflow.<id>                    stream <stack>-journal   an instance's life, in order
+<stack>.definition.<kind and id>         stream <stack>-journal   a definition's life, in order
 <stack>.dead.<origin>.<cause>            stream <stack>-dead      what could not be done, and why
 
 bucket <stack>-claims      leases; what is in a bucket, `keys.py` says
@@ -194,6 +195,10 @@ class Stack(Layout, frozen=True):
         """Return the subject of the life of one instance of a workflow."""
         return f"{self.name}.workflow.{self._within(Kind.WORKFLOW, instance_id)}{instance_id}"
 
+    def definition(self, key: str) -> str:
+        """Return the subject of the life of a definition; for its key see `definition_key`."""
+        return f"{self.name}.definition.{self._within(Kind.DEFINITION, key)}{encode_token(key)}"
+
     def dead(self, origin: str, cause: str) -> str:
         """Return the subject of the dead letter for `cause` (a sequence, an id) at `origin`."""
         return f"{self.name}.dead.{encode_token(origin)}.{encode_token(cause)}"
@@ -220,6 +225,8 @@ class Stack(Layout, frozen=True):
                 return self.lane(key)
             case Kind.WORKFLOW:
                 return self.workflow(key)
+            case Kind.DEFINITION:
+                return self.definition(key)
             case Kind.DEAD:
                 return self.dead_letter(key)
 

@@ -140,13 +140,23 @@ class Timers(Protocol):
             Unavailable: no answer from the server.
         """
 
-    async def cancel(self, actor: str, purpose: str, key: str) -> None:
+    async def cancel(
+        self, actor: str, purpose: str, key: str, *, expecting: int | None = None
+    ) -> None:
         """Have the timer of this name not fire, if one is pending. It may have fired already.
+
+        Args:
+            actor: Whose.
+            purpose: What it is for.
+            key: Which one of that purpose.
+            expecting: The revision that is to be canceled: one that was armed after it stays. None
+                is any.
 
         Raises:
             BadName: actor or purpose is no name, or the key is too long.
             Unavailable: no answer. Canceling again is safe: one that others armed after the
-                call began may be canceled, one that they armed after it ended is not.
+                call began may be canceled if none was named, one that they armed after it ended
+                is not.
         """
 
     async def backlog(self, actor: str) -> int:

@@ -43,6 +43,8 @@ class Task(Part, frozen=True, kw_only=True, omit_defaults=True):
     expectation_id: str
     budget: Budget
     spec_rev: str = ""
+    revision: int = 0
+    """Of the definition that the actor was made of; 0: it is declared in code."""
     subject_key: str = ""
     """The expectation's path into the input."""
     priority: int = 0
@@ -72,6 +74,8 @@ class StepSpec(Part, frozen=True, kw_only=True, omit_defaults=True):
     """How long it can be approved, in seconds; then it is denied. 0: for as long as it takes."""
     compensation: Task | None = None
     """What undoes it once it is done."""
+    reuse_s: float = 0.0
+    """Longest that the same work may be done, in seconds, for its result to stand; 0: none does."""
 
     @property
     def fans_out(self) -> bool:
@@ -90,6 +94,8 @@ class WorkflowSpec(Part, frozen=True, kw_only=True, omit_defaults=True):
     """Longest that an instance may take, in seconds; 0: as long as it takes."""
     locks_subject: bool = False
     """Whether another instance may begin for the same subject only once this one has ended."""
+    revision: int = 0
+    """Of the definition that it was made of; 0: it is declared in code."""
 
 
 class ParentStep(Part, frozen=True, kw_only=True, omit_defaults=True):

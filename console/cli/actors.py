@@ -1,4 +1,4 @@
-"""`vigil actors`: who runs them, what waits for them, pausing them, and closing breakers."""
+"""`vigil actors`: who runs them, what waits for them, pausing them, closing breakers, defining."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from console.cli import context
+from console.cli import context, definitions
 from console.cli.output import IsJson, Timeout, show_record, show_rows
 
 DRAIN_S: Final = 600.0
@@ -15,8 +15,8 @@ DRAIN_S: Final = 600.0
 app = typer.Typer(no_args_is_help=True, help="Actors: who runs them, and what waits for them.")
 
 COLUMNS: Final = (
-    "actor_id", "domain", "nodes", "waking", "paused", "expectations", "queued", "running",
-    "blocked", "events", "due", "commands",
+    "actor_id", "domain", "source", "revision", "nodes", "waking", "paused", "expectations",
+    "queued", "running", "blocked", "events", "due", "commands",
 )  # fmt: skip
 
 ActorId: TypeAlias = Annotated[str, typer.Argument(metavar="ACTOR", help="Its id.")]
@@ -24,7 +24,7 @@ ActorId: TypeAlias = Annotated[str, typer.Argument(metavar="ACTOR", help="Its id
 
 @app.command("list")
 def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
-    """List the actors that nodes have, that are paused, or whose episodes are open.
+    """List the actors that nodes have, that were defined, that are paused, or have open episodes.
 
     Events, what is due (fires by hand, ticks, what has calmed down) and commands to episodes are
     those that wait, or are being worked on. Without Postgres, queued, running and blocked stay
@@ -95,3 +95,6 @@ def reset(
     from console import breakers
 
     print(breakers.reset(context.reading(ctx), actor, expectation))
+
+
+definitions.add_to(app)

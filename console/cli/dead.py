@@ -91,7 +91,7 @@ def requeue(
     is_sure: IsSure = False,
     by: By = None,
 ) -> None:
-    """Try again: publish the event again as it came, or open another episode for its trigger."""
+    """Try again: publish the event again, open another episode, or say the command again."""
     from console import letters
 
     reading = context.reading(ctx)

@@ -168,3 +168,24 @@ def retry(
     if not chosen:
         print("nothing to retry")
     verdicts.say(retrying.retry(reading, chosen, by=who(reading, by), reason=reason, wait_s=wait_s))
+
+
+@app.command()
+def cancel(
+    ctx: typer.Context,
+    *,
+    keys: Annotated[
+        list[str], typer.Argument(metavar="KEY...", help="Outputs, as the list shows them.")
+    ],
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Patience = PATIENCE_S,
+) -> None:
+    """Cancel outputs that are not delivered yet. Their episodes go on."""
+    from console import calling_off
+    from console.who import who
+
+    reading, wait_s = context.reading(ctx), timeout_s if is_waiting else None
+    done = calling_off.call_off(reading, keys, by=who(reading, by), reason=reason, wait_s=wait_s)
+    verdicts.say(done)

@@ -49,8 +49,7 @@ def up(
     from console import serving
 
     def read(servers: Servers) -> Reading:
-        own = {"nats_url": servers.nats.url, "postgres_dsn": servers.postgres.dsn}
-        return context.reading(ctx, **own)
+        return context.reading(ctx, **servers.settings())
 
     run = _serving(app, processes, is_projecting=True)
     raise typer.Exit(serving.up(folder, read, run))
@@ -64,6 +63,10 @@ def node(
         bool, typer.Option("--project/--no-project", help="Take turns at projecting, too.")
     ] = True,
     processes: Processes = "1",
+    stacks: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Stacks in the place of one: a node of each, or several."),
+    ] = None,
 ) -> None:
     """Run an engine node against existing servers, until SIGINT or SIGTERM.
 
@@ -71,6 +74,8 @@ def node(
     second signal ends the node at once. Of several processes, one is restarted when it ends by
     itself, and the worst exit code counts.
     """
+    if stacks is not None:
+        raise typer.Exit(_serve_each(ctx, app, processes, stacks, is_projecting=is_projecting))
     reading = context.reading(ctx)
     run = _serving(app, processes, is_projecting=is_projecting)
     raise typer.Exit(run(reading, None))
@@ -96,7 +101,19 @@ def _serving(
             if count == 1:
                 return serving.serve(known, app=app, is_projecting=is_projecting, abandon=abandon)
             return processes.supervise(
-                known, app=name, count=count, is_projecting=is_projecting, abandon=abandon
+                [known], app=name, count=count, is_projecting=is_projecting, abandon=abandon
             )
 
     return run
+
+
+def _serve_each(
+    ctx: typer.Context, name: str, processes_wanted: str, stacks: str, *, is_projecting: bool
+) -> int:
+    """Run the app called `name` in each of the `stacks`, and return the worst exit code."""
+    from console import apps, naming, processes, settings
+
+    app, count = apps.load(name), processes.counted(processes_wanted)
+    readings = settings.read_each(context.given(ctx), stacks)
+    with naming.named_each(readings, app) as known:
+        return processes.supervise(known, app=name, count=count, is_projecting=is_projecting)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from console.deciding import Asked, Matter
     from console.outcomes import Outcome
     from console.settings import Reading
+    from console.tables import Row
+    from engine.workflows.instance import Instance
+    from streams.events import StepApprovalAsked
 
 Hash: TypeAlias = Annotated[
     str | None,
@@ -69,6 +72,30 @@ def settle_output(reading: Reading, key: str, choice: Choice) -> None:
     _settle(reading, Matter(kind=Kind.OUTPUT, name=key), choice)
 
 
+def settle_step(reading: Reading, instance_id: str, step: str, choice: Choice) -> None:
+    """Decide on what a step of a workflow asks, and print what came of it. Errors are as above."""
+    from console import deciding, workflows
+    from console.reading import parse_id
+    from console.who import who
+
+    if choice.hash is not None:
+        deciding.check_hash(choice.hash)
+    instance = workflows.look(reading, str(parse_id(instance_id, of="instance")))
+    asked = workflows.asked_of(instance, step, hash_=choice.hash)
+    if choice.hash is None and not choice.is_sure:
+        _confirm_step(instance, asked, choice.verdict)
+    outcome = workflows.decide(
+        reading,
+        instance,
+        asked,
+        choice.verdict,
+        by=who(reading, choice.by),
+        reason=choice.reason,
+        wait_s=choice.wait_s,
+    )
+    say([outcome])
+
+
 def _settle(reading: Reading, matter: Matter, choice: Choice) -> None:
     from console import deciding
     from console.who import who
@@ -88,6 +115,26 @@ def _settle(reading: Reading, matter: Matter, choice: Choice) -> None:
 
 
 def _confirm(asked: Asked, verdict: Verdict) -> None:
+    """Ask about an episode or an output."""
+    request = asked.request
+    _ask(f"{verdict} {asked.matter}?", request.as_row(), request.approval.plan_hash)
+
+
+def _confirm_step(instance: Instance, asked: StepApprovalAsked, verdict: Verdict) -> None:
+    """Ask about a step of a workflow."""
+    from console import tables
+    from streams.json import unraw
+
+    row = {
+        "workflow_id": instance.begun.spec.name,
+        "step_id": asked.step,
+        "plan_hash": asked.approval.plan_hash,
+        "inputs": tables.as_json([unraw(each) for each in asked.inputs]),
+    }
+    _ask(f"{verdict} step {asked.step}?", row, asked.approval.plan_hash)
+
+
+def _ask(question: str, row: Row, plan_hash: str) -> None:
     """Show what is to be decided, and ask; without a terminal nobody is there to be asked.
 
     Raises:
@@ -97,12 +144,11 @@ def _confirm(asked: Asked, verdict: Verdict) -> None:
     from console.deciding import HASH_DIGITS_MIN
     from console.errors import Mistake
 
-    request = asked.request
     if not sys.stdin.isatty():
-        digits = request.approval.plan_hash[:HASH_DIGITS_MIN]
+        digits = plan_hash[:HASH_DIGITS_MIN]
         raise Mistake(f"nobody is here to be asked; say --hash {digits}, or --yes")
-    tables.terminal(stderr=True).print(tables.record(request.as_row()))
-    typer.confirm(f"{verdict} {asked.matter}?", abort=True, err=True)
+    tables.terminal(stderr=True).print(tables.record(row))
+    typer.confirm(question, abort=True, err=True)
 
 
 def say(outcomes: Sequence[Outcome]) -> None:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from console.cli import context, verdicts
+from console.cli import context, definitions, verdicts
 from console.cli.output import WAIT_S, IsJson, Limit, Timeout, show_record, show_rows
 from console.cli.verdicts import PATIENCE_S, By, Hash, IsSure, IsWaiting, Patience, Reason
 from streams.commands import Verdict
 from streams.workflows import ResumeHow, WorkflowStatus
-
-if TYPE_CHECKING:
-    from engine.workflows.instance import Instance
-    from streams.events import StepApprovalAsked
 
 app = typer.Typer(no_args_is_help=True, help="What hangs together of the actors' work.")
 
 COLUMNS: Final = (
     "instance_id", "workflow_id", "status", "subject_value", "done", "items", "running", "waiting",
     "started_at", "finished_at", "error_class",
+)  # fmt: skip
+
+DEFINED: Final = (
+    "workflow_id", "source", "revision", "triggers", "steps", "nodes", "problems",
 )  # fmt: skip
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The instance's id, as the list shows it.")]
@@ -100,6 +100,20 @@ def start(
     is_dry: Annotated[
         bool, typer.Option("--dry-run", help="Run all of it, and change nothing outside.")
     ] = False,
+    overrides: Annotated[
+        str | None,
+        typer.Option(
+            help="What a dry run uses in the place of the outside: a JSON object with tools,"
+            " synthesis, persist_findings; @FILE, or - for standard input."
+        ),
+    ] = None,
+    step_overrides: Annotated[
+        str | None,
+        typer.Option(
+            help="What single steps use before that: a JSON object of step to overrides; @FILE,"
+            " or - for standard input."
+        ),
+    ] = None,
     by: By = None,
     is_waiting: Annotated[
         bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it is done.")
@@ -120,6 +134,10 @@ def start(
         reason=reason,
         key=key,
         dry_run=is_dry,
+        overrides=None if overrides is None else firing.overrides_of(overrides),
+        step_overrides=(
+            None if step_overrides is None else workflows.step_overrides_of(step_overrides)
+        ),
     )
     started = workflows.start(reading, asked)
     if not is_json:
@@ -137,6 +155,15 @@ def start(
         print(": ".join(str(row[each]) for each in ("status", "error_class") if row[each]))
     if not is_done:
         raise typer.Exit(EXIT_TROUBLE)
+
+
+@app.command("definitions")
+def definitions_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
+    """List the workflows that nodes have, or that were defined: revision, trigger, steps."""
+    from console import defined, tables
+
+    rows = defined.list_workflows(context.reading(ctx))
+    show_rows(rows if is_json else list(map(tables.in_words, rows)), DEFINED, is_json=is_json)
 
 
 @app.command()
@@ -221,7 +248,7 @@ def approve(
         reason=reason,
         wait_s=timeout_s if is_waiting else None,
     )
-    _decide(ctx, instance_id, step, choice)
+    verdicts.settle_step(context.reading(ctx), instance_id, step, choice)
 
 
 @app.command()
@@ -246,54 +273,7 @@ def deny(
         reason=reason,
         wait_s=timeout_s if is_waiting else None,
     )
-    _decide(ctx, instance_id, step, choice)
+    verdicts.settle_step(context.reading(ctx), instance_id, step, choice)
 
 
-def _decide(ctx: typer.Context, instance_id: str, step: str, choice: verdicts.Choice) -> None:
-    """Decide on what a step asks, and print what came of it."""
-    from console import deciding, workflows
-    from console.reading import parse_id
-    from console.who import who
-
-    if choice.hash is not None:
-        deciding.check_hash(choice.hash)
-    reading = context.reading(ctx)
-    instance = workflows.look(reading, str(parse_id(instance_id, of="instance")))
-    asked = workflows.asked_of(instance, step, hash_=choice.hash)
-    if choice.hash is None and not choice.is_sure:
-        _confirm(instance, asked, choice.verdict)
-    outcome = workflows.decide(
-        reading,
-        instance,
-        asked,
-        choice.verdict,
-        by=who(reading, choice.by),
-        reason=choice.reason,
-        wait_s=choice.wait_s,
-    )
-    verdicts.say([outcome])
-
-
-def _confirm(instance: Instance, asked: StepApprovalAsked, verdict: Verdict) -> None:
-    """Show what is to be decided, and ask; without a terminal nobody is there to be asked.
-
-    Raises:
-        Mistake: there is no terminal.
-    """
-    from console import tables
-    from console.deciding import HASH_DIGITS_MIN
-    from console.errors import Mistake
-    from streams.json import unraw
-
-    approval = asked.approval
-    if not sys.stdin.isatty():
-        digits = approval.plan_hash[:HASH_DIGITS_MIN]
-        raise Mistake(f"nobody is here to be asked; say --hash {digits}, or --yes")
-    row = {
-        "workflow_id": instance.begun.spec.name,
-        "step_id": asked.step,
-        "plan_hash": approval.plan_hash,
-        "inputs": tables.as_json([unraw(each) for each in asked.inputs]),
-    }
-    tables.terminal(stderr=True).print(tables.record(row))
-    typer.confirm(f"{verdict} step {asked.step}?", abort=True, err=True)
+definitions.add_to(app)

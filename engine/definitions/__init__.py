@@ -1,21 +1,29 @@
-"""Definitions: actors as data, in JSON, YAML or TOML, instead of Python.
+"""Definitions: actors and workflows as data, in JSON, YAML or TOML, instead of Python.
 
-definition = agent_of(read(text, "yaml"))
-actor = to_actor(definition, app)
+data = read(text, "yaml")
+actor = to_actor(agent_of(data), app)
+workflow = to_workflow(workflow_of(data))
 """
 
 from engine.definitions.actors import to_actor
 from engine.definitions.agent import AgentDefinition, agent_of, canonical
 from engine.definitions.comparing import difference
+from engine.definitions.kinds import kind_of
 from engine.definitions.texts import Format, format_of, read
+from engine.definitions.workflow import WorkflowDefinition
+from engine.definitions.workflows import to_workflow, workflow_of
 
 __all__ = [
     "AgentDefinition",
     "Format",
+    "WorkflowDefinition",
     "agent_of",
     "canonical",
     "difference",
     "format_of",
+    "kind_of",
     "read",
     "to_actor",
+    "to_workflow",
+    "workflow_of",
 ]

@@ -22,12 +22,13 @@ _AS_THEY_ARE = (
 """Options whose values are the same in a definition and in code."""
 
 
-def to_actor(definition: AgentDefinition, app: App) -> Actor:
+def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Actor:
     """Return the actor that is defined.
 
     Args:
         definition: which.
         app: has what the definition names; it need not have the actor.
+        revision: of the definition, where it was applied; its episodes keep it.
 
     Raises:
         BadDefinition: something cannot work, or the app does not have it; the error names the field
@@ -38,10 +39,12 @@ def to_actor(definition: AgentDefinition, app: App) -> Actor:
             definition.id,
             domain=definition.domain,
             spec_rev=definition.spec_rev,
+            revision=revision,
             max_concurrent_episodes=definition.max_concurrent_episodes,
             max_concurrent_cluster=definition.max_concurrent_cluster,
             overflow=definition.overflow,
             queue_max=definition.queue_max,
+            stacks=definition.stacks,
         )
         for name, each in definition.expectations.items():
             strategy = _strategy(each.strategy, app, at=f"expectations.{name}.strategy")

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from pydantic import Field, field_validator, model_validator
 
-from engine.actor import QUEUE_MAX, Overflow
+from engine.actor import QUEUE_MAX, STACKS_MAX, Overflow
 from engine.aging import Escalation, escalate
 from engine.breaker import Breaker, Scope
 from engine.dedupe import Dedupe, Window, by_event, by_payload, by_value
@@ -206,6 +206,8 @@ class AgentDefinition(Strict):
     max_concurrent_cluster: int | None = None
     overflow: Overflow = "queue"
     queue_max: int = QUEUE_MAX
+    stacks: Listed[str] | None = Field(default=None, min_length=1, max_length=STACKS_MAX)
+    """Those that it runs on; every one by default."""
     expectations: dict[str, ExpectationDefinition] = Field(
         min_length=1, max_length=EXPECTATIONS_MAX
     )

@@ -3,8 +3,10 @@
     + expectations.disk.priority: 5
     ~ expectations.disk.cooldown_s: 60 → 120
     - expectations.memory.strategy.ref: "checks:Memory"
+    + steps.notify.timeout_s: 60
 
-What is not said is as by default.
+What is not said is as by default. Objects of a list that all have an id of their own, such as the
+steps of a workflow, are compared by it; a line of the list itself has the ids in their order.
 """
 
 from __future__ import annotations
@@ -47,11 +49,26 @@ def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
         case dict() if value:
             for key, item in value.items():
                 yield from _leaves(item, f"{path}.{key}" if path else key)
+        case list() if (by_id := _by_id(value)) is not None:
+            yield path, list(by_id)
+            yield from _leaves(by_id, path)
         case list() if any(isinstance(item, dict) for item in value):
             for index, item in enumerate(value):
                 yield from _leaves(item, f"{path}.{index}")
         case _:
             yield path, value
+
+
+def _by_id(items: list[object]) -> JsonObject | None:
+    """Return the objects of a list by their ids; None: one has none, or another's."""
+    by_id: JsonObject = {}
+    for item in items:
+        match item:
+            case {"id": str(id_), **rest} if id_ not in by_id:
+                by_id[id_] = rest
+            case _:
+                return None
+    return by_id or None
 
 
 def _line(path: str, before: object, after: object) -> str:

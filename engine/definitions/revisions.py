@@ -16,7 +16,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from engine.errors import Rejected
+from engine.errors import Refused
 from streams.events.definitions import (
     DefinitionApplied,
     DefinitionDisabled,
@@ -67,13 +67,13 @@ def decide(definition: Definition, command: Command) -> DefinitionEvent | None:
     """Return what happens if `command` is put to a definition; None: it is so already.
 
     Raises:
-        Rejected: it has changed since it was looked at, or there is nothing to disable.
+        Refused: it has changed since it was looked at, or there is nothing to disable.
     """
     if isinstance(command, Apply) and definition.holds and definition.body == command.body:
         return None
     if command.seen is not None and command.seen != definition.revision:
         found, seen = definition.revision, command.seen
-        raise Rejected(f"it is at revision {found} by now, not {seen}; look again")
+        raise Refused(f"it is at revision {found} by now, not {seen}; look again")
     match command:
         case Apply(kind=kind, id=id_, body=body, by=by, reason=reason):
             revision = definition.revision + 1
@@ -81,7 +81,7 @@ def decide(definition: Definition, command: Command) -> DefinitionEvent | None:
                 kind=kind, id=id_, revision=revision, body=body, by=by, reason=reason
             )
         case Disable() if not definition.revision:
-            raise Rejected(f"there is no {command.kind.value} {command.id!r}")
+            raise Refused(f"there is no {command.kind.value} {command.id!r}")
         case Disable() if not definition.holds:
             return None
         case Disable(kind=kind, id=id_, by=by, reason=reason):

@@ -67,7 +67,7 @@ class SourceDefinition(Strict):
     @field_validator("filter")
     @classmethod
     def _is_spelled_out(cls, spelled: dict[str, object]) -> dict[str, object]:
-        return {path: dict(operators_of(each)) for path, each in spelled.items()}
+        return {path: dict(sorted(operators_of(each).items())) for path, each in spelled.items()}
 
     @model_validator(mode="after")
     def _can_fire(self) -> SourceDefinition:

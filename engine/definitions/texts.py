@@ -20,8 +20,8 @@ from yaml.events import AliasEvent, Event
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from engine.errors import BadDefinition
-from engine.strict import shown
-from streams.json import JsonObject, exact, unraw
+from engine.strict import as_json, shown
+from streams.json import JsonObject
 
 TEXT_BYTES_MAX: Final = 256 * 1024
 """Longest text of a definition, in bytes of UTF-8. The journal keeps it in one event."""
@@ -55,9 +55,9 @@ def read(text: str | bytes, form: Format) -> JsonObject:
     Raises:
         BadDefinition: it says none, or is too long or too deep; in one line.
     """
-    said = _decoded(text)
+    decoded = _decoded(text)
     try:
-        plain = unraw(exact(_bounded(_READERS[form](said))))
+        plain = as_json(_bounded(_READERS[form](decoded)))
     except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
         raise BadDefinition("", f"not {form.upper()}: {_one_line(error)}") from error
     if not isinstance(plain, dict):
@@ -163,7 +163,7 @@ def _refused(at: Event | Node, problem: str) -> ValueError:
 
 _TEXT_TAG: Final = "tag:yaml.org,2002:str"
 
-_CORE: Final = (
+CORE_SCALARS: Final = (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
@@ -189,7 +189,7 @@ def _number(loader: yaml.SafeLoader, node: ScalarNode) -> float:
     return int(text) if node.tag.endswith(":int") else float(text)
 
 
-for _kind, _pattern, _first in _CORE:
+for _kind, _pattern, _first in CORE_SCALARS:
     _Loader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z"), _first
     )

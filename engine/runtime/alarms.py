@@ -6,8 +6,10 @@ good hands before the message is answered for.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -30,6 +32,17 @@ from streams.json import raw
 from streams.timers import Due
 from streams.triggers import Mode
 
+GOES_ON: Final = frozenset({blocking.ATTEND, starter.CONDUCT, placing.PLACE, placing.LEFT})
+"""Purposes of the timers for what has been woken before. What they are for goes on also while the
+actor is paused."""
+
+RESTING_S: Final = 5.0
+"""How long a due message waits for a time when the actor may be woken."""
+
+STRANGE_MAX: Final = 10_000
+"""Due messages that nobody knows and whose returns are counted at a time: as many as the server
+gives out unanswered. If there are more, counting begins anew."""
+
 
 @dataclass
 class Alarms:
@@ -38,6 +51,7 @@ class Alarms:
     arbiter: Arbiter
     ticker: Ticker = field(init=False)
     warden: Warden = field(init=False)
+    _returns: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.ticker, self.warden = Ticker(self.arbiter.crew), Warden(self.arbiter.crew)
@@ -71,6 +85,16 @@ class Alarms:
                 return None if aged is None else [aged]
             case _:
                 return None
+
+    def returns_of(self, due: Due) -> int:
+        """Return how often a due message has come here that nobody here knows, this time included.
+
+        Its deliveries say nothing: it may have rested, or have waited outside, any number of times.
+        """
+        if len(self._returns) > STRANGE_MAX:
+            self._returns.clear()
+        self._returns[due.id] += 1
+        return self._returns[due.id]
 
     def forgotten(self, due: Due, delivery: Delivery[object]) -> Unreadable | None:
         """Return what to bury of a due timer that nobody has known for long; None: nothing.
@@ -136,6 +160,7 @@ class Alarms:
             opened,
             mode=asked.mode,
             overrides=merged(asked.overrides, expectation.dry_run) if is_dry else None,
+            step_overrides=asked.step_overrides,
             priority=asked.priority or opened.priority,
         )
 

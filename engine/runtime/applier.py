@@ -66,6 +66,8 @@ class Applier:
     clock: Clock
     turns: Turns
     """The node's: shared by all who write findings there."""
+    owner: Actor | None = None
+    """The actor of the episodes, as it was when they were opened; None: as it is now."""
 
     async def apply(
         self,
@@ -164,7 +166,8 @@ class Applier:
         return replace(applied, event=event, seq=change.version)
 
     def _expectation(self, job: Job) -> Expectation:
-        return self.actors[job.opened.actor_id].expectations[job.opened.expectation_id]
+        owner = self.owner or self.actors[job.opened.actor_id]
+        return owner.expectations[job.opened.expectation_id]
 
     async def _try(self, job: Job, subject: str) -> Carried | None:
         """Carry out an intent, and return what became of it; None if a rival was faster."""

@@ -10,10 +10,10 @@ import structlog
 
 from engine import telemetry
 from engine.adapter import DeliveryFailed, OutputView
+from engine.backoff import backoff_s, jittered_s
 from engine.delivering import after_failure
 from engine.output import Output
 from engine.proposal import idempotency_key
-from engine.runtime.backoff import backoff_s, jittered_s
 from engine.runtime.outlets import Outlet
 from engine.runtime.usercode import in_text
 from streams.clock import Clock

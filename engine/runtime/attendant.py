@@ -13,32 +13,33 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from engine import answering, placing, publicity
+from engine import answering, placing
 from engine.answering import Answer, Refusal
 from engine.blocking import block_in, is_answered, step_answered
 from engine.episode import Episode, fold
 from engine.runtime.blocker import Blocker
 from engine.runtime.crew import Crew
-from engine.runtime.herald import Herald
 from engine.runtime.keeper import Keeper
 from engine.runtime.output_desk import OutputDesk, is_about_outputs
 from engine.runtime.shift import Shift
 from engine.status import Status
-from streams.commands import Attend, Command, Decide, Resolve, RetryOutput, Start
+from streams.commands import (
+    Attend,
+    CancelOutput,
+    Command,
+    Decide,
+    Resolve,
+    RetryOutput,
+    Start,
+)
 from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable, VersionConflict
-from streams.events import EpisodeOpened, EpisodeResolved
 from streams.log import Commit, Recorded
 from streams.tracing import traceparent
 
 ANSWERS_MAX: Final = 8
 """Most tries to answer an episode that others write to at the same time. Whoever is faster has
 answered it, or canceled it; then there is nothing to answer any more."""
-
-RETOLD_S: Final = 120.0
-"""How soon after it was blocked an episode that is answered is told of as blocked once more, in
-seconds: its node may have died before it told. The stream keeps one of the same id for as long;
-after that, recovery has told it."""
 
 Incoming: TypeAlias = Delivery[Command | Unreadable]
 
@@ -47,7 +48,7 @@ log = structlog.get_logger("vigil.attendant")
 
 def is_for_attendant(command: Command, newest: Recorded) -> bool:
     """Return whether a command is for an episode that waits, or one that has just been answered."""
-    if isinstance(command, Attend | Decide | Resolve | RetryOutput):
+    if isinstance(command, Attend | CancelOutput | Decide | Resolve | RetryOutput):
         return True
     step_no = step_answered(newest)
     # A call for the turn that it had before it waited may come again.
@@ -192,8 +193,8 @@ class Attendant:
         """Have an episode that has its answer run: here, or when its turn comes."""
         episode = fold(records)
         assert episode.opened is not None, "an answer to what was never opened"
-        await self._tell(episode.opened, records)
-        if not self.crew.actor.is_laned:
+        await self._blocker.tell_answer(episode.opened, records)
+        if not self.crew.is_laned:
             shift = Shift(self.crew, self.keeper, delivery.ack)
             return await shift.take_over(episode, records, careful=True)
         place = placing.place(episode.opened.actor_id, episode.opened.episode_id)
@@ -201,17 +202,6 @@ class Attendant:
         await self.crew.ports.timers.send(place, id=id_)
         await delivery.ack()
         return True
-
-    async def _tell(self, opened: EpisodeOpened, records: Sequence[Recorded]) -> None:
-        """Tell the world that an episode goes on, and let word from outside find it no more."""
-        wait, seq = answering.waits_of(records)[-1], records[-1].seq
-        assert isinstance(wait.end, EpisodeResolved), "a wait that was answered"
-        await self._blocker.forget_wait(opened, wait.blocked.event)
-        news = [publicity.resumed(opened, wait.end, seq=seq)]
-        if wait.lasted_s < RETOLD_S:
-            news = [publicity.blocked(opened, wait.blocked, seq=wait.seq), *news]
-        if publicity.is_public(opened):
-            await Herald(self.crew.ports.world).tell(news)
 
 
 def _note_refused(decision: Decide | Resolve, refusal: Refusal) -> None:

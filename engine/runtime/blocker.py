@@ -11,6 +11,7 @@ does all of it anew.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -18,6 +19,7 @@ from typing import Final
 import msgspec
 
 from engine import placing, publicity
+from engine.answering import waits_of
 from engine.blocking import ATTEND, Blocked, block_in, next_wake, reminder_due
 from engine.resolving import WaitEntry
 from engine.runtime.attendance import call_by
@@ -25,11 +27,17 @@ from engine.runtime.crew import Crew
 from engine.runtime.herald import Herald
 from engine.runtime.waiters import bring, missed
 from streams.errors import Unavailable
-from streams.events import EpisodeBlocked, EpisodeOpened
+from streams.events import EpisodeBlocked, EpisodeOpened, EpisodeResolved
 from streams.keys import wait_key
+from streams.log import Recorded
 
 LOOKS_MAX: Final = 16
 """Most times that an episode is found to have moved while it was seen to."""
+
+RETOLD_S: Final = 120.0
+"""How soon after it was blocked an episode that is answered is told of as blocked once more, in
+seconds: its node may have died before it told. The stream keeps one of the same id for as long;
+after that, recovery has told it."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ class Blocker:
         Raises:
             Unavailable: say it again.
         """
-        if self.crew.actor.is_laned:
+        if self.crew.is_laned:
             left = placing.left_for_now(opened.actor_id, opened.episode_id)
             id_ = f"left.{opened.episode_id}.{block.step_no}"
             await self.crew.ports.timers.send(left, id=id_)
@@ -117,6 +125,23 @@ class Blocker:
         if block.wait is not None:
             key = wait_key(block.wait.ref, opened.episode_id, block.step_no)
             await self.crew.ports.registry.delete(key)
+
+    async def tell_answer(self, opened: EpisodeOpened, records: Sequence[Recorded]) -> None:
+        """Tell the world that the episode has its answer, and let word find it no more.
+
+        Args:
+            opened: the episode's.
+            records: its journal, of which the answer is the newest.
+
+        Raises:
+            Unavailable: tell it again.
+        """
+        wait, seq = waits_of(records)[-1], records[-1].seq
+        assert isinstance(wait.end, EpisodeResolved), "a wait that was answered"
+        await self.forget_wait(opened, wait.blocked.event)
+        if wait.lasted_s < RETOLD_S:
+            await self._tell(opened, publicity.blocked(opened, wait.blocked, seq=wait.seq))
+        await self._tell(opened, publicity.resumed(opened, wait.end, seq=seq))
 
     async def _arm(self, opened: EpisodeOpened, block: Blocked, *, after: datetime) -> None:
         wake = next_wake(block, after=after)

@@ -17,10 +17,10 @@ import structlog
 
 from engine import breaker, publicity, telemetry
 from engine.actor import Actor
+from engine.backoff import backoff_s, jittered_s
 from engine.breaker import CLOSED, Breaker, BreakerState, Change, Outcome
 from engine.commands import Cancel
 from engine.expectation import Expectation
-from engine.runtime.backoff import backoff_s, jittered_s
 from engine.runtime.herald import Herald
 from engine.runtime.running import Run, Running
 from streams.bucket import Entry
@@ -62,9 +62,16 @@ class Breakers:
     """The circuit breakers of one actor's expectations, as one node sees them."""
 
     def __init__(
-        self, actor: Actor, ports: Ports, clock: Clock, *, node: str, running: Running
+        self,
+        actor: Actor,
+        ports: Ports,
+        clock: Clock,
+        *,
+        node: str,
+        running: Running,
+        own: dict[str, Seen] | None = None,
     ) -> None:
-        """Begin with those of the node closed.
+        """Begin with those of the node closed, unless they are known.
 
         Args:
             actor: whose.
@@ -72,10 +79,11 @@ class Breakers:
             clock: the node's.
             node: its name.
             running: what it runs.
+            own: those of the node as they were when the actor was replaced by this one.
         """
         self._actor, self._clock, self._node, self._running = actor, clock, node, running
         self._gates, self._herald = ports.gates, Herald(ports.world)
-        self._own: dict[str, Seen] = {}
+        self.own: dict[str, Seen] = {} if own is None else own
         """Those of the node, by expectation."""
         self._turns = {name: asyncio.Lock() for name in actor.expectations}
         self._warned: set[str] = set()
@@ -95,7 +103,7 @@ class Breakers:
         if expectation.breaker is None:
             return UNSEEN
         if expectation.breaker.scope == "node":
-            return self._own.get(expectation.name, UNSEEN)
+            return self.own.get(expectation.name, UNSEEN)
         entry = await self._gates.get(self._key(expectation))
         return UNSEEN if entry is None else Seen(self._state_in(entry), entry.revision)
 
@@ -162,7 +170,7 @@ class Breakers:
             return False
         if breaker.stands_outside(opened):
             return False
-        seen, now = self._own.get(expectation.name, UNSEEN), self._clock.now()
+        seen, now = self.own.get(expectation.name, UNSEEN), self._clock.now()
         passage = breaker.pass_through(seen.state, rules, episode_id=opened.episode_id, now=now)
         if passage.becomes is not None:
             self._put_own(expectation.name, passage.becomes, after=seen.revision)
@@ -238,9 +246,9 @@ class Breakers:
         return True
 
     def _put_own(self, name: str, state: BreakerState, *, after: int) -> bool:
-        if self._own.get(name, UNSEEN).revision != after:
+        if self.own.get(name, UNSEEN).revision != after:
             return False
-        self._own[name] = Seen(state, after + 1)
+        self.own[name] = Seen(state, after + 1)
         return True
 
     def _state_in(self, entry: Entry) -> BreakerState:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import structlog
 
 from engine import canceling
+from engine.blocking import is_answered
 from engine.episode import (
     Episode,
 )
+from engine.runtime.blocker import Blocker
 from engine.runtime.crew import Crew
 from engine.runtime.keeper import Keeper
 from engine.runtime.shift import Shift
@@ -55,6 +57,9 @@ class Cancellation:
             return True
         if running.wish(command.episode_id, canceling.end_of(command)):
             return False
+        if episode.opened is not None and is_answered(records[-1]):
+            # Whoever answered it may have died before they told so, and after the end nobody will.
+            await Blocker(self.crew).tell_answer(episode.opened, records)
         shift = Shift(self.crew, self.keeper, self._answer)
         # Where no node has begun, none of its code has run that a crash could be counted for.
         if not await shift.take_over(episode, records, careful=episode.attempts > 0):
@@ -91,3 +96,15 @@ def _is_too_late(episode: Episode) -> bool:
     if episode.status is not Status.CONVERGING or converged is None:
         return False
     return not converged.outputs and not episode.outputs_left
+
+
+def needs_expectation(episode: Episode) -> bool:
+    """Return whether only a node that knows its expectation can cancel what is left of `episode`.
+
+    What it has found is carried out all the same, as its expectation says. Of one that was never
+    opened nobody can tell.
+    """
+    converged = episode.converged
+    is_found = converged is not None and bool(converged.findings) and episode.deferred is None
+    is_over = episode.status in ENDED or _is_too_late(episode)
+    return episode.opened is None or (is_found and not is_over)

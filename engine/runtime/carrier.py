@@ -12,12 +12,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+import structlog
+
 from engine import dryrun, placing, publicity
 from engine.blocking import ATTEND
 from engine.commands import Cancel, Finish
 from engine.episode import Episode
 from engine.proposal import wanted
 from engine.publicity import PublicEvent
+from engine.route import missing
 from engine.runtime.applier import Applier
 from engine.runtime.attendance import call_by
 from engine.runtime.courier import Carried, Courier
@@ -33,6 +36,8 @@ OUTPUTS_IN_FLIGHT_MAX: Final = 16
 """Outputs of one episode that are carried at a time."""
 
 _CANCELED: Final = OUTCOMES[OutputStatus.CANCELED]
+
+log = structlog.get_logger("vigil.outputs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +176,7 @@ class Carrier:
         """
         self.courier.check_claim()
         await self.wake(carried.wakes_at)
-        if self.crew.actor.is_laned:
+        if self.crew.is_laned:
             actor, episode_id = self.opened.actor_id, self.opened.episode_id
             left = placing.left_for_now(actor, episode_id)
             await self.crew.ports.timers.send(left, id=f"left.{episode_id}.deferred.{version}")
@@ -219,7 +224,8 @@ class Carrier:
             return CarriedOut(outputs=episode.outputs_settled)
         keyed, known = wanted(episode, self.opened), _known(episode)
         if not dryrun.delivers(self.opened):
-            known |= {key: dryrun.undelivered(key) for key in keyed}
+            known = {one.output_key: one for one in episode.outputs_settled}
+            known |= {key: self._undelivered(key, intent) for key, intent in keyed.items()}
         is_new = episode.attempts == 1 and episode.deferred is None
 
         async def carry(key: str) -> Carried:
@@ -234,6 +240,13 @@ class Carrier:
         told = await self._retold(episode) if retells else ()
         summary = _summary(carried, known=known, order=keyed)
         return replace(summary, news=(*told, *summary.news))
+
+    def _undelivered(self, key: str, intent: OutputIntent | None) -> OutputOutcome:
+        """Return what becomes of an output of an episode that is not meant."""
+        has_adapter = intent is None or self.crew.outlets.of(intent.adapter) is not None
+        if intent is not None and not has_adapter:
+            log.warning("not delivered", output_key=key, why=missing(intent.adapter))
+        return dryrun.undelivered(key, has_adapter=has_adapter)
 
     async def _drop_pending(
         self, episode: Episode, carried: CarriedOut, *, why: Cancel

@@ -1,4 +1,4 @@
-"""Finds the episodes of an expectation that have not ended, on the journal itself.
+"""Finds episodes that have not ended, on the journal itself.
 
 Nobody keeps a list of them but the read models, which the engine does not read. So the whole
 journal is read: a matter of seconds per million commits, for what people ask for now and then.
@@ -6,8 +6,12 @@ journal is read: a matter of seconds per million commits, for what people ask fo
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field
 from typing import Final
 
+from engine.blocking import block_in
+from engine.reconciling import Waiting
 from streams.events import EpisodeFinished, EpisodeOpened
 from streams.layout import Stream
 from streams.log import START, Recorded
@@ -27,25 +31,67 @@ async def open_episodes(ports: Ports, actor: str, expectation: str) -> list[str]
         UnreadableEvent: a newer version of the engine has written to the journal.
         Unavailable: the log is away.
     """
-    found: dict[str, str] = {}
+    census = await _taken(ports, {actor})
+    unended = census.unended.values()
+    return [each.episode_id for each in unended if each.expectation_id == expectation]
+
+
+async def blocked_episodes(ports: Ports, actors: Collection[str]) -> list[Waiting]:
+    """Return the episodes of `actors` that were blocked when this was asked, oldest first.
+
+    Raises:
+        As `open_episodes`.
+    """
+    census = await _taken(ports, actors)
+    return [each for subject, each in census.unended.items() if subject in census.blocked]
+
+
+@dataclass
+class _Census:
+    """What is known of the episodes of some actors, by the subjects of their journals."""
+
+    actors: Collection[str]
+    unended: dict[str, Waiting] = field(default_factory=dict)
+    blocked: set[str] = field(default_factory=set)
+
+    def note(self, record: Recorded) -> None:
+        """Take note of what `record` does to an episode."""
+        subject = record.subject
+        for event in record.commit.events:
+            match event:
+                case EpisodeOpened() if event.actor_id in self.actors:
+                    self.unended[subject] = Waiting(
+                        actor_id=event.actor_id,
+                        expectation_id=event.expectation_id,
+                        episode_id=event.episode_id,
+                    )
+                case EpisodeFinished():
+                    self.unended.pop(subject, None)
+                case _:
+                    pass
+        self._note_wait(record)
+
+    def _note_wait(self, record: Recorded) -> None:
+        """Whether an episode waits is said by its newest commit alone."""
+        if record.subject in self.unended and block_in(record) is not None:
+            self.blocked.add(record.subject)
+        else:
+            self.blocked.discard(record.subject)
+
+
+async def _taken(ports: Ports, actors: Collection[str]) -> _Census:
+    census = _Census(actors)
+    async for record in _commits(ports):
+        census.note(record)
+    return census
+
+
+async def _commits(ports: Ports) -> AsyncIterator[Recorded]:
+    """Yield every commit of the journal that there was when this was asked."""
     for partition in ports.stack.partitions_of(Stream.JOURNAL):
         head, at = await ports.log.head(partition=partition), START
         async with ports.log.follow(partition=partition) as follower:
             while at < head:
                 for record in await follower.receive(most=BATCH_MAX, wait_s=WAIT_S):
-                    _note(found, record, (actor, expectation))
+                    yield record
                     at = record.seq
-    return list(found.values())
-
-
-def _note(found: dict[str, str], record: Recorded, wanted: tuple[str, str]) -> None:
-    """Take note in `found`, by subject, of what `record` opens or ends."""
-    for event in record.commit.events:
-        match event:
-            case EpisodeOpened(actor_id=actor, expectation_id=expectation, episode_id=id_):
-                if (actor, expectation) == wanted:
-                    found[record.subject] = id_
-            case EpisodeFinished():
-                found.pop(record.subject, None)
-            case _:
-                pass

@@ -11,7 +11,7 @@ count as repeats.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -20,9 +20,8 @@ from typing import Final, TypeAlias
 import structlog
 
 from engine import placing, telemetry
-from engine.blocking import ATTEND
 from engine.obstacle import NO_SUCH_EPISODE, NO_SUCH_EXPECTATION
-from engine.runtime.alarms import Alarms
+from engine.runtime.alarms import GOES_ON, RESTING_S, Alarms
 from engine.runtime.arbiter import Arbiter
 from engine.runtime.doorstep import Doorstep
 from engine.runtime.feeds import wait_position
@@ -53,13 +52,6 @@ WAIT_S: Final = 5.0
 SETTLING_MAX: Final = 64
 """Subjects whose events are settled at a time."""
 
-RESTING_S: Final = 5.0
-"""How long a due message waits for a time when the actor may be woken."""
-
-STRANGE_MAX: Final = 10_000
-"""Due messages that nobody knows and whose returns are counted at a time: as many as the server
-gives out unanswered. If there are more, counting begins anew."""
-
 log = structlog.get_logger("vigil.dispatcher")
 
 Outcome: TypeAlias = EpisodeOpened | Unreadable | None
@@ -83,7 +75,6 @@ class Collector:
         self._alarms = Alarms(self.arbiter)
         self._expectations = self._crew.actor.expectations
         self._doorstep = Doorstep(self.mailbox, self._crew.clock)
-        self._strange: Counter[str] = Counter()
 
     async def follow(self, track: Track) -> None:
         """Bring the events of `track`, for ever.
@@ -244,7 +235,7 @@ class Collector:
                 return Item(left=due.key if is_left else "", delivery=delivery)
             case Due(purpose=placing.PLACE):
                 return await self._place(due, delivery)
-            case Due() if not self.takes_causes and due.purpose != ATTEND:
+            case Due() if not self.takes_causes and due.purpose not in GOES_ON:
                 await delivery.nak(delay_s=RESTING_S)
                 return None
         parts = await self._due_parts(due, delivery)
@@ -304,14 +295,8 @@ class Collector:
         return [] if letter is None else [letter]
 
     def _is_for_others(self, due: Due) -> bool:
-        """Return whether a due message that nobody knows here is left to another version's node.
-
-        Its deliveries say nothing: it may have rested, or have waited outside, any number of times.
-        """
-        if len(self._strange) > STRANGE_MAX:
-            self._strange.clear()
-        self._strange[due.id] += 1
-        return self._strange[due.id] < STRANGE_DELIVERIES_MAX
+        """Return whether a due message that nobody knows here is left to another version's node."""
+        return self._alarms.returns_of(due) < STRANGE_DELIVERIES_MAX
 
 
 def _is_binding(parts: Sequence[Part], outcomes: Sequence[Outcome]) -> bool:

@@ -16,10 +16,11 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
+from engine.backoff import backoff_s
 from engine.obstacle import Obstacle
-from engine.runtime.backoff import backoff_s
+from engine.runtime.editions import Hindered
 from engine.runtime.hands import Hands
-from engine.runtime.instance_desk import Hindered, InstanceDesk
+from engine.runtime.instance_desk import InstanceDesk
 from engine.runtime.intake import taking
 from engine.runtime.permit import Permit
 from engine.runtime.slots import Slots

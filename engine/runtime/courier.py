@@ -30,7 +30,7 @@ from engine.output import Output, is_own
 from engine.output_publicity import output_news
 from engine.proposal import idempotency_key, proposal
 from engine.publicity import PublicEvent
-from engine.route import Retries
+from engine.route import NO_ADAPTER, Retries, missing
 from engine.runtime.attempting import make_attempt
 from engine.runtime.crew import Crew
 from engine.runtime.outlets import Outlet
@@ -44,14 +44,12 @@ from streams.events import (
     OutputCanceled,
     OutputEvent,
     OutputFailed,
+    OutputForgone,
     OutputPostponed,
     OutputProposed,
 )
 from streams.log import START
 from streams.outputs import OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
-
-NO_ADAPTER: Final = "no_adapter"
-"""Error class of an output whose adapter the app here does not have."""
 
 PLACE_S: Final = 10.0
 """Longest wait for a place at a throttled adapter, in seconds, before the output is left for later:
@@ -159,10 +157,12 @@ class Courier:
     ) -> Carried:
         """Have an output not be delivered, unless it is settled.
 
+        It is written down also of what nobody has proposed: whoever stood still since they were
+        about to is refused, and finds that.
+
         Args:
             key: the output's.
-            intent: what was wanted. Who stood still since they were about to propose it finds it
-                proposed and canceled. None: they find nothing, and propose it.
+            intent: what was wanted, if that is known.
             reason: why, for people.
             retells: as for `carry`.
 
@@ -176,27 +176,30 @@ class Courier:
             move = self._next(parcel, Retries())
             if isinstance(move, Settled):
                 return self._carried(parcel, move, retells=retells)
-            first = self._unproposed(parcel, move, intent)
-            if isinstance(move, Propose) and not first:
-                return self._carried(parcel, _dropped(key), retells=retells)
             try:
-                await parcel.append(*first, OutputCanceled(reason=reason))
+                await parcel.append(*self._ending(parcel, move, intent, reason=reason))
             except VersionConflict:
                 continue
             return self._carried(parcel, _dropped(key), retells=retells)
         raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
 
-    def _unproposed(
-        self, parcel: Parcel, move: Move, intent: OutputIntent | None
-    ) -> tuple[OutputProposed, ...]:
-        """Return the proposal that is put down with its end; none if there is one, or must be none.
+    def _ending(
+        self, parcel: Parcel, move: Move, intent: OutputIntent | None, *, reason: str
+    ) -> tuple[OutputEvent, ...]:
+        """Return what says that an output is not to be delivered for this episode.
 
         What has failed for others stays theirs: a person may have it tried again.
         """
-        has_failed = parcel.output.status is OutputStatus.FAILED
-        if not isinstance(move, Propose) or intent is None or has_failed:
-            return ()
-        return (self._proposal(parcel, intent, move),)
+        canceled = OutputCanceled(reason=reason)
+        if not isinstance(move, Propose):
+            return (canceled,)
+        if intent is None or parcel.output.status is OutputStatus.FAILED:
+            return (self._forgone,)
+        return (self._proposal(parcel, intent, move), canceled)
+
+    @property
+    def _forgone(self) -> OutputForgone:
+        return OutputForgone(episode_id=self.opened.episode_id)
 
     def _proposal(self, parcel: Parcel, intent: OutputIntent, move: Propose) -> OutputProposed:
         now, number = self.crew.clock.now(), move.proposal_no
@@ -233,9 +236,11 @@ class Courier:
             case Later():
                 return move
             case Propose():
-                if intent is None:  # It was announced, and nobody came to propose it.
-                    return _dropped(parcel.key)
-                return await self._propose(parcel, self._proposal(parcel, intent, move), outlet)
+                if intent is not None:
+                    proposed = self._proposal(parcel, intent, move)
+                    return await self._propose(parcel, proposed, outlet)
+                # It was announced, and nobody came to propose it.
+                await _write(parcel, self._forgone)
             case Attempt():
                 return await self._attempt(parcel, outlet)
             case Fail(event=failed):
@@ -250,7 +255,7 @@ class Courier:
         self, parcel: Parcel, proposed: OutputProposed, outlet: Outlet | None
     ) -> Later | None:
         """Put the output down, with the first attempt if that can be made at once."""
-        may_go = proposed.approval is None and self.crew.permits.runs.is_given
+        may_go = proposed.approval is None and self.crew.may_go_on.is_given
         if outlet is None or not may_go or not outlet.throttle.try_enter():
             await _write(parcel, proposed)
             return None
@@ -261,14 +266,18 @@ class Courier:
         if outlet is None:
             await _write(parcel, _no_adapter(parcel.output))
             return None
-        runs = self.crew.permits.runs
-        has_place = runs.is_given and await outlet.throttle.enter(
-            within_s=PLACE_S, unless=runs.withdrawn
+        runs, throttle = self.crew.may_go_on, outlet.throttle
+        # Who has just come must not overtake all those who were sent away before.
+        is_soon = bool(parcel.since) or throttle.queue_s <= PLACE_S
+        has_place = (
+            runs.is_given
+            and is_soon
+            and await throttle.enter(within_s=PLACE_S, unless=runs.withdrawn)
         )
-        if not has_place:
-            pause_s = PLACE_S if runs.is_given else 0.0
-            return Later(self.crew.clock.now() + timedelta(seconds=pause_s))
-        return await self._deliver(parcel, outlet)
+        if has_place:
+            return await self._deliver(parcel, outlet)
+        pause_s = throttle.send_away_s(parcel.key) if runs.is_given else 0.0
+        return Later(self.crew.clock.now() + timedelta(seconds=pause_s))
 
     async def _deliver(
         self, parcel: Parcel, outlet: Outlet, *first: OutputProposed
@@ -300,12 +309,13 @@ class Courier:
     def _carried(self, parcel: Parcel, last: Settled | Later, *, retells: bool) -> Carried:
         output, proposal = parcel.output, parcel.proposal_of(self.opened.episode_id)
         outcome = last.outcome if isinstance(last, Settled) else None
-        since = START if retells or parcel.since is None else parcel.since
         news: list[PublicEvent] = []
         if proposal is not None:
+            known = START if retells or parcel.since is None else parcel.since
+            since = proposal.told_until(known)
             news = output_news(self.opened, proposal.proposed, proposal.history, since=since)
         if outcome is not None and parcel.version > (parcel.since or START):
-            adapter = output.proposed.adapter if output.proposed else ""
+            adapter = proposal.proposed.adapter if proposal else ""
             telemetry.outputs.add(1, {"adapter": adapter, "outcome": outcome.outcome})
         return Carried(
             key=parcel.key,
@@ -329,5 +339,5 @@ def _dropped(key: str) -> Settled:
 
 def _no_adapter(output: Output) -> OutputFailed:
     assert output.proposed is not None, "what is attempted was proposed"
-    detail = f"the app has no output {output.proposed.adapter!r}"
+    detail = missing(output.proposed.adapter)
     return OutputFailed(attempt=output.attempts, error_class=NO_ADAPTER, error_detail=detail)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.actor import Actor
 from engine.app import App
 from engine.runtime.breakers import Breakers
+from engine.runtime.cast import Cast
+from engine.runtime.editions import Editions
 from engine.runtime.outlets import Outlets
-from engine.runtime.permit import Permits
+from engine.runtime.permit import Permit, Permits
 from engine.runtime.running import Running
 from engine.runtime.slots import Slots
 from engine.runtime.turns import Turns
+from engine.workflows.starter import workflow_of
 from streams.clock import Clock
+from streams.events import EpisodeOpened
 from streams.ports import Ports
 
 
@@ -22,12 +26,19 @@ class Crew:
     """One actor's means on one node."""
 
     app: App
+    """Its tools, outputs and what else actors share. Which actors there are, the cast says."""
+    cast: Cast
+    editions: Editions
     actor: Actor
+    is_laned: bool
+    """Whether the actor's episodes take turns now, whichever revision of it has one."""
     ports: Ports
     clock: Clock
     node: str
     permits: Permits
-    """Whether the node may wake the actor and run its episodes; neither once it stops."""
+    """Whether these doers may wake the actor and take its episodes; neither once it is replaced."""
+    may_go_on: Permit
+    """Whether the node may run what they took beyond the next barrier; not once it stops."""
     running: Running
     """What the node runs now, of all of its actors."""
     breakers: Breakers
@@ -36,6 +47,21 @@ class Crew:
     outlets: Outlets
     """The node's adapters, for all of its actors."""
     slots: Slots
-    """Places for episodes of this actor."""
+    """Places for episodes of this actor, whichever revision of it has them."""
     pens: Iterator[str]
     """Names that nobody used before, for those who write."""
+
+    async def as_opened(self, opened: EpisodeOpened) -> Crew:
+        """Return the crew with the actor as it was when an episode was opened.
+
+        What code declares is always as it is now, and what began when it was in code goes on by
+        name. An actor that begins a workflow does the same in every revision.
+
+        Raises:
+            Hindered: this node cannot have the actor as it was.
+            Unavailable: the log is away.
+        """
+        is_current = opened.revision in (0, self.actor.revision)
+        if is_current or workflow_of(opened.actor_id) is not None:
+            return self
+        return replace(self, actor=await self.editions.actor(self.actor.id, opened.revision))

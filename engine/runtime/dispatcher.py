@@ -18,8 +18,8 @@ from typing import Any, Final
 import structlog
 
 from engine import nodes
+from engine.backoff import backoff_s
 from engine.runtime.arbiter import Arbiter
-from engine.runtime.backoff import backoff_s
 from engine.runtime.crew import Crew
 from engine.runtime.keeper import Keeper
 from engine.runtime.permit import Permit

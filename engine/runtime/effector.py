@@ -15,23 +15,24 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from engine import placing
-from engine.app import App
 from engine.errors import BadRequest
+from engine.runtime.cast import Cast
 from engine.runtime.herald import Herald
 from engine.runtime.instance_book import Page
 from engine.runtime.instances import begin_instance
 from engine.runtime.opener import open_episode, record_opening
+from engine.runtime.recalling import keep, recall
 from engine.runtime.requester import ask_to_cancel
 from engine.runtime.subject_locks import free_subject
 from engine.workflows.binding import spec_of
-from engine.workflows.commands import AttemptEnded
+from engine.workflows.commands import AttemptEnded, Recalled
 from engine.workflows.effects import Effects, follow_up, may_wake, wake_at
 from engine.workflows.start import SubStart, sub_started
 from engine.workflows.starter import CONDUCT, conduct_timer, starter_id
 from engine.workflows.status import ENDED
 from streams.clock import Clock
 from streams.commands import CancelWorkflow
-from streams.errors import TooLarge, Unwritable
+from streams.errors import TooLarge, Unavailable, Unwritable
 from streams.events import EpisodeOpened
 from streams.ports import Ports
 from streams.tracing import traceparent
@@ -51,13 +52,15 @@ _T = TypeVar("_T")
 class Effector:
     """Acts for instances of all workflows of one node."""
 
-    app: App
+    cast: Cast
     ports: Ports
     clock: Clock
     node: str
 
-    async def follow(self, page: Page) -> list[AttemptEnded]:
-        """Do what the newest commit asks for; return the attempts that cannot even be opened.
+    async def follow(self, page: Page) -> list[AttemptEnded | Recalled]:
+        """Do what the newest commit asks for; return what is to be put to the instance then.
+
+        That is which attempts cannot even be opened, and which items are done by earlier results.
 
         Raises:
             Unavailable: some of it may not be done. Do it again.
@@ -65,6 +68,10 @@ class Effector:
         if page.is_followed:
             return []
         effects = follow_up(page.instance)
+        found = await _all(
+            partial(recall, self.ports, each, self.clock) for each in effects.recalls
+        )
+        await _all(partial(keep, self.ports, each) for each in effects.keeps)
         unopened = await self._open(effects)
         await self._cancel(effects)
         await self.arm(page)
@@ -76,14 +83,10 @@ class Effector:
             lock, id_ = effects.releases, page.instance.begun.instance_id
             await free_subject(self.ports, lock.workflow, lock.subject, id_)
         page.is_followed = True
-        return unopened
+        return [*found, *unopened]
 
-    async def arm(self, page: Page, *, is_again: bool = False) -> None:
+    async def arm(self, page: Page) -> None:
         """See to it that somebody looks at an instance when something about it is due.
-
-        Args:
-            page: the instance.
-            is_again: whether the timer may have fired before its time by our clock.
 
         Raises:
             Unavailable: it may not be armed. Do it again.
@@ -91,14 +94,14 @@ class Effector:
         instance = page.instance
         if instance.started is None or not may_wake(instance.begun.spec):
             return
-        at, is_known = wake_at(instance), not (page.is_armed_elsewhere or is_again)
+        at, is_known = wake_at(instance), not page.is_timer_unknown
         workflow, id_ = instance.begun.spec.name, instance.begun.instance_id
         if at is not None and not (is_known and at == page.wakes_at):
             timer = conduct_timer(workflow, id_)
             await self.ports.timers.arm(timer, at=at, trace=traceparent())
         elif instance.phase in ENDED and not (is_known and page.wakes_at is None):
             await self.ports.timers.cancel(starter_id(workflow), CONDUCT, id_)
-        page.wakes_at, page.is_armed_elsewhere = at or page.wakes_at, False
+        page.wakes_at, page.is_timer_unknown = at or page.wakes_at, False
 
     async def _open(self, effects: Effects) -> list[AttemptEnded]:
         episodes = [partial(self._open_episode, each) for each in effects.opens]
@@ -126,11 +129,14 @@ class Effector:
 
         If they do and it does not know, whoever gets the start asks for a place.
         """
-        actor = self.app.actors.get(actor_id)
+        actor = self.cast.actors.get(actor_id)
         return actor is not None and actor.is_laned
 
     async def _begin(self, sub: SubStart) -> AttemptEnded | None:
-        spec = spec_of(self.app.workflows[sub.workflow], self.app.actors)
+        workflow = self.cast.workflows.get(sub.workflow)
+        if workflow is None:  # It went after the step was decided on. Others may have it.
+            raise Unavailable(sub.instance_id, detail=f"no workflow {sub.workflow!r} here")
+        spec = spec_of(workflow, self.cast.actors)
         try:
             await begin_instance(self.ports, sub_started(spec, sub), at=self.clock.now())
         except (BadRequest, TooLarge, Unwritable) as error:

@@ -36,7 +36,7 @@ class Epilogue:
         await self._see_to_timers(episode)
         await self.crew.breakers.note(self.opened, episode.finished)
         await tell_instance(self.crew.ports, self.opened)
-        if self.crew.actor.is_laned:
+        if self.crew.is_laned:
             left = placing.left(self.opened.actor_id, self.opened.episode_id)
             await self.crew.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
 

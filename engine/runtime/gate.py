@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from engine import telemetry
-from engine.runtime.backoff import backoff_s
+from engine.backoff import backoff_s
 from engine.runtime.entrance import Entrance
 from engine.runtime.intake import taking
 from streams.delivery import Delivery, Source, Unreadable

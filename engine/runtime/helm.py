@@ -43,6 +43,6 @@ def driver_of(
         sender=sender,
         clock=clock,
         run=run,
-        runs=crew.permits.runs,
+        runs=crew.may_go_on,
         check_claim=check_claim,
     )

@@ -37,8 +37,8 @@ class Page:
     """Whether all that the newest commit asks for is done."""
     wakes_at: datetime | None = None
     """When it is to be looked at again, as far as this node has seen to that."""
-    is_armed_elsewhere: bool = False
-    """Whether others may have seen to it that it is looked at again, at a time not known here."""
+    is_timer_unknown: bool = False
+    """Whether its timer may stand otherwise: others may have armed it since, or it has fired."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class InstanceBook:
         records = await self.ports.log.read(subject, after=page.instance.version)
         if records:
             page.instance = fold(records, page.instance)
-            page.is_followed, page.is_armed_elsewhere = False, True
+            page.is_followed, page.is_timer_unknown = False, True
         page.is_newest = False
 
     async def is_newest(self, page: Page, instance_id: str) -> bool:

@@ -15,8 +15,9 @@ from typing import Final
 
 import structlog
 
-from engine.app import App
 from engine.obstacle import Obstacle
+from engine.runtime.cast import Cast
+from engine.runtime.editions import Editions, Hindered
 from engine.runtime.effector import Effector
 from engine.runtime.instance_book import InstanceBook, Page
 from engine.runtime.witness import end_of
@@ -42,20 +43,14 @@ UNREADABLE: Final = "unreadable_journal"
 log = structlog.get_logger("vigil.conductor")
 
 
-class Hindered(Exception):
-    """Raised where a node cannot have an instance; another one may."""
-
-    def __init__(self, obstacle: Obstacle) -> None:
-        super().__init__(obstacle.detail)
-        self.obstacle = obstacle
-
-
 @dataclass(frozen=True)
 class InstanceDesk:
     """Decides for the instances of one workflow, on one node."""
 
     workflow: Workflow
-    app: App
+    """As it is now. An instance goes on as it was when that was begun."""
+    cast: Cast
+    editions: Editions
     clock: Clock
     book: InstanceBook
     effector: Effector
@@ -72,36 +67,46 @@ class InstanceDesk:
         """
         try:
             page = await self.book.read(instance_id)
-            await self._check(page, instance_id)
+            workflow = await self._as_begun(page, instance_id)
             said = await asyncio.gather(*(self._said(each, page.instance) for each in commands))
-            has_moved = await self._decide(page, [each for each in said if each is not None])
+            # A timer fires by the servers' clock, which may be ahead of ours: is it time by then?
+            page.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)
+            await self._decide(page, workflow, [each for each in said if each is not None])
         except UnreadableEvent as error:
             detail = f"this version cannot read it: {error}"
             raise Hindered(Obstacle(UNREADABLE, detail)) from error
-        if not has_moved and any(isinstance(each, Advance) for each in commands):
-            # A timer fires by the servers' clock, which may be ahead of ours.
-            await self.effector.arm(page, is_again=True)
+        if page.is_timer_unknown:
+            await self.effector.arm(page)
         self.book.keep(page)
         return {number for number, each in enumerate(said) if each is None}
 
-    async def _check(self, page: Page, instance_id: str) -> None:
-        """Refuse an instance that is not there, or that this node lacks the code for."""
+    async def _as_begun(self, page: Page, instance_id: str) -> Workflow:
+        """Return the workflow as an instance has it.
+
+        Raises:
+            Hindered: the instance is not there, or this node lacks what it needs.
+            Unavailable: the log is away.
+        """
         if page.instance.started is None:
             detail = f"the journal holds no instance {instance_id}"
             raise Hindered(Obstacle(NO_SUCH_INSTANCE, detail))
-        if problem := _problem(page.instance, self.workflow, self.app):
+        spec, workflow = page.instance.begun.spec, self.workflow
+        if spec.revision not in (0, workflow.revision):
+            workflow = await self.editions.workflow(workflow.name, spec.revision)
+        if problem := _problem(page.instance, workflow, self.cast):
             raise Hindered(Obstacle(NO_SUCH_CODE, problem))
+        return workflow
 
     async def _said(self, command: WorkflowCommand, instance: Instance) -> InstanceCommand | None:
         if isinstance(command, StepDone):
             return await end_of(self.book.ports, command, instance)
         return command
 
-    async def _decide(self, page: Page, left: list[InstanceCommand]) -> bool:
-        """Put what is `left`, and whatever follows by itself; return whether anything happened."""
-        id_, has_moved = page.instance.begun.instance_id, False
-        advance = Advance(workflow=self.workflow.name, instance_id=id_)
-        code = Code(workflow=self.workflow, stack=self.book.ports.stack.name)
+    async def _decide(self, page: Page, workflow: Workflow, left: list[InstanceCommand]) -> None:
+        """Put what is `left`, and whatever follows by itself."""
+        id_ = page.instance.begun.instance_id
+        advance = Advance(workflow=workflow.name, instance_id=id_)
+        code = Code(workflow=workflow, stack=self.book.ports.stack.name)
         for _ in range(ROUNDS_MAX):
             left += await self.effector.follow(page)
             now = decided_at(page.instance, self.clock.now())
@@ -114,9 +119,9 @@ class InstanceDesk:
                 await self._catch_up(page, id_)
                 continue
             if not left and not batch.events:
-                return has_moved
+                return
             _note_refused(left, batch)
-            left, has_moved = left[batch.taken :], has_moved or bool(batch.events)
+            left = left[batch.taken :]
         raise Unavailable(id_, detail="it does not come to rest")
 
     async def _write(self, page: Page, batch: Batch, instance_id: str) -> bool:
@@ -134,11 +139,11 @@ class InstanceDesk:
             raise Unavailable(instance_id, detail="what a replica holds is not the newest")
 
 
-def _problem(instance: Instance, workflow: Workflow, app: App) -> str | None:
+def _problem(instance: Instance, workflow: Workflow, cast: Cast) -> str | None:
     """Return what the code of this node lacks to go on with an instance, or None."""
     spec = instance.begun.spec
     subs = (step.workflow for step in spec.steps if step.task is None)
-    if missing := next((each for each in subs if each not in app.workflows), ""):
+    if missing := next((each for each in subs if each not in cast.workflows), ""):
         return f"there is no workflow {missing!r}"
     return problem_of_code(spec, workflow)
 

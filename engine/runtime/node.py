@@ -1,5 +1,6 @@
-"""A node: one process that runs an app's actors. It holds the doers; they know nothing of it.
+"""A node: one process that runs an app's actors. It starts, stops and supervises; no more.
 
+What takes work has its place in the lineup, which the loader changes as definitions are applied.
 The switchboard says for each actor whether its doers may take work. One that may not waits, and
 what it had open is closed; the node goes on, and takes work again once it may.
 """
@@ -7,40 +8,41 @@ what it had open is closed; the node goes on, and takes work again once it may.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from itertools import count
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from engine import telemetry
 from engine.app import App
+from engine.definitions.casting import in_code
 from engine.modes import NodeMode
 from engine.publishing import ENGINE, WORKFLOWS
-from engine.runtime.breakers import Breakers
 from engine.runtime.canceler import Canceler
-from engine.runtime.conductor import Conductor
-from engine.runtime.crew import Crew
-from engine.runtime.effector import Effector
+from engine.runtime.cast import Cast
+from engine.runtime.editions import Editions
 from engine.runtime.hands import Hands
-from engine.runtime.instance_book import InstanceBook
-from engine.runtime.instance_desk import InstanceDesk
 from engine.runtime.keeper import Keeper
+from engine.runtime.lineup import Lineup, Means
+from engine.runtime.loader import Loader
+from engine.runtime.lookout import Lookout
 from engine.runtime.outlets import Outlets
-from engine.runtime.posts import Post, posts_of
+from engine.runtime.posts import Post
 from engine.runtime.presence import Presence, Roster
 from engine.runtime.publisher import Publisher
 from engine.runtime.rescuer import Rescuer
 from engine.runtime.resolver import Resolver
 from engine.runtime.running import Running
-from engine.runtime.slots import Slots
 from engine.runtime.starter import Starter
 from engine.runtime.switchboard import Switchboard
 from engine.runtime.tripper import Tripper
 from engine.runtime.turns import Turns
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.vacancies import Vacancies
-from engine.workflows.starter import starter_id
+from engine.runtime.waits import wait_first
+from engine.stacking import absent_from, on_stack
 from streams.clock import Clock, SystemClock
 from streams.errors import Unavailable
 from streams.ports import Ports
@@ -90,12 +92,13 @@ class Node:
             BadName: `name` cannot name a node.
         """
         self.name = checked_name(name, of="node")
-        self._ports, self._grace_s = ports, grace_s
+        self._ports, self._grace_s, self._version = ports, grace_s, version
         self._clock = clock or SystemClock()
-        starter = Starter(app, ports, self._clock)
-        self._app = app.supplied({ENGINE: Publisher(ports.world), WORKFLOWS: starter})
-        self._version = version
         self._stopping = asyncio.Event()
+        self._absent, app = absent_from(app, ports.stack.name), on_stack(app, ports.stack.name)
+        self._cast = Cast(in_code(app))
+        starter = Starter(self._cast, ports, self._clock)
+        self._app = app.supplied({ENGINE: Publisher(ports.world), WORKFLOWS: starter})
         self._switchboard = Switchboard(
             ports.registry,
             app.actors,
@@ -108,10 +111,6 @@ class Node:
         self._roster = Roster(ports.gates, self._clock)
         self._vacancies = Vacancies()
         self._running = Running()
-        self._breakers = {
-            id_: Breakers(actor, ports, self._clock, node=self.name, running=self._running)
-            for id_, actor in app.actors.items()
-        }
 
     def stop(self) -> None:
         """Pull no more work, hand over what runs at its next barrier, and let `run` return."""
@@ -126,13 +125,17 @@ class Node:
             was not is left to its lease, which lapses and calls for recovery.
         """
         telemetry.look()
-        keeper = Keeper(self._ports.leases, holder=self.name, clock=self._clock)
-        hands = Hands(self._contain)
-        posts, presence = self._posts(keeper, hands), self._presence()
-        helping = [*self._helpers(keeper), presence.serve]
+        # Who takes work, and what was taken: the first stop before the others.
+        servers, hands = Hands(self._contain), Hands(self._contain)
+        means, presence = self._means(hands), self._presence()
+        lineup = Lineup(means, lambda post: servers.start(self._keep_going(post.serve)))
+        lineup.have(in_code(self._app))
+        for post in self._for_word(means):
+            servers.start(self._keep_going(post.serve))
+        loader = Loader(self._app, self._ports, means.editions, lineup, self._clock)
+        helping = [*self._helpers(means, lineup), loader.serve, presence.serve]
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
-        servers = [asyncio.create_task(self._keep_going(post.serve)) for post in posts]
-        helpers.append(asyncio.create_task(self._say_when_up(posts)))
+        helpers.append(asyncio.create_task(self._say_when_up(loader, lineup)))
         try:
             await self._stopping.wait()
             log.info("node stopping", node=self.name)
@@ -140,72 +143,71 @@ class Node:
             helpers.append(finishing)
             _, late = await asyncio.wait([finishing], timeout=self._grace_s)
         finally:
-            await _cancel([*servers, *helpers])
+            await _cancel(helpers)
+            await servers.cut_off()
             await hands.cut_off()
             await self._outlets.close()
         await presence.leave()
         log.info("node down", node=self.name, clean=not late)
         return not late
 
-    async def _say_when_up(self, posts: Sequence[Post]) -> None:
+    async def _say_when_up(self, loader: Loader, lineup: Lineup) -> None:
         """Say that the node is up, once all queues that it may open are: what comes is seen."""
+        await loader.has_looked.wait()
         await self._switchboard.has_looked.wait()
-        for post in posts:
-            await _wait_any(post.doer.is_open, post.permit.withdrawn)
+        for post in lineup.posts:
+            await wait_first(post.doer.is_open.wait(), post.permit.withdrawn.wait())
         if not self._stopping.is_set():
-            actors = sorted(self._app.actors)
+            actors = sorted(self._cast.actors)
             stack, mode = self._ports.stack.name, self._switchboard.mode
             log.info("node up", node=self.name, actors=actors, stack=stack, mode=mode)
+            self._say_what_lacks()
 
-    def _posts(self, keeper: Keeper, hands: Hands) -> Sequence[Post]:
-        """Return who takes work, for all actors."""
-        undertaker = Undertaker(self._ports, self._clock)
-        turns, pens = Turns(), self._pens()
-        posts: list[Post] = []
-        for actor in self._app.actors.values():
-            crew = Crew(
-                app=self._app,
-                actor=actor,
-                ports=self._ports,
-                clock=self._clock,
-                node=self.name,
-                permits=self._switchboard.permits[actor.id],
-                running=self._running,
-                breakers=self._breakers[actor.id],
-                turns=turns,
-                outlets=self._outlets,
-                slots=Slots(actor.max_concurrent_episodes),
-                pens=pens,
-            )
-            posts += posts_of(
-                crew,
-                keeper,
-                undertaker,
-                hands,
-                roster=self._roster,
-                vacancies=self._vacancies,
-            )
-        posts += self._conductors(undertaker, hands, pens)
+    def _say_what_lacks(self) -> None:
+        """Say which actors are for other stacks only, and what to do if that leaves none."""
+        if self._absent.actors:
+            gone = msgspec.structs.asdict(self._absent)
+            log.info("not of this stack", stack=self._ports.stack.name, **gone)
+        if not self._cast.actors:
+            do = "apply one, with vigil actors apply; or name this stack in the actors' stacks"
+            log.info("no actor yet: waiting for definitions", node=self.name, do=do)
+
+    def _means(self, hands: Hands) -> Means:
+        keeper = Keeper(self._ports.leases, holder=self.name, clock=self._clock)
+        return Means(
+            app=self._app,
+            cast=self._cast,
+            editions=Editions(self._ports, self._app),
+            ports=self._ports,
+            clock=self._clock,
+            node=self.name,
+            switchboard=self._switchboard,
+            keeper=keeper,
+            undertaker=Undertaker(self._ports, self._clock),
+            hands=hands,
+            running=self._running,
+            turns=Turns(),
+            outlets=self._outlets,
+            roster=self._roster,
+            vacancies=self._vacancies,
+            pens=self._pens(),
+        )
+
+    def _for_word(self, means: Means) -> Iterator[Post]:
+        """Return who brings word from outside to those who wait for it."""
         runs = self._switchboard.runs
-        return [*posts, Post(Resolver(self._ports, self._clock, undertaker, runs), runs)]
-
-    def _conductors(
-        self, undertaker: Undertaker, hands: Hands, pens: Iterator[str]
-    ) -> Iterator[Post]:
-        """Yield who has the instances of each workflow go on."""
-        effector = Effector(self._app, self._ports, self._clock, self.name)
-        for workflow in self._app.workflows.values():
-            permit = self._switchboard.permits[starter_id(workflow.name)].runs
-            book = InstanceBook(self._ports, pens)
-            desk = InstanceDesk(workflow, self._app, self._clock, book, effector)
-            yield Post(Conductor(self._ports, desk, permit, undertaker, hands), permit)
+        doers = (
+            Resolver(self._ports, means.undertaker, runs),
+            Lookout(self._ports, means.undertaker, runs),
+        )
+        return (Post(each, runs) for each in doers)
 
     def _presence(self) -> Presence:
         return Presence(
             gates=self._ports.gates,
             clock=self._clock,
             switchboard=self._switchboard,
-            actors=self._app.actors,
+            cast=self._cast,
             node=self.name,
             lease_s=self._ports.leases.ttl_s,
             version=self._version,
@@ -217,16 +219,20 @@ class Node:
         since_us = round(self._clock.now().timestamp() * US_PER_S)
         return (f"{self.name}.{since_us:x}.{number}" for number in count(1))
 
-    def _helpers(self, keeper: Keeper) -> list[Callable[[], Awaitable[None]]]:
+    def _helpers(self, means: Means, lineup: Lineup) -> list[Callable[[], Awaitable[None]]]:
         """Return the doers that must outlive the ones that take work."""
-        actors, vacancies = self._app.actors, self._vacancies
-        rescuer = Rescuer(self._ports, actors, self._clock, self._stopping, vacancies)
-        tripper = Tripper(self._ports.gates, self._breakers)
-        canceler = Canceler(self._ports.gates, actors, self._running)
-        is_laned = any(actor.is_laned for actor in actors.values())
-        watching = [self._roster.serve] if is_laned else []
-        watching += [rescuer.serve, tripper.serve, canceler.serve]
-        return [self._switchboard.serve, keeper.beat, *watching]
+        ports, cast = self._ports, self._cast
+        rescuer = Rescuer(ports, cast.actors, self._clock, self._stopping, self._vacancies)
+        tripper = Tripper(ports.gates, cast, lineup.breakers)
+        canceler = Canceler(ports.gates, self._running)
+        watching = [self._follow_others, rescuer.serve, tripper.serve, canceler.serve]
+        return [self._switchboard.serve, means.keeper.beat, *watching]
+
+    async def _follow_others(self) -> None:
+        """Follow which nodes there are, as soon as episodes of any actor take turns among them."""
+        actors = self._cast.actors
+        await self._cast.wait_until(lambda: any(each.is_laned for each in actors.values()))
+        await self._roster.serve()
 
     async def _keep_going(self, doer: Callable[[], Awaitable[None]]) -> None:
         """Run `doer`, and start it again when it fails, until it returns because the node stops."""
@@ -261,18 +267,9 @@ class Node:
             )
 
 
-async def _wait_any(*events: asyncio.Event) -> None:
-    waiting = [asyncio.ensure_future(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for each in waiting:
-            each.cancel()
-
-
-async def _finish(servers: list[asyncio.Task[None]], hands: Hands) -> None:
+async def _finish(servers: Hands, hands: Hands) -> None:
     """Wait until nobody takes work any more, and what was taken is done."""
-    await asyncio.wait(servers)
+    await servers.finish()
     await hands.finish()
 
 

@@ -37,6 +37,7 @@ class Openings:
             dedupe_key=dedupe_key,
             budget=expectation.budget,
             spec_rev=crew.actor.spec_rev,
+            revision=crew.actor.revision,
             subject_kind=expectation.subject_key,
             priority=expectation.priority,
             opened_by=crew.node,

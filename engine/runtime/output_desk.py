@@ -8,9 +8,9 @@ this moment, the command comes again, for they may have looked at the output bef
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 import structlog
@@ -20,7 +20,9 @@ from engine.delivering import (
     Attempt,
     Fail,
     Later,
+    Move,
     answered,
+    called_off,
     check_is_carried,
     expired,
     has_expired,
@@ -30,11 +32,12 @@ from engine.delivering import (
 from engine.episode import Episode
 from engine.errors import Refused
 from engine.output import Output, is_own
-from engine.output_publicity import DECIDED, output_news, output_reminder
+from engine.output_publicity import CANCELED, DECIDED, output_news, output_reminder
 from engine.proposal import wanted
 from engine.reminding import reminder_no
 from engine.route import Retries
 from engine.runtime.attendance import call_by
+from engine.runtime.courier import PLACE_S
 from engine.runtime.crew import Crew
 from engine.runtime.herald import Herald
 from engine.runtime.keeper import Keeper
@@ -42,7 +45,7 @@ from engine.runtime.parcel import Parcel
 from engine.runtime.shift import Shift
 from engine.runtime.undertaker import Undertaker
 from engine.status import ENDED, Status
-from streams.commands import Attend, Command, Decide, RetryOutput
+from streams.commands import Attend, CancelOutput, Command, Decide, RetryOutput
 from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable, VersionConflict
 from streams.events import EpisodeOpened, OutputEvent
@@ -63,7 +66,7 @@ log = structlog.get_logger("vigil.outputs")
 def is_about_outputs(command: Command, episode: Episode) -> bool:
     """Return whether a command is about outputs of an episode, and not about itself."""
     match command:
-        case RetryOutput():
+        case RetryOutput() | CancelOutput():
             return True
         case Decide(output_key=key):
             return bool(key)
@@ -94,15 +97,20 @@ class OutputDesk:
         Raises:
             Unavailable: the log is away. Let the command come again.
         """
+        has_effect: bool | None
         match command:
             case RetryOutput() if not _may_be_ruled_on(episode):
                 return False
             case RetryOutput():
                 has_effect = await self._retry(command, records[-1])
+            case CancelOutput():
+                has_effect = await self._cancel(command, episode)
             case Decide():
                 has_effect = await self._decide(command, episode, at=delivery.at)
             case _:
                 has_effect = await self._is_due(episode, delivery)
+        if has_effect is None:
+            return False
         if has_effect:
             return await self._go_on(delivery, episode, records)
         await delivery.ack()
@@ -147,6 +155,31 @@ class OutputDesk:
             undertaker = Undertaker(self.crew.ports, self.crew.clock)
             await undertaker.note_retried(before[0], by=command.by)
         _note(command, refusals)
+        return not refusals
+
+    async def _cancel(self, command: CancelOutput, episode: Episode) -> bool | None:
+        """Write down that an output is canceled, and return whether it is.
+
+        None: an attempt is under way, and nobody knows yet what comes of it.
+        """
+        refusals: list[Refused] = []
+        parcel = self._parcel(command.output_key)
+
+        def ruled(output: Output) -> OutputEvent | None:
+            refusals.clear()
+            try:
+                canceled = called_off(output, command)
+            except Refused as refused:
+                refusals.append(refused)
+                return None
+            return None if output.is_attempted else canceled
+
+        await self._write(parcel, ruled)
+        if not refusals and parcel.output.is_attempted:
+            return None
+        _note(command, refusals)
+        if not refusals:
+            await self._tell(episode, parcel, frozenset({CANCELED}))
         return not refusals
 
     async def _write(self, parcel: Parcel, ruled: Callable[[Output], OutputEvent | None]) -> bool:
@@ -209,9 +242,24 @@ class OutputDesk:
         )
         if isinstance(move, Later):
             return move.at
+        away_s = self._stays_away_s(parcel, move)
+        if away_s:
+            return self.crew.clock.now() + timedelta(seconds=away_s)
         if episode.status in ENDED:
             return isinstance(move, Attempt | Fail)
         return True
+
+    def _stays_away_s(self, parcel: Parcel, move: Move) -> float:
+        """Return how long an attempt is left for later because its route has no place, in seconds.
+
+        To take the episode over only to find that out would cost it two commits each time.
+        """
+        proposed = parcel.output.proposed
+        outlet = self.crew.outlets.of(proposed.adapter) if proposed else None
+        is_open = outlet is None or outlet.throttle.is_open(within_s=PLACE_S)
+        if outlet is None or is_open or not isinstance(move, Attempt):
+            return 0.0
+        return outlet.throttle.send_away_s(parcel.key)
 
     async def _bury(self, parcel: Parcel, episode_id: str) -> None:
         """Keep a dead letter of what nobody has approved in time: nobody may carry it any more."""
@@ -223,14 +271,21 @@ class OutputDesk:
         """Tell how an output was decided, if nothing has followed from that yet."""
         opened = episode.opened
         assert opened is not None, "an episode that was opened"
-        proposal = parcel.proposal_of(opened.episode_id)
         is_ours = is_own(parcel.output, episode_id=opened.episode_id)
-        if proposal is None or not is_ours or parcel.output.attempts:
+        if is_ours and not parcel.output.attempts:
+            await self._tell(episode, parcel, DECIDED)
+
+    async def _tell(self, episode: Episode, parcel: Parcel, names: Collection[str]) -> None:
+        """Tell what of these names has happened to an output."""
+        opened = episode.opened
+        assert opened is not None, "an episode that was opened"
+        proposal = parcel.proposal_of(opened.episode_id)
+        if proposal is None or not publicity.is_public(opened):
             return
         news = output_news(opened, proposal.proposed, proposal.history, since=START)
-        decided = [each for each in news if each.name in DECIDED]
-        if decided and publicity.is_public(opened):
-            await Herald(self.crew.ports.world).tell(decided)
+        told = [each for each in news if each.name in names]
+        if told:
+            await Herald(self.crew.ports.world).tell(told)
 
     async def _remind(self, opened: EpisodeOpened, parcel: Parcel, *, at: datetime) -> None:
         output = parcel.output
@@ -277,7 +332,7 @@ def _keys(episode: Episode) -> Sequence[str]:
     return list(wanted(episode, episode.opened))
 
 
-def _note(command: Decide | RetryOutput, refusals: Sequence[Refused]) -> None:
+def _note(command: CancelOutput | Decide | RetryOutput, refusals: Sequence[Refused]) -> None:
     kind, key = type(command).__name__.lower(), command.output_key
     for refused in refusals:
         log.info("refused", command=kind, output_key=key, by=command.by, why=str(refused))

@@ -1,4 +1,4 @@
-"""Asks about outputs, for a person or a program: that one be approved, rejected, or tried again.
+"""Asks about outputs, for a person or a program: to approve, reject, cancel, or try one again.
 
 Each looks at the output's log first, and says at once why what is asked cannot stand. What can is
 sent as a durable command, and a node looks at the log again: somebody else may be faster.
@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
-from engine.delivering import answered, check_is_carried, tried_again
+from engine.delivering import answered, called_off, check_is_carried, tried_again
 from engine.errors import Refused
 from engine.fields import BY_CHARS_MAX, REASON_CHARS_MAX, check_text
 from engine.output import Output, fold
 from streams.clock import SystemClock
-from streams.commands import Decide, RetryOutput, Verdict
+from streams.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.events import OutputProposed
 from streams.ports import Ports
 from streams.tracing import traceparent
@@ -87,6 +87,36 @@ async def retry_output(ports: Ports, key: str, *, by: str, reason: str = "") -> 
     tried_again(output, command, at=_CLOCK.now())
     check_is_carried(await ports.log.last(ports.stack.episode(proposed.episode_id)))
     await ports.inbox.send(command, id=f"retry.{command.id}", trace=traceparent())
+    return command.id
+
+
+async def cancel_output(ports: Ports, key: str, *, by: str, reason: str = "") -> str:
+    """Ask that an output not be delivered any more, and return the request's id.
+
+    The request is durable when this returns. It is canceled unless it is delivered, or has failed
+    for good, before a node gets to it: an attempt that is under way is waited for. Its episode goes
+    on, and counts the output neither for nor against it; others may propose it anew.
+
+    Args:
+        ports: of the stack.
+        key: the output's.
+        by: who asks, for people: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+
+    Raises:
+        As `approve_output`.
+    """
+    output, proposed = await _look(ports, key, by=by, reason=reason)
+    command = CancelOutput(
+        actor_id=proposed.actor_id,
+        episode_id=proposed.episode_id,
+        id=uuid4().hex,
+        output_key=key,
+        by=by,
+        reason=reason,
+    )
+    called_off(output, command)
+    await ports.inbox.send(command, id=f"cancel_output.{command.id}", trace=traceparent())
     return command.id
 
 

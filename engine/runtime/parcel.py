@@ -7,11 +7,19 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
+from engine.backoff import backoff_s
 from engine.output import UNPROPOSED, Output, decide, evolve, fold
-from engine.runtime.backoff import backoff_s
 from streams.clock import Clock
 from streams.errors import Unavailable
-from streams.events import OutputEvent, OutputProposed
+from streams.events import (
+    OutputApproved,
+    OutputCanceled,
+    OutputEvent,
+    OutputFailed,
+    OutputForgone,
+    OutputProposed,
+    OutputRejected,
+)
 from streams.log import START, Commit, Recorded
 from streams.ports import Ports
 from streams.tracing import traceparent
@@ -39,6 +47,16 @@ class Proposal:
         """What it has come to."""
         for event, _, at in happened:
             self.output = evolve(self.output, event, at=at)
+
+    def told_until(self, version: int) -> int:
+        """Return up to where the world has been told of this, if it was found at `version`.
+
+        Whoever wrote a decision down may have died before they told of it. Whoever goes on with the
+        output from there tells of it once more, and who comes after them finds more than that.
+        """
+        found = [(event, seq) for event, seq in self.history if seq <= version]
+        own = [each for each in found if not isinstance(each[0], OutputForgone)]
+        return own[-1][1] - 1 if own and _is_decision(own[-1][0]) else version
 
 
 class Parcel:
@@ -128,3 +146,14 @@ def _events(record: Recorded) -> Iterable[OutputEvent]:
 
 def _is_proposal(event: OutputEvent) -> bool:
     return isinstance(event, OutputProposed)
+
+
+def _is_decision(event: OutputEvent) -> bool:
+    """Return whether `event` may be by somebody who does not carry the output."""
+    match event:
+        case OutputApproved() | OutputRejected() | OutputCanceled():
+            return True
+        case OutputFailed(attempt=attempt):
+            return attempt == 0
+        case _:
+            return False

@@ -30,7 +30,7 @@ from engine.tools import CallContext, EngineTool, Synthesis, Tool, ToolFailed
 from streams.clock import Clock
 from streams.events import EpisodeOpened, StepKind
 from streams.json import NOTHING, raw, unraw
-from streams.outputs import DRY_RUN, OutputResult
+from streams.outputs import OutputOutcome, OutputResult
 
 NO_TOOL: Final = "no_tool_for_capability"
 SIDE_EFFECT: Final = "dry_run_side_effect"
@@ -88,7 +88,8 @@ class Performer:
                 assert not dryrun.delivers(self.opened), "an output that is meant is sent"
                 checked_intent(intent)
                 key = inline_key(action, self.opened, turn=ctx.step_no)
-                return sent(action, OutputResult(output_key=key, status=DRY_RUN))
+                left = dryrun.undelivered(key, has_adapter=intent.adapter in self.app.outputs)
+                return sent(action, result_of(left))
             case _:
                 assert_never(action)
 
@@ -160,6 +161,13 @@ def _with_result(
 
 def _failed(step: Performed, error_class: str, detail: str) -> Performed:
     return replace(step, error_class=in_text(error_class), error_detail=in_text(detail))
+
+
+def result_of(outcome: OutputOutcome) -> OutputResult:
+    """Return what a strategy gets of an output that came to this."""
+    return OutputResult(
+        output_key=outcome.output_key, status=outcome.outcome, error_class=outcome.error_class
+    )
 
 
 def sent(action: SendOutput, result: OutputResult) -> Performed:

@@ -2,6 +2,9 @@
 
 Each time it is given it comes with an event of its own that says when it is withdrawn, and that
 stays set. So whoever works under one grant notices its end, even if the next one follows at once.
+
+A permit may have branches, which are given and withdrawn with it, and each of which may end before
+it does: whoever is replaced loses their own, and what they began goes on under the trunk.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ class Permit:
         self.withdrawn = asyncio.Event()
         """Set at the end of the newest grant, for good."""
         self.withdrawn.set()
-        self._is_over = False
+        self.is_over = False
+        """Whether it will never be given again."""
         self._settled = asyncio.Event()
+        self._branches: set[Permit] = set()
 
     @property
     def is_given(self) -> bool:
@@ -27,7 +32,7 @@ class Permit:
 
     def turn(self, *, on: bool) -> bool:
         """Give or withdraw the permit, and return whether that changed anything."""
-        if on is self.is_given or self._is_over:
+        if on is self.is_given or self.is_over:
             return False
         if on:
             self.withdrawn = asyncio.Event()
@@ -35,13 +40,28 @@ class Permit:
         else:
             self.withdrawn.set()
             self._settled.clear()
+        for each in self._branches:
+            each.turn(on=on)
         return True
 
     def end(self) -> None:
-        """Withdraw the permit for ever."""
-        self._is_over = True
+        """Withdraw the permit for ever, and all its branches."""
+        self.is_over = True
         self.withdrawn.set()
         self._settled.set()
+        for each in self._branches:
+            each.end()
+        self._branches.clear()
+
+    def branch(self) -> Permit:
+        """Return a permit that is given whenever this one is, until either ends."""
+        made = Permit()
+        made.turn(on=self.is_given)
+        if self.is_over:
+            made.end()
+        # One that has ended is no branch any more: as many are kept as may still be given.
+        self._branches = {each for each in self._branches if not each.is_over} | {made}
+        return made
 
     async def wait_given(self) -> bool:
         """Wait until it is given, or never will be again, and return whether it is given."""
@@ -57,3 +77,17 @@ class Permits:
     """Take what may wake the actor, rule on it, and open episodes."""
     runs: Permit = field(default_factory=Permit)
     """Take its episodes, and drive them beyond the next barrier."""
+    tends: Permit = field(default_factory=Permit)
+    """Take what is due about its episodes while nobody may wake it: it is paused."""
+
+    def branch(self) -> Permits:
+        """Return branches of all."""
+        return Permits(
+            wakes=self.wakes.branch(), runs=self.runs.branch(), tends=self.tends.branch()
+        )
+
+    def end(self) -> None:
+        """Withdraw all for ever."""
+        self.wakes.end()
+        self.runs.end()
+        self.tends.end()

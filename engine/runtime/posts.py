@@ -62,7 +62,7 @@ def posts_of(
     """Return the posts of one actor: what wakes it, and what runs it."""
     wakes, runs = crew.permits.wakes, crew.permits.runs
     runner = Post(Runner(crew, keeper, undertaker, hands), runs)
-    if crew.actor.is_laned:
+    if crew.is_laned:
         dispatcher = partial(Dispatcher, crew, keeper, undertaker, roster, vacancies)
         return [
             Post(dispatcher(takes_causes=True), wakes),
@@ -70,10 +70,12 @@ def posts_of(
             runner,
         ]
     entrance = Entrance(crew, keeper, undertaker, hands, Arbiter(crew))
+    alarms, tends = Alarms(entrance.arbiter), crew.permits.tends
     return [
         Post(Gate(entrance, partial(open_events, crew), "events"), wakes),
         *(Post(FeedGate(entrance, feed), wakes) for feed in crew.actor.feeds()),
-        Post(Waker(entrance, Alarms(entrance.arbiter)), wakes),
+        Post(Waker(entrance, alarms, wakes, takes_causes=True), wakes),
+        Post(Waker(entrance, alarms, tends, takes_causes=False), tends),
         Post(Drainer(crew, keeper, vacancies), wakes),
         runner,
     ]

@@ -22,9 +22,10 @@ from typing import Final
 import structlog
 
 from engine import nodes
-from engine.actor import Actor
 from engine.nodes import NodeInfo
+from engine.runtime.cast import Cast
 from engine.runtime.switchboard import Switchboard
+from engine.runtime.waits import wait_first
 from streams.bucket import Bucket, Entry
 from streams.clock import Clock
 from streams.errors import RevisionConflict, Unavailable
@@ -66,7 +67,7 @@ class Presence:
     gates: Bucket
     clock: Clock
     switchboard: Switchboard
-    actors: Mapping[str, Actor]
+    cast: Cast
     node: str
     lease_s: float
     version: str
@@ -94,8 +95,9 @@ class Presence:
             lease_s=self.lease_s,
             actors={
                 id_: nodes.actor_info(actor, self.switchboard.may(id_))
-                for id_, actor in self.actors.items()
+                for id_, actor in self.cast.actors.items()
             },
+            problems=nodes.problems_told(self.cast.problems),
         )
 
     async def serve(self) -> None:
@@ -107,8 +109,9 @@ class Presence:
         await self.switchboard.has_looked.wait()
         while True:
             self.switchboard.changed.clear()
+            recast = self.cast.changed
             await self._say()
-            await self._wait_change()
+            await self._wait_change(recast)
 
     async def leave(self) -> None:
         """Have the node forgotten at once, if that can be done soon; but no other of its name."""
@@ -157,11 +160,11 @@ class Presence:
             log.info("this node is seen again: the other one of its name is gone", node=self.node)
         self._has_arrived, self._rival = True, ""
 
-    async def _wait_change(self) -> None:
+    async def _wait_change(self, recast: asyncio.Event) -> None:
         """Wait until there is something new to say, or it is time to say the same again."""
         try:
             async with self.clock.timeout(self.ttl_s / RENEWALS_PER_TTL):
-                await self.switchboard.changed.wait()
+                await wait_first(self.switchboard.changed.wait(), recast.wait())
         except TimeoutError:
             return
 

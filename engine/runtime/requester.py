@@ -72,11 +72,22 @@ async def fire(
         mode=Mode.DRY_RUN if dry_run else Mode.LIVE,
         overrides=overrides,
     )
+    return await send_fire(ports, actor, asked, at=at)
+
+
+async def send_fire(
+    ports: Ports, actor: str, asked: FireRequest, *, at: datetime | None = None
+) -> str:
+    """Ask `actor` for what is `asked`, at a time or at once; return the id of the episode.
+
+    Raises:
+        BadRequest, UnknownOutcome, Unavailable: as `fire`.
+    """
     timer = fire_timer(asked, actor=actor)
     episode_id = fired_episode_id(
         stack=ports.stack.name,
         actor=actor,
-        expectation=expectation,
+        expectation=asked.expectation,
         key=asked.key,
         mode=asked.mode,
     )

@@ -3,6 +3,9 @@
 When a lease lapses, the server leaves a marker that every node sees, at once or when it
 comes back. Each sends `Recover` with a message id made from the marker, so the queue keeps
 one; whichever node has room takes the episode over.
+
+It calls for nothing of an actor that the node does not have. Such an actor may come later, and then
+all markers are looked at again: it may be that no other node was there to see them.
 """
 
 from __future__ import annotations
@@ -41,24 +44,35 @@ class Rescuer:
 
     ports: Ports
     actors: Collection[str]
+    """The node's, at any moment."""
     clock: Clock
     stopping: asyncio.Event
     vacancies: Vacancies = field(default_factory=Vacancies)
     """Told of every change that it sees."""
+    _passed_over: set[str] = field(default_factory=set)
+    """Actors that the node does not have, and whose episodes have lapsed: as many as a stack has at
+    most, with lapses of one day."""
 
     async def serve(self) -> None:
         """Watch until the node stops."""
-        async with self.ports.leases.watch() as watch:
-            while not self.stopping.is_set():
-                for change in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
-                    await self._look_at(change)
+        while not self.stopping.is_set():
+            self._passed_over.clear()
+            async with self.ports.leases.watch() as watch:
+                while not (self.stopping.is_set() or self._must_look_again()):
+                    for change in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
+                        await self._look_at(change)
+
+    def _must_look_again(self) -> bool:
+        return any(actor in self.actors for actor in self._passed_over)
 
     async def _look_at(self, change: ClaimChange) -> None:
         self.vacancies.note(change)
         episode = episode_of_claim(change.key)
-        if change.state != "expired" or episode is None or episode[0] not in self.actors:
+        if change.state != "expired" or episode is None:
             return None
         actor_id, episode_id = episode
+        if actor_id not in self.actors:
+            return self._passed_over.add(actor_id)
         telemetry.leases.add(1, {"outcome": "lapsed"})
         log.warning("lease lapsed; calling for recovery", actor=actor_id, episode_id=episode_id)
         recover = Recover(actor_id=actor_id, episode_id=episode_id, reason="lapsed")

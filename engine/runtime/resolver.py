@@ -1,8 +1,8 @@
 """Brings word from outside to the episodes that wait for it: take → find → send → acknowledge.
 
-All nodes share one queue of the events that say so, whatever actors they run. An episode may begin
-to wait a moment after the word was given, so word that nobody waits for comes again for an hour;
-then it is a dead letter.
+All nodes share one queue of the events that say so, whatever actors they run. Word that nobody
+waits for is put by: whoever begins to wait within an hour finds it, and a timer has the lookout
+look for them. So the queue holds none of it, however much there is.
 """
 
 from __future__ import annotations
@@ -14,22 +14,19 @@ from typing import Final, TypeAlias
 import structlog
 
 from engine import telemetry
+from engine.backoff import backoff_s
 from engine.errors import BadRequest
-from engine.resolving import KEPT_S, RESOLVED, Word, word_in
-from engine.runtime.backoff import backoff_s
+from engine.resolving import RESOLVED, Kept, PutBy, word_in
 from engine.runtime.intake import taking
+from engine.runtime.lookout import QUEUE, letter, put_by
 from engine.runtime.permit import Permit
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.waiters import bring, find_waiters, is_brought, keep
-from streams.clock import Clock
 from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable
 from streams.json import raw
 from streams.ports import Ports
 from streams.world import DomainEvent
-
-QUEUE: Final = "-waits"
-"""Whose queue it is: nobody's actor. One of this name would share it."""
 
 IN_FLIGHT_MAX: Final = 64
 """Events worked on at a time."""
@@ -38,7 +35,7 @@ WAIT_S: Final = 5.0
 """Longest silent wait for events; only how often an idle resolver looks up."""
 
 AGAIN_S: Final = 0.25
-"""First wait before word comes again that nobody waits for; doubles each time."""
+"""First wait before word comes again because the log was away; doubles each time."""
 
 AGAIN_MAX_S: Final = 15.0
 """Longest such wait."""
@@ -48,9 +45,6 @@ LOOKS_MIN: Final = 2
 
 LAG_S: Final = 2.0
 """Between the two looks, in seconds: longer than any replica lags."""
-
-NOBODY_WAITS: Final = "nobody_waits"
-"""Reason of that letter."""
 
 Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
 
@@ -62,7 +56,6 @@ class Resolver:
     """The resolver of one node."""
 
     ports: Ports
-    clock: Clock
     undertaker: Undertaker
     permit: Permit
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
@@ -96,43 +89,30 @@ class Resolver:
         try:
             said = word_in(content)
         except BadRequest as error:
-            letter = self._letter(content, reason="unreadable", detail=str(error))
-            return await self._bury(letter, delivery)
+            return await self._bury(_unreadable(self.ports, content, str(error)), delivery)
         # Before it looks who waits: whoever is not found then looks for this.
         await keep(self.ports, said, at=delivery.at)
         waiters = await find_waiters(self.ports, said.ref)
         if not waiters and await is_brought(self.ports, said):
             return await delivery.ack()
         if not waiters:
-            return await self._keep(said, content, delivery)
+            kept = Kept(word=said, at=delivery.at)
+            await put_by(self.ports, PutBy(kept=kept, seq=content.seq), after=delivery.at)
+            return await delivery.ack()
         await bring(self.ports, said, waiters)
         log.info("word brought", ref=said.ref, by=said.by, episodes=len(waiters))
         if delivery.deliveries < LOOKS_MIN:
             return await delivery.nak(delay_s=LAG_S)
         return await delivery.ack()
 
-    async def _keep(self, said: Word, event: DomainEvent, delivery: Incoming) -> None:
-        """Let word come again that nobody waits for, unless it has done so for long."""
-        if (self.clock.now() - delivery.at).total_seconds() < KEPT_S:
-            return await _again(delivery)
-        detail = f"no episode waits for {said.ref!r}"
-        return await self._bury(self._letter(event, reason=NOBODY_WAITS, detail=detail), delivery)
-
     async def _bury(self, letter: Unreadable, delivery: Incoming) -> None:
         await self.undertaker.bury(letter, actor_id="")
         await delivery.term(letter.reason)
 
-    def _letter(self, event: DomainEvent, *, reason: str, detail: str) -> Unreadable:
-        subject = self.ports.stack.event(event.name)
-        return Unreadable(
-            reason=reason,
-            detail=detail,
-            stream=self.ports.stack.stream_of(subject),
-            seq=event.seq,
-            subject=subject,
-            headers={},
-            data=bytes(raw(event.payload)),
-        )
+
+def _unreadable(ports: Ports, event: DomainEvent, detail: str) -> Unreadable:
+    data = bytes(raw(event.payload))
+    return letter(ports, reason="unreadable", detail=detail, seq=event.seq, data=data)
 
 
 async def _again(delivery: Incoming) -> None:

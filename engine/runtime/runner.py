@@ -18,21 +18,22 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from engine import placing, telemetry
+from engine.backoff import backoff_s
 from engine.episode import (
     Episode,
     fold,
 )
 from engine.obstacle import NO_SUCH_EPISODE, Obstacle, obstacle
 from engine.runtime.attendant import Attendant, is_for_attendant
-from engine.runtime.backoff import backoff_s
-from engine.runtime.cancellation import Cancellation
+from engine.runtime.cancellation import Cancellation, needs_expectation
 from engine.runtime.crew import Crew
+from engine.runtime.editions import Hindered
 from engine.runtime.hands import Hands
 from engine.runtime.intake import taking
 from engine.runtime.keeper import Keeper
 from engine.runtime.shift import Shift
 from engine.runtime.undertaker import Undertaker
-from engine.status import Status
+from engine.status import ENDED, Status
 from streams.commands import Cancel, Command, Start
 from streams.delivery import Delivery, Source, Unreadable
 from streams.errors import Unavailable, UnreadableEvent
@@ -148,44 +149,63 @@ class Runner:
             unreadable = Obstacle("unreadable_journal", f"this version cannot read it: {error}")
             return await self._refuse(delivery, command, unreadable)
         episode = fold(records)
-        if isinstance(command, Cancel) and episode.opened is not None:
-            return await self._cancel(delivery, command, episode, records)
-        hindrance = obstacle(self.crew.actor, episode, records)
-        if hindrance is not None:
-            return await self._refuse(delivery, command, hindrance)
+        if isinstance(command, Cancel) and not needs_expectation(episode):
+            return await self._cancel(self.crew, delivery, command, episode, records)
+        try:
+            crew = await self._crew_for(episode, records)
+        except Hindered as hindered:
+            return await self._refuse(delivery, command, hindered.obstacle)
+        if isinstance(command, Cancel):
+            return await self._cancel(crew, delivery, command, episode, records)
         if is_for_attendant(command, records[-1]):
-            return await self._attend(delivery, command, episode, records)
+            return await self._attend(crew, delivery, command, episode, records)
         if self._has_no_turn(command, episode):
             return await self._ask_for_place(delivery, command)
         if self._is_turned_away(episode):
             return await _hand_back(delivery)
         careful = not _is_first_try(delivery, command, episode)
-        shift = Shift(self.crew, self.keeper, delivery.ack)
+        shift = Shift(crew, self.keeper, delivery.ack)
         if not await shift.take_over(episode, records, careful=careful):
             await _hand_back(delivery)
         return None
 
+    async def _crew_for(self, episode: Episode, records: Sequence[Recorded]) -> Crew:
+        """Return who is to have an episode: those with the actor as it was when that was opened.
+
+        Raises:
+            Hindered: this node cannot have it.
+            Unavailable: the log is away.
+        """
+        opened, is_over = episode.opened, episode.status in ENDED
+        crew = self.crew if opened is None or is_over else await self.crew.as_opened(opened)
+        hindrance = obstacle(crew.actor, episode, records)
+        if hindrance is not None:
+            raise Hindered(hindrance)
+        return crew
+
     async def _cancel(
         self,
+        crew: Crew,
         delivery: Delivery[Command | Unreadable],
         command: Cancel,
         episode: Episode,
         records: Sequence[Recorded],
     ) -> None:
         """End an episode. A node can do so that could not run it, and need not give it a turn."""
-        cancellation = Cancellation(self.crew, self.keeper, command, delivery)
+        cancellation = Cancellation(crew, self.keeper, command, delivery)
         if not await cancellation.carry_out(episode, records):
             await _hand_back(delivery)
 
     async def _attend(
         self,
+        crew: Crew,
         delivery: Delivery[Command | Unreadable],
         command: Command,
         episode: Episode,
         records: Sequence[Recorded],
     ) -> None:
         """Follow a command about an episode that waits, or did."""
-        attendant = Attendant(self.crew, self.keeper)
+        attendant = Attendant(crew, self.keeper)
         if not await attendant.attend(delivery, command, episode, records):
             await _hand_back(delivery)
 
@@ -199,7 +219,7 @@ class Runner:
     def _has_no_turn(self, command: Command, episode: Episode) -> bool:
         """Return whether nobody has begun the episode, and its turn has not come."""
         is_wish = isinstance(command, Start) and not command.admitted
-        return self.crew.actor.is_laned and _is_untouched(episode) and is_wish
+        return self.crew.is_laned and _is_untouched(episode) and is_wish
 
     async def _ask_for_place(
         self, delivery: Delivery[Command | Unreadable], command: Command
@@ -225,7 +245,7 @@ class Runner:
 
     async def _give_place_back(self, command: Command, *, seq: int) -> None:
         """Let others have the turn of an episode that waits for a person now."""
-        if self.crew.actor.is_laned and not isinstance(command, Cancel):
+        if self.crew.is_laned and not isinstance(command, Cancel):
             left = placing.left(command.actor_id, command.episode_id)
             # Another id than its end has: it may be tried again, and end, soon after.
             id_ = f"left.{command.episode_id}.{seq}"

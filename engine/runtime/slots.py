@@ -11,9 +11,11 @@ class Slots:
 
     def __init__(self, most: int) -> None:
         """Begin with `most` free places."""
-        self._free = most
+        self._most = self._free = most
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._freed = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
 
     @property
     def free(self) -> int:
@@ -24,7 +26,7 @@ class Slots:
         """Take a place if one is free, and return whether."""
         if not self.free:
             return False
-        self._free -= 1
+        self.take_late()
         return True
 
     def take_late(self) -> None:
@@ -33,6 +35,7 @@ class Slots:
         Then as many places must be given back before anybody else gets one.
         """
         self._free -= 1
+        self._emptied.clear()
 
     async def take(self, *, within_s: float, unless: asyncio.Event) -> bool:
         """Wait for a place, and return whether it was got.
@@ -64,6 +67,17 @@ class Slots:
         else:
             self._free += 1
             self._freed.set()
+        if self._free == self._most:
+            self._emptied.set()
+
+    def resize(self, most: int) -> None:
+        """Have `most` places from now on. Whoever has one keeps it, even if that is too many."""
+        before, self._most = self._most, most
+        self._free += most - before
+        while self._waiting and self._free > 0:
+            self._free -= 1
+            self._waiting.popleft().set_result(None)
+        self._freed.set()
 
     async def wait_free(self) -> int:
         """Wait until a place is free, and return how many are."""
@@ -71,6 +85,10 @@ class Slots:
             self._freed.clear()
             await self._freed.wait()
         return self.free
+
+    async def wait_empty(self) -> None:
+        """Wait until nobody has a place."""
+        await self._emptied.wait()
 
 
 async def _wait_set(event: asyncio.Event) -> None:

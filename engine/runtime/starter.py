@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from engine.app import App
 from engine.errors import BadRequest
+from engine.runtime.cast import Cast
 from engine.runtime.instances import begin_instance
 from engine.runtime.subject_locks import keep_subject, take_subject
 from engine.tools import EngineTool, ToolFailed
@@ -34,7 +34,7 @@ class Starter(EngineTool):
     begins nothing else, for the instance is named after the cause.
     """
 
-    app: App
+    cast: Cast
     ports: Ports
     clock: Clock
 
@@ -44,17 +44,18 @@ class Starter(EngineTool):
         Raises:
             ToolFailed: `tool_unavailable`, try again; anything else is for good.
         """
-        workflow = self.app.workflows.get(args.get("workflow", ""))
+        workflow = self.cast.workflows.get(args.get("workflow", ""))
         if action != START or workflow is None:
             raise ToolFailed(UNSTARTABLE, f"nothing known to {action!r}: {args.get('workflow')!r}")
         try:
             event = started(
-                spec_of(workflow, self.app.actors),
+                spec_of(workflow, self.cast.actors),
                 opened.trigger,
                 stack=self.ports.stack.name,
                 dedupe_key=opened.dedupe_key,
                 mode=opened.mode,
                 overrides=opened.overrides,
+                step_overrides=opened.step_overrides,
             )
             return msgspec.to_builtins(await self._begin(event))
         except (BadRequest, BadName, TooLarge, Unwritable) as error:

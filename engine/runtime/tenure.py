@@ -92,7 +92,7 @@ class Tenure:
             before_fence=self._secure,
             after_fence=self._note_fenced,
         )
-        applier = Applier(crew.ports, crew.app.actors, crew.clock, crew.turns)
+        applier = Applier(crew.ports, crew.cast.actors, crew.clock, crew.turns, owner=crew.actor)
         courier = Courier(crew, opened, next(crew.pens), self._check_claim, called_at)
         self._carrier = Carrier(crew, opened, self._run, applier, courier)
         self._sender = Sender(self._carrier, opened, self._publish, self._retells)

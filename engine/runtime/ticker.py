@@ -1,8 +1,9 @@
 """Keeps the schedules of one actor going: one timer for each, armed again by every tick.
 
 A timer is named after its schedule, so schedules that changed go on under another name, and the
-timer of one that nobody declares any more ends with its next tick. Any node arms any of them: they
-all know the same ticks.
+timer of one that nobody declares any more ends with its next tick, or when a person has what stands
+compared with what is declared (`engine.runtime.reconciler`). Any node arms any of them: they all
+know the same ticks.
 
 What was missed is a matter of what time it is, and a node's clock may be wrong. So if a tick was
 fired in time, and is late by that clock, the server is asked: the same timer is armed once more, it
@@ -21,13 +22,21 @@ import structlog
 from engine.expectation import Expectation
 from engine.runtime.crew import Crew
 from engine.runtime.parts import Ticked
-from engine.schedule import TICK_LATE_S, Schedule, due_ticks, next_tick, spec_of
+from engine.schedule import (
+    TICK,
+    TICK_LATE_S,
+    Schedule,
+    due_ticks,
+    next_tick,
+    spec_of,
+    tick_timer_key,
+)
 from streams.errors import TimerConflict, UnreadableEvent
 from streams.json import UNDECODABLE, JsonObject
 from streams.timers import Due, Timer
 from streams.triggers import ScheduleTrigger
 
-PURPOSE: Final = "tick"
+PURPOSE: Final = TICK
 """Of its timers."""
 
 log = structlog.get_logger("vigil.ticker")
@@ -124,18 +133,23 @@ class Ticker:
         asks: bool = False,
     ) -> None:
         tick = Tick(expectation=expectation.name, schedule=spec_of(schedule), at=at, asks=asks)
-        timer = Timer(
-            actor=self.crew.actor.id,
-            purpose=PURPOSE,
-            key=timer_key(expectation.name, schedule),
-            payload=msgspec.to_builtins(tick),
-        )
+        timer = tick_timer(self.crew.actor.id, tick)
         await self.crew.ports.timers.arm(timer, at=at, expecting=expecting)
 
 
 def timer_key(expectation: str, schedule: Schedule) -> str:
     """Return the key of the timer of one schedule."""
-    return f"{expectation}/{spec_of(schedule)}"
+    return tick_timer_key(expectation, spec_of(schedule))
+
+
+def tick_timer(actor: str, tick: Tick) -> Timer:
+    """Return the timer of `actor` that says `tick`."""
+    return Timer(
+        actor=actor,
+        purpose=PURPOSE,
+        key=tick_timer_key(tick.expectation, tick.schedule),
+        payload=msgspec.to_builtins(tick),
+    )
 
 
 def _tick_in(payload: JsonObject) -> Tick | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.runtime.breakers import Breakers
+from engine.runtime.cast import Cast
 from streams.bucket import Bucket, Entry
 from streams.keys import BREAKERS
 
@@ -22,21 +23,24 @@ class Tripper:
     """Watches for one node."""
 
     gates: Bucket
+    cast: Cast
     breakers: Mapping[str, Breakers]
-    """By actor."""
+    """By actor, of all that are in the cast."""
 
     async def serve(self) -> None:
-        """Watch for ever, also while the node stops; not at all if no breaker cancels what runs.
+        """Watch for ever, also while the node stops, as soon as a breaker may cancel what runs.
 
         Raises:
             Unavailable: the gates are away. Watching anew begins with all breakers.
         """
-        if not any(each.cancel_in_flight for each in self.breakers.values()):
-            return
+        await self.cast.wait_until(self._is_needed)
         async with self.gates.watch(under=BREAKERS) as watch:
             while True:
                 for entry in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
                     await self._look_at(entry)
+
+    def _is_needed(self) -> bool:
+        return any(each.cancel_in_flight for each in self.breakers.values())
 
     async def _look_at(self, entry: Entry) -> None:
         first, _, rest = entry.key.partition(".")

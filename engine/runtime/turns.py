@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
-from engine.runtime.backoff import backoff_s, jittered_s
+from engine.backoff import backoff_s, jittered_s
 from streams.clock import Clock
 
 T = TypeVar("T")

@@ -19,9 +19,11 @@ from engine.errors import Refused, Rejected
 from engine.output import Output
 from engine.output import fold as fold_output
 from engine.runtime.opener import open_episode
+from engine.workflows.history import fold as fold_instance
+from engine.workflows.sweep import require_there
 from streams import codec
 from streams.clock import Clock
-from streams.commands import Command, RetryOutput
+from streams.commands import Command, RetryOutput, WorkflowCommand
 from streams.delivery import Unreadable
 from streams.errors import UnreadableEvent, VersionConflict
 from streams.events import (
@@ -132,7 +134,8 @@ class Undertaker:
         """Have a letter tried again, and return what was done.
 
         An event is published again, as it came; for an episode that was given up, another one is
-        opened; for a command, a node is called to its episode again; an output is tried again.
+        opened; for a command, a node is called to its episode again; an output is tried again; a
+        command to an instance of a workflow is put to it again.
 
         Args:
             letter_key: as `Stack.aggregate_of` gives it.
@@ -153,6 +156,8 @@ class Undertaker:
                 requeued = await self._recall(recall, letter_key=letter_key, by=by)
             case dead.Redeliver() as redeliver:
                 requeued = await self._redeliver(redeliver, letter_key=letter_key, by=by)
+            case dead.Resend(command=command):
+                requeued = await self._resend(command, letter_key=letter_key, by=by)
         await self._settle(subject, letter, requeued, after=version)
         return requeued
 
@@ -216,6 +221,15 @@ class Undertaker:
             raise Rejected(f"{error}; discard it") from error
         await self.ports.inbox.send(retry, id=id_)
         return DeadRequeued(by=by, episode_id=redeliver.episode_id)
+
+    async def _resend(self, command: WorkflowCommand, *, letter_key: str, by: str) -> DeadRequeued:
+        id_ = command.instance_id
+        try:
+            require_there(fold_instance(await self.ports.log.read(self.ports.stack.workflow(id_))))
+        except UnreadableEvent as error:
+            raise Rejected(f"this version cannot read its instance: {error}") from error
+        await self.ports.inbox.send(command, id=f"recall.{letter_key}")
+        return DeadRequeued(by=by, instance_id=id_)
 
     async def note_retried(self, failed: Output, *, by: str) -> None:
         """Note on the dead letter of an output that it is tried again, unless that is known.

@@ -19,6 +19,7 @@ from engine.resolving import (
     entry_in,
     is_newer,
     kept_for,
+    may_be_missed,
 )
 from streams.errors import RevisionConflict, Unavailable, UnreadableEvent
 from streams.keys import brought_key, wait_key, waits_for, word_key
@@ -83,7 +84,9 @@ async def keep(ports: Ports, said: Word, *, at: datetime) -> None:
 
 
 async def missed(ports: Ports, ref: str, *, since: datetime) -> Word | None:
-    """Return the word that was given, since somebody waits for `ref`, before they could be found.
+    """Return the word for somebody who waits for `ref`, given before they could be found.
+
+    What was given before they waited, too, is for them if nobody has had it.
 
     Raises:
         Unavailable: the gates are away.
@@ -91,7 +94,11 @@ async def missed(ports: Ports, ref: str, *, since: datetime) -> Word | None:
     entry = await ports.gates.get(word_key(ref))
     if entry is None or entry.value is None:
         return None
-    return kept_for(entry.value, ref, since=since)
+    kept = kept_for(entry.value, ref)
+    if kept is None:
+        return None
+    is_theirs = may_be_missed(kept, since=since) or not await is_brought(ports, kept.word)
+    return kept.word if is_theirs else None
 
 
 async def is_brought(ports: Ports, said: Word) -> bool:

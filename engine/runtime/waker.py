@@ -1,4 +1,8 @@
-"""Takes what has come due for an actor, from the queue that all its nodes share: take → admit."""
+"""Takes what has come due for an actor, from the queue that all its nodes share: take → admit.
+
+Nobody may wake an actor that is paused, but what has been woken goes on: then another waker takes
+what is due about that, and has all else come again.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,11 @@ from typing import Final
 import structlog
 
 from engine import telemetry
-from engine.runtime.alarms import Alarms
+from engine.runtime.alarms import GOES_ON, RESTING_S, Alarms
 from engine.runtime.entrance import HAND_BACK_S, Entrance
 from engine.runtime.gate import STRANGE_DELIVERIES_MAX, leave
 from engine.runtime.intake import taking
+from engine.runtime.permit import Permit
 from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable
 from streams.timers import Due
@@ -29,6 +34,10 @@ class Waker:
 
     entrance: Entrance
     alarms: Alarms
+    permit: Permit
+    """Without it nothing is taken."""
+    takes_causes: bool
+    """Whether the actor may be woken."""
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open and every schedule ticks."""
 
@@ -41,9 +50,10 @@ class Waker:
         crew = self.entrance.crew
         labels = {"actor": crew.actor.id, "queue": "due"}
         opening = crew.ports.timers.open(crew.actor.id)
-        withdrawn = crew.permits.wakes.withdrawn
+        withdrawn = self.permit.withdrawn
         async with taking(opening, stopping=withdrawn) as source:
-            await self.alarms.ticker.ensure()
+            if self.takes_causes:
+                await self.alarms.ticker.ensure()
             self.is_open.set()
             while not withdrawn.is_set():
                 room = await self.entrance.room.wait_free()
@@ -55,6 +65,8 @@ class Waker:
         due = delivery.content
         if isinstance(due, Unreadable):
             return await self.entrance.let_in(delivery, [due])
+        if not self.takes_causes and due.purpose not in GOES_ON:
+            return await delivery.nak(delay_s=RESTING_S)
         try:
             parts = await self.alarms.parts(due, delivery)
         except Unavailable as error:
@@ -62,7 +74,7 @@ class Waker:
             return await delivery.nak(delay_s=HAND_BACK_S)
         if parts is not None:
             return await self.entrance.let_in(delivery, parts)
-        if delivery.deliveries < STRANGE_DELIVERIES_MAX:
+        if self.alarms.returns_of(due) < STRANGE_DELIVERIES_MAX:
             return await leave(delivery)
         letter = self.alarms.forgotten(due, delivery)
         return await self.entrance.let_in(delivery, [] if letter is None else [letter])

@@ -42,7 +42,7 @@ class Warden:
     def __post_init__(self) -> None:
         ports, clock = self.crew.ports, self.crew.clock
         self._custodian = Custodian(ports.log, ports.stack, clock, self.crew.turns)
-        self._timekeeper = Timekeeper(ports, self.crew.app.actors, clock)
+        self._timekeeper = Timekeeper(ports, self.crew.cast.actors, clock)
 
     def due(self, due: Due, *, is_repeat: bool) -> Aged | None:
         """Return the finding to look at; None: only another version of the actor may know how.

@@ -7,6 +7,7 @@ faster.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal
 from uuid import uuid4
 
@@ -19,8 +20,8 @@ from engine.fields import (
     check_switch,
     check_text,
 )
-from engine.firing import fire_dedupe_key
-from engine.runtime.requester import fire
+from engine.firing import FireRequest, fire_dedupe_key
+from engine.runtime.requester import send_fire
 from engine.workflows.decision import resumed, step_decided
 from engine.workflows.history import fold
 from engine.workflows.ids import instance_id as id_of
@@ -51,6 +52,7 @@ async def start_workflow(
     key: str | None = None,
     dry_run: bool = False,
     overrides: Overrides | None = None,
+    step_overrides: Mapping[str, Overrides] | None = None,
 ) -> str:
     """Ask for an instance of `workflow`, whatever else begins it, and return the instance's id.
 
@@ -68,6 +70,8 @@ async def start_workflow(
             second instance. By default every call is a request of its own.
         dry_run: whether nothing outside is to change; so are all its episodes.
         overrides: what they use in the place of the outside, made by `overrides(…)`.
+        step_overrides: step → what goes before `overrides` there. All of it together may hold 192
+            KiB. Where the workflow has no such step, none begins: the episode says so.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
@@ -76,20 +80,18 @@ async def start_workflow(
     """
     check_name("workflow", workflow)
     check_switch("dry_run", value=dry_run)
-    key = uuid4().hex if key is None else key
-    await fire(
-        ports,
-        starter_id(workflow),
-        START,
-        payload,
-        by=by,
+    asked = FireRequest(
+        expectation=START,
+        requested_by=by,
+        key=uuid4().hex if key is None else key,
         reason=reason,
-        key=key,
-        dry_run=dry_run,
+        payload={} if payload is None else payload,
+        mode=Mode.DRY_RUN if dry_run else Mode.LIVE,
         overrides=overrides,
+        step_overrides=dict(step_overrides or {}),
     )
-    mode = Mode.DRY_RUN if dry_run else Mode.LIVE
-    dedupe_key = fire_dedupe_key(key, mode)
+    await send_fire(ports, starter_id(workflow), asked)
+    dedupe_key = fire_dedupe_key(asked.key, asked.mode)
     return id_of(stack=ports.stack.name, workflow=workflow, dedupe_key=dedupe_key)
 
 

@@ -59,6 +59,7 @@ def spec_of(workflow: Workflow, actors: Mapping[str, Actor]) -> WorkflowSpec:
         subject_key=workflow.subject_key,
         timeout_s=workflow.timeout_s,
         locks_subject=workflow.overlap == "skip",
+        revision=workflow.revision,
     )
 
 
@@ -145,6 +146,7 @@ def _step_spec(step: Step, actors: Mapping[str, Actor]) -> StepSpec:
         approvers=step.approvers,
         approval_expires_s=step.approval_expires_s,
         compensation=_task(*step.compensate, actors) if step.compensate else None,
+        reuse_s=step.reuse_s,
     )
 
 
@@ -155,6 +157,7 @@ def _task(actor: str, expectation: str, actors: Mapping[str, Actor]) -> Task:
         expectation_id=expectation,
         budget=declared.budget,
         spec_rev=actors[actor].spec_rev,
+        revision=actors[actor].revision,
         subject_key=declared.subject_key,
         priority=declared.priority,
         overrides=declared.dry_run,

@@ -28,4 +28,19 @@ class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
     is_compensation: bool = False
 
 
-InstanceCommand: TypeAlias = Advance | AttemptEnded | ResumeWorkflow | CancelWorkflow | DecideStep
+class Recalled(msgspec.Struct, frozen=True, kw_only=True):
+    """It was looked whether a result of earlier work may stand for an item's: see `reuse`.
+
+    Whoever follows a commit that leaves an item prepared puts this.
+    """
+
+    step: str
+    item: int
+    episode_id: str = ""
+    """Whose result it is; empty: there is none, so the item begins."""
+    result: msgspec.Raw = NOTHING
+
+
+InstanceCommand: TypeAlias = (
+    Advance | AttemptEnded | Recalled | ResumeWorkflow | CancelWorkflow | DecideStep
+)

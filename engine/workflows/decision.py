@@ -18,11 +18,19 @@ import msgspec
 from engine.deciding import problem_of_decision
 from engine.errors import Refused
 from engine.state import KEPT_BYTES_MAX
-from engine.workflows.commands import AttemptEnded, InstanceCommand
+from engine.workflows.commands import AttemptEnded, InstanceCommand, Recalled
 from engine.workflows.history import after
 from engine.workflows.instance import Instance, Undoing
 from engine.workflows.status import ENDED
-from engine.workflows.steps import Code, attempt_ended, begin_ready, denied, overdue, prepared
+from engine.workflows.steps import (
+    Code,
+    attempt_ended,
+    begin_ready,
+    denied,
+    overdue,
+    prepared,
+    recalled,
+)
 from engine.workflows.undoing import CANCELED, next_undoing, undoing_ended
 from streams.commands import (
     Advance,
@@ -114,6 +122,8 @@ def _answer(
             return _undone(instance, command, at=at)
         case AttemptEnded():
             return _ended(instance, command, at=at)
+        case Recalled():
+            return recalled(instance, _fitting(instance, command), code=code)
         case CancelWorkflow(by=by, reason=reason):
             return (WorkflowCancelAsked(by=by, reason=reason),) if instance.goes_on else ()
         case ResumeWorkflow() | DecideStep() if command.id in instance.answers:
@@ -177,8 +187,7 @@ def _ended(instance: Instance, command: AttemptEnded, *, at: datetime) -> tuple[
 
 def _judged(instance: Instance, command: AttemptEnded) -> tuple[StepOutcome, str, str]:
     """Return how the end of an attempt counts, with error class and detail."""
-    size_bytes = len(bytes(command.result))
-    room_bytes = min(KEPT_BYTES_MAX, RESULTS_BYTES_MAX - instance.results_bytes)
+    size_bytes, room_bytes = len(bytes(command.result)), _room_bytes(instance)
     if command.outcome is StepOutcome.DONE and size_bytes > room_bytes:
         detail = f"{size_bytes:,} bytes, and there is room for {room_bytes:,}"
         return StepOutcome.FAILED, RESULT_TOO_LARGE, detail
@@ -186,6 +195,18 @@ def _judged(instance: Instance, command: AttemptEnded) -> tuple[StepOutcome, str
         # By somebody else: to the instance it is a failure like any other.
         return StepOutcome.FAILED, command.error_class or CANCELED, command.error_detail
     return command.outcome, command.error_class, command.error_detail
+
+
+def _fitting(instance: Instance, said: Recalled) -> Recalled:
+    """Return what was found, or that nothing was, if it cannot be kept."""
+    if len(bytes(said.result)) <= _room_bytes(instance):
+        return said
+    return Recalled(step=said.step, item=said.item)
+
+
+def _room_bytes(instance: Instance) -> int:
+    """Return how large another result may be."""
+    return min(KEPT_BYTES_MAX, RESULTS_BYTES_MAX - instance.results_bytes)
 
 
 def _undone(

@@ -13,7 +13,6 @@ from datetime import datetime
 
 import msgspec
 
-from engine.dryrun import merged
 from engine.publicity import PublicEvent
 from engine.trigger import entity_id
 from engine.workflows.decision import abort_at
@@ -22,6 +21,7 @@ from engine.workflows.graph import depths
 from engine.workflows.ids import attempt_key
 from engine.workflows.instance import Instance, Item, Place
 from engine.workflows.publicity import news
+from engine.workflows.reuse import Keep, Recall, keeps, recalls
 from engine.workflows.start import SubStart
 from engine.workflows.status import ENDED
 from engine.workflows.steps import deadline_of
@@ -38,7 +38,7 @@ from streams.events import (
     WorkflowFinished,
 )
 from streams.json import JsonObject, unraw
-from streams.triggers import Mode, Overrides, WorkflowTrigger
+from streams.triggers import WorkflowTrigger
 from streams.workflows import ParentStep, StepStatus, Task, WorkflowSpec
 
 
@@ -52,6 +52,10 @@ class SubjectLock(msgspec.Struct, frozen=True, kw_only=True):
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done, in this order."""
 
+    recalls: tuple[Recall, ...] = ()
+    """What is to be looked for before items begin. Follows from all that is, not from the newest
+    commit: that may hold only some of what was found."""
+    keeps: tuple[Keep, ...] = ()
     opens: tuple[EpisodeOpened, ...] = ()
     starts: tuple[SubStart, ...] = ()
     cancels: tuple[Cancel, ...] = ()
@@ -71,6 +75,8 @@ def follow_up(instance: Instance) -> Effects:
     has_ended = any(isinstance(event, WorkflowFinished) for event in instance.newest)
     canceled = list(_canceled(instance))
     return Effects(
+        recalls=tuple(recalls(instance)),
+        keeps=tuple(keeps(instance)),
         opens=tuple(_opened(instance)),
         starts=tuple(_subs(instance)),
         cancels=tuple(each for each in canceled if isinstance(each, Cancel)),
@@ -137,8 +143,6 @@ def _episode(
 ) -> EpisodeOpened:
     begun = instance.begun
     trigger = _trigger(instance, event, given, subject_key=task.subject_key, step_no=step_no)
-    is_dry = begun.mode is Mode.DRY_RUN
-    overrides = merged(_overrides(instance, event.step), task.overrides) if is_dry else None
     return EpisodeOpened(
         episode_id=event.episode_id,
         actor_id=task.actor_id,
@@ -147,9 +151,10 @@ def _episode(
         dedupe_key=_key(instance, event),
         budget=task.budget,
         spec_rev=task.spec_rev,
+        revision=task.revision,
         subject_kind=task.subject_key,
         mode=begun.mode,
-        overrides=overrides,
+        overrides=instance.overrides(event.step, task.overrides),
         priority=task.priority,
     )
 
@@ -176,7 +181,7 @@ def _subs(instance: Instance) -> Iterator[SubStart]:
             ),
             depth=begun.depth + 1,
             mode=begun.mode,
-            overrides=_overrides(instance, event.step) if begun.mode is Mode.DRY_RUN else None,
+            overrides=instance.overrides(event.step),
         )
 
 
@@ -276,8 +281,3 @@ def _to_undo(instance: Instance, place: Place) -> JsonObject:
     step, number = place
     result = unraw(instance.steps[step].items[number].result)
     return {"input": _input(instance, place), "result": result}
-
-
-def _overrides(instance: Instance, step: str) -> Overrides | None:
-    begun = instance.begun
-    return merged(begun.step_overrides.get(step), begun.overrides)

@@ -8,12 +8,12 @@ on_failure=retrying(attempts=3, backoff_s=5)      it is tried again, and then on
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias, get_args
 
+from engine.backoff import backoff_s, jittered_s
 from engine.budget import is_whole
 from streams.workflows import OnFailure, Remedy
 
@@ -42,9 +42,6 @@ STEP_TIMEOUT: Final = "step_timeout"
 
 DECIDED: Final = frozenset({DENIED, APPROVAL_EXPIRED})
 """Error classes that no other attempt is made after: it would ask the same people again."""
-
-_DOUBLINGS_MAX: Final = 32
-_DIGEST_BYTES: Final = 8
 
 
 def retrying(
@@ -113,12 +110,10 @@ def remedy(
     return at + timedelta(seconds=wait_s(policy.backoff_s, attempts=attempts, seed=seed))
 
 
-def wait_s(backoff_s: float, *, attempts: int, seed: str) -> float:
+def wait_s(first_s: float, *, attempts: int, seed: str) -> float:
     """Return how long to wait after the `attempts`-th attempt, in seconds."""
-    whole_s = min(backoff_s * 2.0 ** min(attempts - 1, _DOUBLINGS_MAX), BACKOFF_S_MAX)
-    digest = hashlib.blake2b(seed.encode(), digest_size=_DIGEST_BYTES).digest()
-    share = int.from_bytes(digest) / (1 << 8 * _DIGEST_BYTES)
-    return whole_s * (1 + share) / 2
+    pause_s = backoff_s(attempts, first_s=first_s, most_s=BACKOFF_S_MAX)
+    return jittered_s(pause_s, seed=seed)
 
 
 def _problem_of(policy: OnFailure) -> str | None:

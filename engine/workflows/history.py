@@ -22,6 +22,7 @@ from streams.events import (
     StepPaused,
     StepPostponed,
     StepPrepared,
+    StepReused,
     StepSkipped,
     WorkflowAborted,
     WorkflowCancelAsked,
@@ -76,7 +77,7 @@ def evolve(instance: Instance, event: WorkflowEvent, *, at: datetime) -> Instanc
             return _undoing(instance, event, at)
         case WorkflowFinished():
             return replace(instance, phase=event.status, finished=event)
-        case StepEnded(outcome=StepOutcome.DONE):
+        case StepEnded(outcome=StepOutcome.DONE) | StepReused():
             size_bytes = len(bytes(event.result))
             instance = replace(
                 instance, done=instance.done + 1, results_bytes=instance.results_bytes + size_bytes
@@ -145,6 +146,7 @@ _StepEvent: TypeAlias = (
     | StepDenied
     | StepBegun
     | StepEnded
+    | StepReused
     | StepPostponed
     | StepSkipped
     | StepPaused
@@ -191,7 +193,7 @@ def _resumed(item: Item, how: ResumeHow) -> Item:
 
 def _item_after(
     item: Item,
-    event: StepBegun | StepEnded | StepPostponed | StepSkipped | StepPaused,
+    event: StepBegun | StepEnded | StepReused | StepPostponed | StepSkipped | StepPaused,
     at: datetime,
     done: int,
 ) -> Item:
@@ -213,6 +215,10 @@ def _item_after(
                 error_class=event.error_class,
                 error_detail=event.error_detail,
                 done_no=done if event.outcome is StepOutcome.DONE else 0,
+            )
+        case StepReused(episode_id=reused, result=result):
+            return Item(
+                status=StepStatus.DONE, reused_episode_id=reused, result=result, done_no=done
             )
         case StepPostponed():
             return replace(item, status=StepStatus.RETRYING, retry_at=event.retry_at)

@@ -59,7 +59,7 @@ def reuse_key(
 
     Args:
         stack: its name, which says the environment, too.
-        task: what they do; another `spec_rev` of the actor is another task.
+        task: what they do; another `spec_rev` or revision of the actor is another task.
         given: their input, a JSON object; in which order its keys are is all the same.
         mode: a dry run never stands for one that is meant.
         overrides: of dry runs.
@@ -70,6 +70,7 @@ def reuse_key(
         task.actor_id,
         task.expectation_id,
         task.spec_rev,
+        task.revision,
         mode.value,
         overrides if mode is Mode.DRY_RUN else None,
         sorted_input,

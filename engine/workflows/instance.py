@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from engine.dryrun import merged
 from engine.workflows.status import GOES_ON, SETTLED, WAITS_FOR_PEOPLE
 from streams.events import (
     CompensationEnded,
@@ -24,6 +25,7 @@ from streams.events import (
 )
 from streams.json import NOTHING, unraw
 from streams.log import START
+from streams.triggers import Mode, Overrides
 from streams.workflows import StepSpec, StepStatus, WorkflowStatus
 
 Place: TypeAlias = tuple[str, int]
@@ -39,6 +41,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     attempts_before: int = 0
     """Those before a person last had it tried again."""
     episode_id: str = ""
+    """Of the newest attempt; empty: nothing has been opened for it."""
+    reused_episode_id: str = ""
+    """The earlier episode whose result stands for it; empty: none does."""
     begun_at: datetime | None = None
     retry_at: datetime | None = None
     result: msgspec.Raw = NOTHING
@@ -113,7 +118,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
             return self.phase
         statuses = {item.status for _, item in self.items()}
         waits = bool(statuses & WAITS_FOR_PEOPLE)
-        moves = bool(statuses & {StepStatus.RUNNING, StepStatus.RETRYING})
+        moves = bool(statuses & {StepStatus.RUNNING, StepStatus.RETRYING}) or self._is_beginning
         return WorkflowStatus.BLOCKED if waits and not moves else WorkflowStatus.RUNNING
 
     @property
@@ -126,6 +131,24 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
         """What it began with. Only of one that has begun."""
         assert self.started is not None, "an instance begins with WorkflowStarted"
         return self.started
+
+    @property
+    def _is_beginning(self) -> bool:
+        """Whether items are prepared that have not begun: it is looked for results of theirs."""
+        prepared = (step.items for step in self.steps.values() if step.inputs is not None)
+        return any(item.status is StepStatus.PENDING for items in prepared for item in items)
+
+    def overrides(self, step: str, declared: Overrides | None = None) -> Overrides | None:
+        """Return what a step uses in the place of the outside; None: it is meant.
+
+        Args:
+            step: its name. What a dry run says of this one goes before what it says of all.
+            declared: what is used where the dry run says nothing.
+        """
+        begun = self.begun
+        if begun.mode is not Mode.DRY_RUN:
+            return None
+        return merged(merged(begun.step_overrides.get(step), begun.overrides), declared)
 
     def items(self) -> Iterator[tuple[Place, Item]]:
         """Yield every item, in the order of the steps."""

@@ -17,6 +17,7 @@ from streams.events import (
     StepEnded,
     StepPaused,
     StepPostponed,
+    StepReused,
     StepSkipped,
     WorkflowEvent,
     WorkflowFinished,
@@ -65,14 +66,16 @@ def _said(event: WorkflowEvent) -> Iterator[tuple[str, JsonObject]]:
         case StepApprovalAsked(step=step, approval=approval):
             said = {"plan_hash": approval.plan_hash, "summary": approval.summary}
             yield "step_approval_asked", {"step": step, **said}
-        case StepBegun() | StepEnded() | StepPostponed() | StepSkipped() | StepPaused():
+        case StepBegun() | StepEnded() | StepReused():
+            yield from _said_of_item(event)
+        case StepPostponed() | StepSkipped() | StepPaused():
             yield from _said_of_item(event)
         case _:
             pass
 
 
 def _said_of_item(
-    event: StepBegun | StepEnded | StepPostponed | StepSkipped | StepPaused,
+    event: StepBegun | StepEnded | StepReused | StepPostponed | StepSkipped | StepPaused,
 ) -> Iterator[tuple[str, JsonObject]]:
     place: JsonObject = {"step": event.step, "item": event.item}
     match event:
@@ -83,6 +86,8 @@ def _said_of_item(
             attempt = {"attempt": event.attempt, "episode_id": event.episode_id}
             failure = _failure(event.error_class, event.error_detail)
             yield _STEP_ENDS[event.outcome], {**place, **attempt, **failure}
+        case StepReused(episode_id=reused):
+            yield "step_reused", {**place, "reused_episode_id": reused}
         case StepPostponed():
             retry_at = event.retry_at.isoformat()
             yield "step_postponed", {**place, "attempt": event.attempt, "retry_at": retry_at}

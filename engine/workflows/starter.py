@@ -110,6 +110,20 @@ def workflow_of(actor_id: str) -> str | None:
     return actor_id.removeprefix(PREFIX) if actor_id.startswith(PREFIX) else None
 
 
+def problem_of_id(actor: Actor) -> str | None:
+    """Return why no actor of an app may have the id of `actor`, or None.
+
+    Ids make names of queues, and of actors that begin workflows: none of these may meet.
+    """
+    if actor.id.startswith("-"):
+        return "begins with '-', as the engine's own queues do"
+    begins = actor.expectations.get(START)
+    is_starter = begins is not None and isinstance(begins.strategy, StartWorkflow)
+    if actor.id.startswith(PREFIX) and not is_starter:
+        return f"begins with {PREFIX!r}, as the actors do that begin workflows"
+    return None
+
+
 def conduct_timer(workflow: str, instance_id: str) -> Timer:
     """Return the timer that has a node of `workflow` look at an instance again."""
     return Timer(actor=starter_id(workflow), purpose=CONDUCT, key=instance_id, payload={})
@@ -131,7 +145,12 @@ def _starter_of(workflow: Workflow, actors: Mapping[str, Actor]) -> Actor:
         raise check.refuse("name", problem)
     if id_ in actors:
         raise check.refuse("name", f"an actor is called {id_!r}, which begins this workflow")
-    actor = Actor(id_, domain="workflows", max_concurrent_episodes=STARTS_MAX)
+    actor = Actor(
+        id_,
+        domain="workflows",
+        revision=workflow.revision,
+        max_concurrent_episodes=STARTS_MAX,
+    )
     try:
         actor.expect(
             START,

@@ -60,6 +60,11 @@ class StepOptions(TypedDict, total=False):
     compensate: tuple[str, str]
     """Actor and expectation that undo an item if the workflow stops after it was done. Their input
     is `{"input": …, "result": …}`, and attempts are those of `on_failure`. Default: nothing."""
+    reuse_s: float
+    """How old a result may be, in seconds, that stands for running an item: that of an episode of
+    such a step, of the same expectation and with equal input, which ended as `done`. What that one
+    found or sent is not done again. A result of a dry run stands only in dry runs with the same
+    overrides. Default: none does. Not for steps that people approve or that can be undone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +86,7 @@ class Step:
     approvers: tuple[str, ...] = ()
     approval_expires_s: float = 0.0
     compensate: tuple[str, str] | None = None
+    reuse_s: float = 0.0
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -169,6 +175,7 @@ def checked_step(
     approvers: Sequence[str] = (),
     approval_expires_s: float = 0.0,
     compensate: tuple[str, str] | None = None,
+    reuse_s: float = 0.0,
 ) -> Step:
     """Return the step that says this; `runs` has its actor and expectation, or its workflow.
 
@@ -182,6 +189,8 @@ def checked_step(
     asks = check.switch("requires_approval", value=requires_approval)
     if not asks and (approvers or approval_expires_s):
         raise check.refuse("requires_approval", "is not set, so there is nothing to approve")
+    if reuse_s and (why := _why_never_reused(runs, compensate, asks=asks)):
+        raise check.refuse("reuse_s", why)
     return Step(
         name=check.named("name", check.expectation),
         **{field_: check.named(field_, named) for field_, named in runs.items()},
@@ -195,4 +204,16 @@ def checked_step(
         approvers=check.texts("approvers", approvers, most=APPROVERS_MAX),
         approval_expires_s=check.seconds("approval_expires_s", approval_expires_s, most=WAIT_S_MAX),
         compensate=check.compensation(compensate),
+        reuse_s=check.seconds("reuse_s", reuse_s, most=WAIT_S_MAX),
     )
+
+
+def _why_never_reused(runs: Mapping[str, str], compensate: object, *, asks: bool) -> str | None:
+    """Return why no earlier result may stand for a step, or None."""
+    if "workflow" in runs:
+        return "is for steps that run an actor's expectation"
+    if asks:
+        return "people approve what runs, and then it does; leave one of them out"
+    if compensate is not None:
+        return "what can be undone stands for nothing else; leave compensate out"
+    return None

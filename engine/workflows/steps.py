@@ -12,6 +12,7 @@ import msgspec
 from engine.errors import BadInput
 from engine.workflows.asking import asked_for
 from engine.workflows.binding import DEPTH_MAX
+from engine.workflows.commands import Recalled
 from engine.workflows.failure import STEP_TIMEOUT, remedy
 from engine.workflows.history import denial_of
 from engine.workflows.ids import attempt_id, attempt_key
@@ -26,6 +27,7 @@ from streams.events import (
     StepPaused,
     StepPostponed,
     StepPrepared,
+    StepReused,
     StepSkipped,
     WorkflowAborted,
     WorkflowEvent,
@@ -35,6 +37,9 @@ from streams.workflows import Remedy, SkipReason, StepOutcome, StepSpec, StepSta
 
 TOO_DEEP: Final = "too_deep"
 """Error class of a step whose workflow would be a part of more than `DEPTH_MAX` others."""
+
+
+_MAY_BEGIN: Final = frozenset({StepStatus.PENDING, StepStatus.RETRYING})
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +55,12 @@ def begin_ready(instance: Instance, code: Code, *, at: datetime) -> tuple[Workfl
     """Return how the first step begins, or is tried again, whose time has come; empty: none."""
     for name, step in instance.steps.items():
         due = [number for number, item in enumerate(step.items) if _is_due(item, at)]
-        if due and step.inputs is not None:
-            return tuple(_begun(instance, name, due, code=code))
+        if step.inputs is not None:
+            spec, items = instance.specs[name], step.items
+            due = [number for number in due if not waits_for_recall(spec, items[number])]
+            if due:
+                return tuple(_begun(instance, name, due, code=code))
+            continue
         if due and _may_begin(instance, name):
             return _prepare(instance, name, code, at=at)
     return ()
@@ -61,9 +70,30 @@ def prepared(
     instance: Instance, name: str, inputs: tuple[msgspec.Raw, ...], *, code: Code
 ) -> tuple[WorkflowEvent, ...]:
     """Return that a step runs with `inputs`, all its items at the same time."""
-    numbers = range(len(inputs))
-    settled = StepPrepared(step=name, inputs=inputs)
-    return settled, *_begun(instance, name, numbers, code=code)
+    settled, first = StepPrepared(step=name, inputs=inputs), instance.steps[name].items[0]
+    if waits_for_recall(instance.specs[name], first):
+        return (settled,)
+    return settled, *_begun(instance, name, range(len(inputs)), code=code)
+
+
+def waits_for_recall(spec: StepSpec, item: Item) -> bool:
+    """Return whether it is looked for a result of the same work before an item runs at first."""
+    return bool(spec.reuse_s) and not item.episode_id and item.status in _MAY_BEGIN
+
+
+def recalled(instance: Instance, said: Recalled, *, code: Code) -> tuple[WorkflowEvent, ...]:
+    """Return that an item is done by an earlier result, or begins, as none was found."""
+    step = instance.steps.get(said.step)
+    if step is None or step.inputs is None or not 0 <= said.item < len(step.items):
+        return ()
+    item, spec = step.items[said.item], instance.specs[said.step]
+    if not waits_for_recall(spec, item):
+        return ()
+    if not said.episode_id:
+        return tuple(_begun(instance, said.step, [said.item], code=code))
+    return (
+        StepReused(step=said.step, item=said.item, episode_id=said.episode_id, result=said.result),
+    )
 
 
 def attempt_ended(

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, Unpack, get_args
 
+from engine.actor import REVISION_MAX
 from engine.dedupe import Dedupe
 from engine.expectation import DEFAULT_DEDUPE, WAIT_S_MAX
 from engine.trigger import EventSource, On, Sources, manual
@@ -44,6 +45,8 @@ class Workflow:
     timeout_s: float
     overlap: Overlap
     dedupe: Dedupe
+    revision: int
+    """Of the definition that it was made of; 0: it is declared in code."""
     steps: dict[str, Step] = field(default_factory=dict)
 
     def __init__(
@@ -56,6 +59,7 @@ class Workflow:
         timeout_s: float = 0.0,
         overlap: Overlap = "allow",
         dedupe: Dedupe = DEFAULT_DEDUPE,
+        revision: int = 0,
     ) -> None:
         """Declare a workflow, still without steps.
 
@@ -70,6 +74,8 @@ class Workflow:
             overlap: "skip" begins no second instance for a subject that one is busy with; "allow",
                 the default, does.
             dedupe: which events are the same cause, as for an expectation.
+            revision: of the definition that it is made of, for who makes workflows of those; leave
+                it out otherwise.
 
         Raises:
             BadWorkflow: a value cannot work; the message names it.
@@ -83,6 +89,7 @@ class Workflow:
             "timeout_s": check.seconds("timeout_s", timeout_s, most=WAIT_S_MAX),
             "overlap": check.choice("overlap", overlap, get_args(Overlap)),
             "dedupe": check.dedupe(dedupe),
+            "revision": check.whole("revision", revision, least=0, most=REVISION_MAX),
             "steps": {},
         }
         for option, value in values.items():

@@ -234,6 +234,13 @@ async def list_silent_episodes(
     return await _rows(pool, "list_silent_episodes", stack.name, before, limit)
 
 
+async def list_silent_instances(
+    pool: Pool, stack: Stack, *, before: datetime, limit: int = ROWS_MAX
+) -> list[Row]:
+    """Return instances that go on and have shown nothing since `before`, longest first."""
+    return await _rows(pool, "list_silent_instances", stack.name, before, limit)
+
+
 async def list_unended_episodes(
     pool: Pool,
     stack: Stack,

@@ -13,6 +13,7 @@ UPDATE workflow_steps AS step SET
     retry_at = CASE WHEN advance.status IS NULL THEN step.retry_at ELSE advance.retry_at END,
     attempts = coalesce(advance.attempts, step.attempts),
     episode_id = coalesce(advance.episode_id, step.episode_id),
+    reused_episode_id = coalesce(advance.reused_episode_id, step.reused_episode_id),
     result = coalesce(advance.result, step.result),
     plan_hash = coalesce(advance.plan_hash, step.plan_hash),
     summary = coalesce(advance.summary, step.summary),
@@ -34,7 +35,7 @@ FROM json_to_recordset($2::json) AS advance (
     episode_id uuid, result jsonb, error_class text, error_detail text, retry_at timestamptz,
     plan_hash text, summary text, approvers text[], asked_at timestamptz, expires_at timestamptz,
     decided_by text, decided_reason text, compensation_status text, compensation_episode_id uuid,
-    started_at timestamptz, finished_at timestamptz
+    started_at timestamptz, finished_at timestamptz, reused_episode_id uuid
 )
 WHERE step.stack = $1 AND step.instance_id = advance.instance_id
     AND step.step_id = advance.step_id AND step.item = advance.item

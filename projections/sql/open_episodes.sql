@@ -6,7 +6,7 @@ INSERT INTO episodes (
     trigger_type, trigger_ref, subject_kind, subject_id, dedupe_key, budget, queued_at,
     status, node, attempts, started_at, finished_at, turns_used, tokens_used,
     classification, confidence, summary, error_class, error_detail,
-    mode, priority, opened_by, is_request, start_by, blocked_by, outputs
+    mode, priority, opened_by, is_request, start_by, blocked_by, outputs, definition_revision
 )
 SELECT
     $1, episode_id, journal_seq, actor_id, expectation_id, spec_rev, generation,
@@ -15,7 +15,7 @@ SELECT
     coalesce(tokens_used, 0) + coalesce(tokens_added, 0),
     classification, confidence, summary, error_class, error_detail,
     coalesce(mode, 'live'), coalesce(priority, 0), opened_by, coalesce(is_request, false), start_by,
-    blocked_by, outputs
+    blocked_by, outputs, definition_revision
 FROM json_to_recordset($2::json) AS opened (
     episode_id uuid, journal_seq bigint, actor_id text, expectation_id text, spec_rev text,
     generation bigint, trigger_type text, trigger_ref jsonb, subject_kind text,
@@ -24,7 +24,7 @@ FROM json_to_recordset($2::json) AS opened (
     finished_at timestamptz, turns_used bigint, tokens_used bigint, tokens_added bigint,
     classification jsonb, confidence double precision, summary text, error_class text,
     error_detail text, mode text, priority bigint, opened_by text, is_request boolean,
-    start_by timestamptz, blocked_by text, outputs jsonb
+    start_by timestamptz, blocked_by text, outputs jsonb, definition_revision bigint
 )
 ON CONFLICT (stack, episode_id) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -57,4 +57,5 @@ ON CONFLICT (stack, episode_id) DO UPDATE SET
     is_request = excluded.is_request,
     start_by = excluded.start_by,
     blocked_by = excluded.blocked_by,
-    outputs = excluded.outputs
+    outputs = excluded.outputs,
+    definition_revision = excluded.definition_revision

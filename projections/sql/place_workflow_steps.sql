@@ -5,20 +5,20 @@ INSERT INTO workflow_steps AS step (
     stack, instance_id, step_id, item, journal_seq, status, attempts, episode_id, input, result,
     error_class, error_detail, retry_at, plan_hash, summary, approvers, asked_at, expires_at,
     decided_by, decided_reason, compensation_status, compensation_episode_id, started_at,
-    finished_at
+    finished_at, reused_episode_id
 )
 SELECT
     $1, instance_id, step_id, item, journal_seq, status, coalesce(attempts, 0), episode_id, input,
     result, error_class, error_detail, retry_at, plan_hash, summary, coalesce(approvers, '{}'),
     asked_at, expires_at, decided_by, decided_reason, compensation_status, compensation_episode_id,
-    started_at, finished_at
+    started_at, finished_at, reused_episode_id
 FROM json_to_recordset($2::json) AS placed (
     instance_id uuid, step_id text, item bigint, journal_seq bigint, status text, attempts bigint,
     episode_id uuid, input jsonb, result jsonb, error_class text, error_detail text,
     retry_at timestamptz, plan_hash text, summary text, approvers text[], asked_at timestamptz,
     expires_at timestamptz, decided_by text, decided_reason text, compensation_status text,
-    compensation_episode_id uuid,
-    started_at timestamptz, finished_at timestamptz
+    compensation_episode_id uuid, started_at timestamptz, finished_at timestamptz,
+    reused_episode_id uuid
 )
 ON CONFLICT (stack, instance_id, step_id, item) DO UPDATE SET
     journal_seq = excluded.journal_seq,
@@ -42,4 +42,5 @@ ON CONFLICT (stack, instance_id, step_id, item) DO UPDATE SET
     compensation_status = excluded.compensation_status,
     compensation_episode_id = excluded.compensation_episode_id,
     started_at = excluded.started_at,
-    finished_at = excluded.finished_at
+    finished_at = excluded.finished_at,
+    reused_episode_id = excluded.reused_episode_id

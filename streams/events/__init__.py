@@ -1,11 +1,11 @@
 """Everything that can happen, as data. Read this package first.
 
-An aggregate (an episode, a finding, an output, a lane, an instance of a workflow, a dead letter) is
-one subject on the log, and its life is a sequence of commits; a commit is one message that holds
-one or more of these events. A tag is the event's name on the wire, with its version: it is never
-changed and never reused. Fields may be added with a default, and a default never changes. A changed
-meaning is a new tag, and an upcast in `streams/upcasts.py` for the old one (see
-docs/adr/0001-wire-format.md).
+An aggregate (an episode, a finding, an output, a lane, an instance of a workflow, a definition, a
+dead letter) is one subject on the log, and its life is a sequence of commits; a commit is one
+message that holds one or more of these events. A tag is the event's name on the wire, with its
+version: it is never changed and never reused. Fields may be added with a default, and a default
+never changes. A changed meaning is a new tag, and an upcast in `streams/upcasts.py` for the old one
+(see docs/adr/0001-wire-format.md).
 
 `msgspec.Raw` fields hold JSON the engine does not look into; JSON `null` is "nothing".
 """
@@ -18,6 +18,12 @@ from streams.events.dead import (
     DeadEvent,
     DeadLettered,
     DeadRequeued,
+)
+from streams.events.definitions import (
+    DefinitionApplied,
+    DefinitionDisabled,
+    DefinitionEvent,
+    DefinitionKind,
 )
 from streams.events.episodes import (
     BlockReason,
@@ -56,6 +62,7 @@ from streams.events.outputs import (
     OutputDelivered,
     OutputEvent,
     OutputFailed,
+    OutputForgone,
     OutputPostponed,
     OutputProposed,
     OutputRejected,
@@ -72,6 +79,7 @@ from streams.events.workflows import (
     StepPaused,
     StepPostponed,
     StepPrepared,
+    StepReused,
     StepSkipped,
     WorkflowAborted,
     WorkflowCancelAsked,
@@ -82,7 +90,13 @@ from streams.events.workflows import (
 )
 
 LogEvent: TypeAlias = (
-    EpisodeEvent | FindingEvent | OutputEvent | LaneEvent | WorkflowEvent | DeadEvent
+    EpisodeEvent
+    | FindingEvent
+    | OutputEvent
+    | LaneEvent
+    | WorkflowEvent
+    | DefinitionEvent
+    | DeadEvent
 )
 
 __all__ = [
@@ -95,6 +109,10 @@ __all__ = [
     "DeadEvent",
     "DeadLettered",
     "DeadRequeued",
+    "DefinitionApplied",
+    "DefinitionDisabled",
+    "DefinitionEvent",
+    "DefinitionKind",
     "EndStatus",
     "EpisodeBlocked",
     "EpisodeConverged",
@@ -124,6 +142,7 @@ __all__ = [
     "OutputDelivered",
     "OutputEvent",
     "OutputFailed",
+    "OutputForgone",
     "OutputPostponed",
     "OutputProposed",
     "OutputRejected",
@@ -140,6 +159,7 @@ __all__ = [
     "StepPostponed",
     "StepPrepared",
     "StepRecorded",
+    "StepReused",
     "StepSkipped",
     "WorkflowAborted",
     "WorkflowCancelAsked",

@@ -36,6 +36,8 @@ class DeadRequeued(Event, frozen=True, kw_only=True, omit_defaults=True, tag="de
     """The new episode, where one was opened."""
     event_seq: int = 0
     """The domain event, published again, where it was one."""
+    instance_id: str = ""
+    """The instance of a workflow that a command was put to again, where it was one."""
 
 
 class DeadDiscarded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="dead.discarded@1"):

@@ -40,6 +40,10 @@ class EpisodeOpened(Event, frozen=True, kw_only=True, omit_defaults=True, tag="e
     """Whether that node asked for it only, and leaves running it to others."""
     start_by: datetime | None = None
     """Not begun by then, it is canceled; None: it waits for as long as it takes."""
+    revision: int = 0
+    """Of the definition that its actor was made of; 0: the actor is declared in code."""
+    step_overrides: dict[str, Overrides] = msgspec.field(default_factory=dict)
+    """Of a dry run that begins a workflow: step → what goes before `overrides` there."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.started@1"):

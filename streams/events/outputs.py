@@ -106,9 +106,23 @@ class OutputRetried(Event, frozen=True, kw_only=True, omit_defaults=True, tag="o
 
 
 class OutputCanceled(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.canceled@1"):
-    """Its episode was canceled before it was delivered."""
+    """It is not wanted any more, before it was delivered: by itself, or with its episode."""
 
     reason: str = ""
+    by: str = ""
+    """Who canceled it alone; empty: its episode was canceled."""
+    cancel_id: str = ""
+    """Of the request that did; empty as `by`."""
+
+
+class OutputForgone(Event, frozen=True, kw_only=True, omit_defaults=True, tag="output.forgone@1"):
+    """An episode that might have proposed it will not any more.
+
+    The output stays as it is. Whoever stood still since they were about to propose it for that
+    episode finds this, and does not.
+    """
+
+    episode_id: str
 
 
 OutputEvent: TypeAlias = (
@@ -121,4 +135,5 @@ OutputEvent: TypeAlias = (
     | OutputFailed
     | OutputRetried
     | OutputCanceled
+    | OutputForgone
 )

@@ -124,6 +124,18 @@ class StepEnded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="workf
     result: msgspec.Raw = NOTHING
 
 
+class StepReused(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_reused@1"
+):
+    """An item is done by what an earlier episode brought for equal input: nothing runs for it."""
+
+    step: str
+    item: int
+    episode_id: str
+    """The earlier one."""
+    result: msgspec.Raw = NOTHING
+
+
 class StepPostponed(
     Event, frozen=True, kw_only=True, omit_defaults=True, tag="workflow.step_postponed@1"
 ):
@@ -240,6 +252,7 @@ WorkflowEvent: TypeAlias = (
     | StepDenied
     | StepBegun
     | StepEnded
+    | StepReused
     | StepPostponed
     | StepSkipped
     | StepPaused

@@ -62,14 +62,14 @@ _envelope: msgspec.json.Decoder[_Envelope] = msgspec.json.Decoder(_Envelope)
 async def call(
     link: Link, operation: str, request: JsonObject | None = None, *, asks_max: int = ASKS_MAX
 ) -> JsonObject:
-    """Return the answer to `$JS.API.<operation>`, which must be safe to repeat.
+    """Return the answer to one operation, which must be safe to repeat.
 
     Raises:
         Refused: the server answered with an error.
         Unavailable: no answer.
     """
     data = _encoder.encode(request) if request else b""
-    answer = (await link.ask(f"$JS.API.{operation}", data, asks_max=asks_max)).data
+    answer = (await link.ask(link.settings.api(operation), data, asks_max=asks_max)).data
     error = _envelope.decode(answer).error
     if error is not None:
         raise Refused(operation, error)

@@ -174,7 +174,7 @@ async def count_past(link: Link, stream: str, filters: tuple[str, ...], *, seq: 
         if error.err_code == api.STREAM_NOT_FOUND:
             return 0
         raise Unavailable(f"counting in {stream}", detail=str(error)) from error
-    link.post(f"$JS.API.CONSUMER.DELETE.{stream}.{name}", b"")
+    link.post(link.settings.api(f"CONSUMER.DELETE.{stream}.{name}"), b"")
     return int(info["num_pending"])
 
 

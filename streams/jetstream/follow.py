@@ -197,7 +197,8 @@ class _Feed:
         self._session.forget(self._on_change)
         if self._inbox is not None:
             await self._inbox.close()
-        self._link.post(f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._consumer}", b"")
+        consumer = f"{self._stream}.{self._consumer}"
+        self._link.post(self._link.settings.api(f"CONSUMER.DELETE.{consumer}"), b"")
 
     def is_doubtful(self) -> bool:
         """Return whether messages may be missing, now or for ever."""
@@ -218,7 +219,8 @@ class _Feed:
     async def _pull(self) -> bool:
         if self._inbox is None or self.is_doubtful():
             return False
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
+        next_one = f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
+        subject = self._link.settings.api(next_one)
         try:
             self._session.post(subject, _PULL, reply=self._inbox.subject)
         except Unavailable:

@@ -43,7 +43,7 @@ class Keys:
     async def write(self, key: str, value: bytes, *, more: Headers, expected: int | None) -> int:
         """Return the new revision. `expected` None is any, 0 is none. Raises like `store`."""
         check = {} if expected is None else {headers.EXPECTED_SEQ: str(expected)}
-        subject = self._prefix + key
+        subject = self._link.settings.to_bucket(self._prefix + key)
         ack = await self._group.store(Write(subject, value, {**check, **more}, key=subject))
         return ack.seq
 

@@ -18,9 +18,10 @@ from nats.nuid import NUID
 
 from streams.clock import Clock, SystemClock
 from streams.errors import Unavailable
+from streams.jetstream.credentials import read_credentials
 from streams.jetstream.headers import Headers
 from streams.jetstream.protocol import Received
-from streams.jetstream.servers import parse_servers
+from streams.jetstream.servers import neighbours, parse_servers
 from streams.jetstream.session import Session, open_session
 from streams.jetstream.settings import LinkSettings
 
@@ -55,8 +56,12 @@ class Link:
         """Connect for the first time.
 
         Raises:
+            BadName: there are no credentials where the settings say.
+            Incompatible: there are, and nobody here can sign with them.
             Unavailable: nobody could be reached in `connect_timeout_s`, or we were refused.
         """
+        if self.settings.creds:
+            read_credentials(self.settings.creds)
         session = self._take(await self._open_first())
         self._supervisor = asyncio.create_task(self._supervise(session), name="jetstream-link")
         return self
@@ -149,7 +154,8 @@ class Link:
     async def _supervise(self, session: Session) -> None:
         while True:
             await session.ended.wait()
-            session = self._take(await self._open_next([*self._servers, *session.servers]))
+            others = neighbours(self._servers[0], session.servers)
+            session = self._take(await self._open_next([*self._servers, *others]))
 
     async def _open_next(self, servers: list[str]) -> Session:
         """Return a new session, however long that takes: the process lives on."""

@@ -11,6 +11,7 @@ from streams.jetstream.inbox import JetStreamInbox
 from streams.jetstream.leases import JetStreamLeases
 from streams.jetstream.link import Link
 from streams.jetstream.log import JetStreamLog
+from streams.jetstream.rights import require_rights
 from streams.jetstream.settings import LinkSettings
 from streams.jetstream.setup import Inspection
 from streams.jetstream.shapes import GATES_MARKER_S, MARKER_S
@@ -22,7 +23,12 @@ from streams.subjects import Stack
 
 @asynccontextmanager
 async def connect(
-    url: str, *, stack: Stack, settings: LinkSettings | None = None, creates: bool = True
+    url: str,
+    *,
+    stack: Stack,
+    settings: LinkSettings | None = None,
+    creates: bool = True,
+    is_for_node: bool = False,
 ) -> AsyncIterator[Ports]:
     """Connect to `url`, create what `stack` needs and is missing, and yield its ports.
 
@@ -30,14 +36,24 @@ async def connect(
     partitions that the servers say, whatever `stack` says. The connection comes back by itself for
     as long as the context is open.
 
+    Args:
+        url: of the server, or of several of a cluster, separated by commas.
+        stack: which one.
+        settings: how to connect, and what to create.
+        creates: whether to make a stack that is not there.
+        is_for_node: whether to see that this user may do all that a node does.
+
     Raises:
-        BadName: `url` is no address, or has one in its list that is none.
+        BadName: `url` is no address, or has one in its list that is none; or there are no
+            credentials where `settings` say.
         Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
-        Incompatible: the server is too old, has no JetStream, or a stream contradicts us; or there
-            is no such stack, and it is not to be created.
+        Incompatible: the server is too old, has no JetStream, or a stream contradicts us; there is
+            no such stack, and it is not to be created; or this user lacks a right.
     """
     async with Link(url, settings or LinkSettings()) as link:
         stack = await setup.prepare(link, stack, creates=creates)
+        if is_for_node:
+            await require_rights(link, stack)
         yield Ports(
             stack=stack,
             log=JetStreamLog(link, stack),

@@ -5,6 +5,7 @@ nats-py 2.16 finds out that an address is none while it connects, and is then le
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -24,6 +25,16 @@ def parse_servers(url: str) -> list[str]:
     for server in servers:
         _check(server)
     return servers
+
+
+def neighbours(server: str, named: Sequence[str]) -> list[str]:
+    """Return the servers that a cluster has `named`, reached as `server` is.
+
+    They are named by host and port alone, and want to know who we are as much as it does.
+    """
+    scheme, rest = server.split("://", 1) if "://" in server else ("nats", server)
+    user, at, _ = rest.rpartition("@")
+    return [f"{scheme}://{user}{at}{each}" for each in named]
 
 
 def _check(server: str) -> None:

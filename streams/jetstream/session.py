@@ -26,6 +26,7 @@ from nats import errors as nats_errors
 from streams.errors import BadName, Incompatible, TooLarge, Unavailable
 from streams.jetstream import headers
 from streams.jetstream.client import BriefClient, Listener
+from streams.jetstream.credentials import read_credentials
 from streams.jetstream.nats_inbox import Inbox
 from streams.jetstream.protocol import Received, publication
 from streams.jetstream.requests import Requests
@@ -93,7 +94,7 @@ class Session:
             max_outstanding_pings=PINGS_MAX,
             user=settings.user,
             password=settings.password,
-            user_credentials=settings.creds,
+            user_credentials=read_credentials(settings.creds) if settings.creds else None,
             inbox_prefix=settings.inbox_prefix,
             error_cb=self._on_error,
             closed_cb=self._on_closed,
@@ -278,7 +279,7 @@ async def open_session(servers: list[str], settings: LinkSettings) -> Session:
         detail = session.last_error or "no answer"
         await session.abandon()
         raise Unavailable(f"connecting to {shown}", detail=detail) from error
-    except (nats_errors.Error, OSError) as error:
+    except (nats_errors.Error, OSError, BadName) as error:
         await session.abandon()
         raise Unavailable(f"connecting to {shown}", detail=str(error)) from error
     except asyncio.CancelledError:
@@ -301,5 +302,5 @@ def _whatever(_: Received) -> bool:
 def _denied(subject: str) -> Incompatible:
     return Incompatible(
         f"this user may not publish to {subject}",
-        remedy="Grant it in the server's permissions; `vigil doctor` lists what a node needs.",
+        remedy="Allow it for this user in the server's permissions.",
     )

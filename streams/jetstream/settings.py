@@ -45,7 +45,20 @@ class LinkSettings:
     user: str | None = None
     password: str | None = None
     creds: str | None = None
-    """Path of a credentials file, for servers that use JWTs."""
+    """Path of a credentials file, for servers that use JWTs; read at every connection."""
     inbox_prefix: str = "_INBOX"
     """Where answers go: the subject that this user may subscribe to."""
+    domain: str = ""
+    """The JetStream domain that has the streams. Empty: that of the server we connect to."""
     group: GroupSettings = field(default_factory=GroupSettings)
+
+    def api(self, operation: str) -> str:
+        """Return the subject of one operation of JetStream's API."""
+        return f"$JS.{self.domain}.API.{operation}" if self.domain else f"$JS.API.{operation}"
+
+    def to_bucket(self, subject: str) -> str:
+        """Return where a message to `subject`, a key of a bucket, is sent.
+
+        Servers keep those subjects to their own domain, and know them as operations in others.
+        """
+        return self.api(subject) if self.domain else subject

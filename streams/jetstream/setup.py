@@ -133,7 +133,8 @@ async def _check_jetstream(link: Link) -> None:
 def _without_jetstream() -> Incompatible:
     return Incompatible(
         "the server runs without JetStream, or this account may not use it",
-        remedy="Start it with a `jetstream` block in its configuration, or enable the account.",
+        remedy="Start it with a `jetstream` block in its configuration, or enable the account; "
+        "through a leaf node, say the domain of the hub.",
     )
 
 

@@ -234,7 +234,8 @@ class JetStreamSource(Generic[T]):
         return session, self._inbox
 
     def _send_pull(self, session: Session, inbox: Inbox, most: int, expires_s: float) -> None:
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._consumer.stream}.{self._consumer.name}"
+        next_one = f"CONSUMER.MSG.NEXT.{self._consumer.stream}.{self._consumer.name}"
+        subject = self._link.settings.api(next_one)
         session.post(subject, _pull_request(most, expires_s), reply=inbox.subject)
         self._asked += most
         self._heard_s = self._link.clock.monotonic_s()

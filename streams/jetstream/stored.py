@@ -195,9 +195,8 @@ async def _page(link: Link, stream: str, subject: str, *, seq: int) -> tuple[lis
     )
 
     async def once(session: Session) -> list[Received]:
-        return await session.request_all(
-            f"$JS.API.DIRECT.GET.{stream}", question, is_last=_is_status
-        )
+        subject = link.settings.api(f"DIRECT.GET.{stream}")
+        return await session.request_all(subject, question, is_last=_is_status)
 
     *answers, end = await link.ask_with(once)
     status = end.status

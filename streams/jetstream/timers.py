@@ -96,15 +96,19 @@ class JetStreamTimers:
             found += [timer[2] for timer in timers if timer is not None]
         return found
 
-    async def cancel(self, actor: str, purpose: str, key: str) -> None:
+    async def cancel(
+        self, actor: str, purpose: str, key: str, *, expecting: int | None = None
+    ) -> None:
         """Have the timer not fire. See `Timers.cancel`."""
         subject = self._stack.timer(actor, purpose, key)
-        stream = self._stack.stream_of(subject)
-        found = await stored.last(self._link, stream, subject)
-        if found is None:
-            return
+        stream, revision = self._stack.stream_of(subject), expecting
+        if revision is None:
+            found = await stored.last(self._link, stream, subject)
+            if found is None:
+                return
+            revision = found.seq
         # Up to this one: a late copy of the request takes none that was armed meanwhile.
-        what = {"filter": subject, "seq": found.seq + 1}
+        what = {"filter": subject, "seq": revision + 1}
         try:
             await api.call(self._link, f"STREAM.PURGE.{stream}", what)
         except api.Refused as error:

@@ -31,7 +31,8 @@ class MemoryInbox:
         """Queue in `streams`, which are known by their names."""
         self._streams = streams
         self._stack = stack
-        self._durables: dict[str, Durable] = {}
+        self._durables: dict[tuple[str, int], Durable] = {}
+        """By name and partition, as the streams of a server keep theirs apart."""
 
     async def send(self, command: Command | WorkflowCommand, *, id: str, trace: str = "") -> None:
         """See `Inbox.send`."""
@@ -44,13 +45,14 @@ class MemoryInbox:
         partition = self._stack.partition_of(Kind.EPISODE, episode_id)
         subject = self._stack.episode_inbox(actor, episode_id)
         sent = self._streams[self._stack.stream_of(subject)].of(subject)
-        queue = self._durables.get(self._name(actor, partition))
+        queue = self._durables.get((self._stack.inbox_durable(actor), partition))
         return any(queue is None or queue.is_waiting(message.seq) for message in sent)
 
     async def backlog(self, actor: str) -> int:
         """See `Inbox.backlog`."""
-        names = {self._name(actor, each) for each in self._stack.partitions_of(Stream.WORK)}
-        return sum(self._durables[name].backlog for name in names & self._durables.keys())
+        durable = self._stack.inbox_durable(actor)
+        queues = {(durable, each) for each in self._stack.partitions_of(Stream.WORK)}
+        return sum(self._durables[queue].backlog for queue in queues & self._durables.keys())
 
     def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
         """Put any bytes on an inbox's `subject`, as only a foreign client would.
@@ -62,10 +64,10 @@ class MemoryInbox:
 
     async def open(self, actor: str) -> MemorySource[Command | Unreadable]:
         """See `Inbox.open`."""
-        partitions = self._stack.partitions_of(Stream.WORK)
+        durable, inboxes = self._stack.inbox_durable(actor), self._stack.actor_inbox
         queues = [
-            self._durable(self._name(actor, each), self._stack.actor_inbox(actor, each), each)
-            for each in partitions
+            self._durable(durable, inboxes(actor, each), each)
+            for each in self._stack.partitions_of(Stream.WORK)
         ]
         return MemorySource(queues, parse=self._parser(parse_command))
 
@@ -73,24 +75,20 @@ class MemoryInbox:
         """See `Inbox.open_workflow`."""
         durable, inboxes = self._stack.workflow_durable(workflow), self._stack.workflow_inboxes
         queues = [
-            self._durable(f"{durable}-{each}", inboxes(workflow, each), each)
+            self._durable(durable, inboxes(workflow, each), each)
             for each in self._stack.partitions_of(Stream.WORK)
         ]
         return MemorySource(queues, parse=self._parser(parse_workflow_command))
 
     def _durable(self, name: str, filter_: str, partition: int) -> Durable:
         """Return the queue of this name, from its beginning: commands wait for a first reader."""
-        if name not in self._durables:
+        if (name, partition) not in self._durables:
             prefix = filter_.removesuffix("*")
             stream = self._streams[self._stack.stream(Stream.WORK, partition)]
-            self._durables[name] = Durable(
+            self._durables[name, partition] = Durable(
                 stream, after=0, matches=lambda subject: subject.startswith(prefix)
             )
-        return self._durables[name]
-
-    def _name(self, actor: str, partition: int) -> str:
-        durable = self._stack.inbox_durable(actor)
-        return f"{durable}-{partition}" if partition else durable
+        return self._durables[name, partition]
 
     def _parser(self, parse: Parse[C]) -> Callable[[Message], C | Unreadable]:
         def parsed(message: Message) -> C | Unreadable:

@@ -107,11 +107,14 @@ class MemoryTimers:
             found += [timer[2] for timer in timers if timer is not None]
         return found
 
-    async def cancel(self, actor: str, purpose: str, key: str) -> None:
+    async def cancel(
+        self, actor: str, purpose: str, key: str, *, expecting: int | None = None
+    ) -> None:
         """See `Timers.cancel`."""
         subject = self._stack.timer(actor, purpose, key)
         self.fire()
-        self._armed.pop(subject, None)
+        if expecting is None or self._revision_of(subject) <= expecting:
+            self._armed.pop(subject, None)
 
     async def backlog(self, actor: str) -> int:
         """See `Timers.backlog`."""

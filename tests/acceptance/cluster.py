@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -30,26 +30,39 @@ STOP_MAX_S: Final = 40.0
 class NodeProcess:
     """One `vigil node` in a process of its own."""
 
-    def __init__(self, name: str, *, app: str, log: Path, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        app: str,
+        log: Path,
+        env: Mapping[str, str],
+        arguments: Sequence[str] = (),
+    ) -> None:
         """Start it.
 
         Args:
             name: the node's.
             app: what it runs, as `module:attribute`.
-            log: where its log lines go.
+            log: where its log lines go, and those of nodes that it starts.
             env: its settings, and whatever else its app wants to know.
+            arguments: what else is typed.
         """
         self.name = name
         self.log = log
         with log.open("wb") as lines:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "console", "node", "--app", app],
+                [sys.executable, "-m", "console", "node", "--app", app, *arguments],
                 cwd=ROOT,
                 env={**os.environ, "VIGIL_NODE": name, "VIGIL_LOG": "json", **env},
                 stdout=subprocess.DEVNULL,
                 stderr=lines,
                 preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
             )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def logged(self) -> str:
         return self.log.read_text()
@@ -125,15 +138,25 @@ class Cluster:
         self.nats.__exit__(None, None, None)
 
     async def start(
-        self, name: str, *, app: str = APP, url: str | None = None, **env: str
+        self,
+        name: str,
+        *arguments: str,
+        app: str = APP,
+        url: str | None = None,
+        **env: str,
     ) -> NodeProcess:
         """Start a node, which reaches the server at `url` if not directly, and wait for it."""
-        node = self.launch(name, app=app, url=url, **env)
+        node = self.launch(name, *arguments, app=app, url=url, **env)
         await wait_until(node.is_up, f"{name} is up", most_s=READY_MAX_S)
         return node
 
     def launch(
-        self, name: str, *, app: str = APP, url: str | None = None, **env: str
+        self,
+        name: str,
+        *arguments: str,
+        app: str = APP,
+        url: str | None = None,
+        **env: str,
     ) -> NodeProcess:
         """Start a node and do not wait for it."""
         servers = {
@@ -141,7 +164,8 @@ class Cluster:
             "VIGIL_POSTGRES_DSN": self.postgres.dsn,
         }
         log = self.directory / f"{name}.{len(self.nodes)}.log"
-        node = NodeProcess(name, app=app, log=log, env={**servers, **env})
+        settings = {**servers, **env}
+        node = NodeProcess(name, app=app, log=log, env=settings, arguments=arguments)
         self.nodes.append(node)
         return node
 
@@ -151,6 +175,7 @@ class Cluster:
         payloads: Mapping[str, Any],
         *,
         id_header: str = "Nats-Msg-Id",
+        stack: str = "vigil",
     ) -> None:
         """Publish id → payload with plain nats-py, many at a time. Bytes go out as they are."""
         client = await nats_client.connect(self.nats_url.split(","))
@@ -161,7 +186,7 @@ class Cluster:
                 data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
                 async with room:
                     await client.jetstream().publish(
-                        f"vigil.event.{name}", data, headers={id_header: id_}
+                        f"{stack}.event.{name}", data, headers={id_header: id_}
                     )
 
             await asyncio.gather(*(one(id_, payload) for id_, payload in payloads.items()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 from uuid import UUID, uuid4
 
@@ -40,6 +40,7 @@ LOOK_S: Final = 0.02
 PLAN: Final = raw({"drop": "t1"})
 PLAN_HASH: Final = "0123456789abcdef" * 4
 NODE_TTL_S: Final = 60
+DBA: Final[Mapping[str, int]] = {"dba": 0}
 
 T = TypeVar("T")
 
@@ -58,6 +59,24 @@ def proposed(key: str, **fields: object) -> OutputProposed:
         "expectation_id": "shrink",
     }
     return OutputProposed(**(given | fields))
+
+
+def said_by(name: str, problems: Mapping[str, str], **revisions: int) -> NodeInfo:
+    """Return what a node says that runs these revisions of actors, and cannot run others."""
+    return NodeInfo(
+        name=name,
+        host="h",
+        pid=1,
+        since=CLOCK.now(),
+        mode=NodeMode.FULL,
+        setting=NodeMode.FULL,
+        lease_s=30.0,
+        actors={
+            actor: ActorInfo(runs=True, wakes=True, slots=1, revision=revision)
+            for actor, revision in revisions.items()
+        },
+        problems=dict(problems),
+    )
 
 
 class Journal:
@@ -105,20 +124,19 @@ class Journal:
         key, said = wait_key(ref, episode_id, 1), msgspec.json.encode(entry)
         self._do(lambda ports: ports.registry.put(key, said))
 
-    def pretend_node(self) -> None:
-        """Have everybody think that some node runs `dba`, which does nothing."""
-        info = NodeInfo(
-            name="idle",
-            host="h",
-            pid=1,
-            since=CLOCK.now(),
-            mode=NodeMode.FULL,
-            setting=NodeMode.FULL,
-            lease_s=30.0,
-            actors={"dba": ActorInfo(runs=True, wakes=True, slots=1)},
-        )
-        said = encoded(info)
-        self._do(lambda ports: ports.gates.put(node_key("idle"), said, ttl_s=NODE_TTL_S))
+    def pretend_node(
+        self, name: str = "idle", *, revisions: Mapping[str, int] = DBA, **problems: str
+    ) -> None:
+        """Have everybody think that a node runs actors, by default `dba`, which does nothing.
+
+        Args:
+            name: the node's.
+            revisions: actor → the revision of its definition; 0: it is declared in code.
+            problems: actor → why the node cannot run its definition.
+        """
+        told = {f"agent.{actor}": problem for actor, problem in problems.items()}
+        said = encoded(said_by(name, told, **revisions))
+        self._do(lambda ports: ports.gates.put(node_key(name), said, ttl_s=NODE_TTL_S))
 
     def has_command(self, episode_id: str) -> bool:
         """Return whether a command to an episode of `dba` waits for a node."""

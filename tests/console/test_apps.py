@@ -13,7 +13,7 @@ from console.errors import Mistake
 @pytest.fixture(autouse=True)
 def _folder(tmp_path, monkeypatch, write_app):
     write_app()
-    (tmp_path / "wrong.py").write_text("from engine import App\napp = App(actors=[])\n")
+    (tmp_path / "wrong.py").write_text("from engine import App\napp = App(actors=['me'])\n")
     (tmp_path / "deaf.py").write_text(
         "from engine.adapters import Webhook\npager = Webhook('example.com')\n"
     )
@@ -42,7 +42,7 @@ def test_an_app_in_the_current_folder_is_found():
         ("watch.deeper:app", "no module named 'watch.deeper'"),
         ("watch:ap", "'ap' in /.*/watch.py is nothing"),
         ("watch:not_an_app", "is a int, not an App"),
-        ("wrong:app", "an app needs an actor"),
+        ("wrong:app", "is not an Actor"),
         ("deaf:app", "--app deaf: Webhook: url: not a URL"),
         ("vague:app", "--app vague: actor_id: none is given"),
         ("needy:app", "imports 'no_such_package', which is not installed"),

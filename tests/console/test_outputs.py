@@ -11,6 +11,7 @@ import pytest
 
 from streams.events import (
     OutputAttempted,
+    OutputCanceled,
     OutputFailed,
     OutputPostponed,
     OutputRejected,
@@ -174,6 +175,35 @@ def test_whoever_tries_again_at_the_same_time_learns_who_was_faster(journal, sta
         program.wait_said("vigil: k1: bob has it tried again")
 
 
+@pytest.mark.parametrize(
+    ("happens", "says"),
+    [
+        (OutputCanceled(by="bob", cancel_id="theirs"), "bob was faster"),
+        (OutputCanceled(reason="by bob"), "who canceled its episode was faster"),
+        (OutputRejected(by="bob"), "it was rejected before"),
+        (OutputFailed(attempt=0, error_class="gone"), "it has failed before: gone"),
+    ],
+)
+def test_whoever_cancels_an_output_too_late_learns_what_came_before(
+    journal, standing, happens, says
+):
+    journal.pretend_node()
+    journal.write(journal.stack.output("k1"), proposed("k1", approval=approval()))
+    with standing.running("outputs", "cancel", "k1") as program:
+        journal.wait_command(proposed("k1").episode_id)
+        journal.write(journal.stack.output("k1"), happens)
+        program.wait_said(f"vigil: k1: {says}")
+
+
+def test_what_cannot_be_canceled_is_refused_and_all_else_is_asked_for(journal, standing):
+    failed(journal, "k1")
+    journal.write(journal.stack.output("k2"), proposed("k2"))
+    done = standing.run("outputs", "cancel", "k1", "k2", "k3")
+    assert (done.returncode, done.stdout) == (1, "k2: asked for\n")
+    assert "k1: it is failed; only what is still to be delivered can be canceled" in done.stderr
+    assert "k3: there is no such output" in done.stderr
+
+
 def test_what_is_put_off_may_be_tried_now(journal, standing):
     later = datetime.now(UTC) + timedelta(hours=1)
     put_off = OutputPostponed(attempt=1, error_class="busy", retry_at=later)
@@ -228,6 +258,20 @@ def test_an_output_that_is_rejected_is_not_delivered(connected):
 
     assert done.stdout == "disk 1: rejected by ann\n"
     assert shown["attempts"] == 0
+
+
+def test_an_output_that_is_canceled_is_not_delivered_and_shows_who_did_it(connected):
+    with serving(connected):
+        paged(connected, "disk 1", ask=True)
+        wait_status(connected, "disk 1", "awaiting_approval")
+        done = connected.run("outputs", "cancel", "disk 1", "--by", "ann", "--reason", "too late")
+        shown = wait_status(connected, "disk 1", "canceled")
+        told = connected.run("outputs", "show", "disk 1").stdout
+
+    assert done.stdout == "disk 1: canceled\n"
+    assert shown["attempts"] == 0
+    assert "ann" in told
+    assert "too late" in told
 
 
 def test_the_letter_of_an_output_is_requeued_by_trying_it_again(connected):

@@ -198,6 +198,16 @@ async def test_canceling_what_is_not_pending_does_nothing(timers):
     assert await timers.pending("monitor", "debounce", "kept") is not None
 
 
+async def test_exactly_the_timer_that_was_read_is_canceled(timers):
+    first = await timers.arm(timer(n=1), at=in_(LATER))
+    second = await timers.arm(timer(n=2), at=in_(LATER))
+    await timers.cancel("monitor", "debounce", "web-1", expecting=first)
+    assert (await timers.pending("monitor", "debounce", "web-1")).payload == {"n": 2}
+    await timers.cancel("monitor", "debounce", "web-1", expecting=second)
+    assert await timers.pending("monitor", "debounce", "web-1") is None
+    await timers.cancel("monitor", "debounce", "web-1", expecting=second)
+
+
 async def test_a_canceled_timer_can_be_armed_again(timers):
     revision = await timers.arm(timer(n=1), at=in_(LATER))
     await timers.cancel("monitor", "debounce", "web-1")

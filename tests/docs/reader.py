@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from console import settings
-from engine.definitions import agent_of, format_of, read
+from engine.definitions import agent_of, format_of, read, workflow_of
 from projections.postgres.pool import connect
 from projections.postgres.reader import run_sql
 from tests.console.program import ROOT, Running
@@ -51,8 +51,9 @@ GOES_ON: Final[Mapping[str, str]] = {
 ASKS: Final = frozenset({"dead", "episodes", "findings", "recover", "sql"})
 """Those that read the rows, which follow the log some milliseconds behind: look again."""
 
-SHOWN: Final = frozenset({"text", "mermaid"})
-"""Languages of blocks to be looked at. A `text` right after commands is what the last one says."""
+SHOWN: Final = frozenset({"conf", "mermaid", "text"})
+"""Languages of blocks to be looked at; tests of accounts start servers with each `conf`. A `text`
+right after commands is what the last one says."""
 
 PLACEHOLDERS: Final = ("nats://127.0.0.1:4222", "postgresql://127.0.0.1/vigil")
 """Addresses that pages name; what listens there on this machine is not ours."""
@@ -148,10 +149,12 @@ class Reader:
             runpy.run_path(str(file), run_name="page")
 
     def _define(self, block: Block) -> None:
-        """Write the file that the first line may name, and see that an agent in it is one."""
+        """Write the file that the first line may name, and see that what it defines can be."""
         said = read(block.text, format_of(f"a.{block.language}"))
         if "expectations" in said:
             agent_of(said)
+        if "steps" in said:
+            workflow_of(said)
         if named := re.match(r"# (\w+\.\w+)\n", block.text):
             (self.folder / named[1]).write_text(block.text)
 

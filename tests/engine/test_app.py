@@ -156,7 +156,6 @@ def test_the_nearest_synthesizer_is_the_one(expectations, actors, nearest):
             "breaker",
             "leave scope out",
         ),
-        ({"actors": []}, "(none)", "actors", "an app needs an actor"),
         ({"actors": ["monitor"]}, "'monitor'", "actors", "is not an Actor"),
         ({"actors": [actor(), actor()]}, "monitor", "id", "declared twice"),
         ({"actors": [actor(expectations=0)]}, "monitor", "expectations", "none; use actor.expect"),
@@ -211,3 +210,8 @@ def test_an_output_is_an_adapter_a_function_or_a_route_to_either():
 def test_an_output_that_cannot_work_is_refused_when_the_app_is_declared(outputs, problem):
     with pytest.raises(DeclarationError, match=problem):
         App(actors=[actor()], outputs=outputs)
+
+
+def test_an_app_without_actors_has_what_definitions_name():
+    app = App(strategies={"checks:CheckDisk": Watch})
+    assert (dict(app.actors), list(app.strategies)) == ({}, ["checks:CheckDisk"])

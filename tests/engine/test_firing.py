@@ -45,6 +45,11 @@ WHOLE = FireRequest(
 )
 
 
+HALF = overrides(synthesis="x" * (OVERRIDES_BYTES_MAX // 2))
+LARGE = {"rate": HALF, "screen": HALF}
+"""Each alone would do."""
+
+
 @pytest.mark.parametrize("fire", [ASKED, WHOLE])
 def test_a_fire_arrives_as_it_was_sent(fire):
     timer = fire_timer(fire, actor="monitor")
@@ -113,6 +118,11 @@ def test_the_strategy_gets_who_asked_for_what_and_about_which_subject():
         ({"payload": {"a": "x" * EVENT_BYTES_MAX}}, "payload"),
         ({"overrides": overrides()}, "overrides"),
         ({"mode": Mode.DRY_RUN, "overrides": {"tools": {}}}, "overrides"),
+        ({"step_overrides": {"rate": overrides()}}, "step_overrides.rate"),
+        ({"mode": Mode.DRY_RUN, "step_overrides": {"rate": {}}}, "step_overrides.rate"),
+        ({"mode": Mode.DRY_RUN, "step_overrides": {"a.b": overrides()}}, "step_overrides"),
+        ({"mode": Mode.DRY_RUN, "step_overrides": [overrides()]}, "step_overrides"),
+        ({"mode": Mode.DRY_RUN, "step_overrides": LARGE}, "step_overrides"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_with_the_field(change, field):

@@ -11,6 +11,8 @@ from engine.breaker import Breaker
 from engine.modes import NodeMode, Switch
 from engine.nodes import (
     INFO_BYTES_MAX,
+    PROBLEM_CHARS_MAX,
+    PROBLEMS_MAX,
     ActorInfo,
     ExpectationInfo,
     NodeInfo,
@@ -19,6 +21,7 @@ from engine.nodes import (
     decoded,
     encoded,
     known,
+    problems_told,
 )
 from engine.schedule import every
 from engine.strategy import Strategy
@@ -136,3 +139,16 @@ def test_an_actor_is_known_with_the_expectations_of_all_nodes_that_have_it():
 
     assert set(known(nodes, "a") or ()) == {"old", "new"}
     assert known(nodes, "b") is None
+
+
+def test_a_node_says_by_which_revision_of_its_definition_it_runs_an_actor():
+    assert actor_info(Actor("a"), BOTH).revision == 0
+    assert actor_info(Actor("a", revision=3), BOTH).revision == 3
+
+
+def test_problems_are_told_in_one_line_each_and_not_without_end():
+    many = {f"agent.a{number:03}": f"line\n  {number} " + "x" * 1_000 for number in range(200)}
+    told = problems_told(many)
+    assert list(told) == [f"agent.a{number:03}" for number in range(PROBLEMS_MAX)]
+    assert told["agent.a007"].startswith("line 7 x")
+    assert {len(problem) for problem in told.values()} == {PROBLEM_CHARS_MAX}

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from engine.backoff import backoff_s
 from engine.delivering import (
     EARLY_S,
     EARLY_SHARE,
@@ -28,7 +29,6 @@ from engine.output import TRANSITIONS, UNPROPOSED, Output, decide, evolve, fold,
 from engine.proposal import idempotency_key, inline_key, intended, output, output_key, proposal
 from engine.proposal import propose_output as propose
 from engine.route import Retries
-from engine.runtime.backoff import backoff_s
 from streams.blocks import Approval, OnExpiry
 from streams.commands import Decide, RetryOutput, Verdict
 from streams.events import (

@@ -13,6 +13,7 @@ from engine.overrides import (
     PREFIX,
     overrides,
     parse_overrides,
+    parse_step_overrides,
     problem_of_overrides,
 )
 from streams.json import NOTHING, raw
@@ -110,3 +111,25 @@ def test_what_was_made_by_hand_is_looked_at(given):
 
 def test_what_was_made_well_has_no_problem():
     assert problem_of_overrides(overrides(tools={"a.b": 1}, persist_findings=True)) is None
+
+
+def test_overrides_of_steps_are_said_by_the_steps_name():
+    said = '{"rate": {"synthesis": "well"}, "screen": {}}'
+    assert parse_step_overrides(said) == {
+        "rate": overrides(synthesis="well"),
+        "screen": overrides(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("{", "not a JSON object of step to overrides"),
+        ("[]", "not a JSON object of step to overrides"),
+        ('{"rate": 7}', "rate: not a JSON object of tools"),
+        ('{"rate": {"tool": {}}}', "rate: no field 'tool'"),
+    ],
+)
+def test_what_is_wrong_with_overrides_of_steps_is_named_with_the_step(said, why):
+    with pytest.raises(ValueError, match=f"^{why}"):
+        parse_step_overrides(said)

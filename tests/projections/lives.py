@@ -21,6 +21,9 @@ from streams.events import (
     BlockReason,
     CheckpointSaved,
     DeadLettered,
+    DefinitionApplied,
+    DefinitionDisabled,
+    DefinitionKind,
     EndStatus,
     EpisodeBlocked,
     EpisodeConverged,
@@ -68,6 +71,9 @@ TABLES: Final = (
     "lane_tickets",
     "workflow_instances",
     "workflow_steps",
+    "agent_definitions",
+    "workflow_definitions",
+    "definition_history",
     "dead_letters",
 )
 
@@ -213,6 +219,17 @@ def lettered(**fields: object) -> DeadLettered:
         "headers": {"ce-id": "x"},
     }
     return DeadLettered(**(given | fields))
+
+
+def applied(
+    kind: DefinitionKind, id_: str, revision: int = 1, **fields: object
+) -> DefinitionApplied:
+    given = {"body": raw({"id": id_}), "by": "ada"}
+    return DefinitionApplied(kind=kind, id=id_, revision=revision, **(given | fields))
+
+
+def disabled(kind: DefinitionKind, id_: str, revision: int = 1) -> DefinitionDisabled:
+    return DefinitionDisabled(kind=kind, id=id_, revision=revision, by="bob", reason="too loud")
 
 
 def ticket(number: int = 1, **fields: object) -> Ticket:

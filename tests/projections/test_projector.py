@@ -19,7 +19,8 @@ from projections.postgres.pool import AWAY, connect
 from projections.postgres.progress import caught_up
 from projections.statement import arrange
 from streams.clock import SystemClock
-from streams.events import OutputDelivered
+from streams.definitions import definition_id
+from streams.events import DefinitionKind, OutputDelivered
 from streams.keys import episode_claim
 from streams.layout import Stream
 from streams.log import Recorded
@@ -39,7 +40,8 @@ from tests.projections.lives import (
 
 
 async def fill(ports, *, first: int = 1, count: int = 5) -> None:
-    """Put whole lives on the journal, each with a finding, an output, a turn and a workflow."""
+    """Put whole lives on the journal, each with a finding, an output, a turn, a workflow and the
+    definitions of an agent and of a workflow."""
     for number in range(first, first + count):
         subject = ports.stack.episode(lives.episode_id(number))
         whole = ((lives.opened(number),), *lives.WHOLE_LIFE[1:])
@@ -53,6 +55,10 @@ async def fill(ports, *, first: int = 1, count: int = 5) -> None:
         await append(ports.log, ports.stack.lane("monitor"), *moves)
         ran = [each.commit.events for each in given(flow("a")).when(done("a")).flow.journal]
         await append(ports.log, ports.stack.workflow(lives.episode_id(number)), *ran)
+        for kind in DefinitionKind:
+            defined = ((lives.applied(kind, f"d{number}"),), (lives.disabled(kind, f"d{number}"),))
+            subject = ports.stack.definition(definition_id(kind, f"d{number}"))
+            await append(ports.log, subject, *defined)
 
 
 async def test_what_is_on_the_journal_becomes_rows(ports, bare_pool):

@@ -13,6 +13,8 @@ from engine.workflows.failure import retrying
 from projections.lives import project as changes_of
 from projections.postgres import reader
 from streams.errors import UnreadableEvent
+from streams.events import StepReused
+from streams.json import raw
 from streams.log import Commit, Recorded
 from tests.engine.workflows.flows import (
     cancel,
@@ -196,6 +198,21 @@ async def test_lists_show_the_latest_first_and_only_what_is_asked_for(pool, stac
     assert (row["items"], row["done"], row["waiting"]) == (1, 1, 0)
     assert await reader.list_workflows(pool, stack, status="running") == []
     assert await reader.list_workflows(pool, stack, workflow="other") == []
+
+
+@pytest.mark.parametrize("size", [1, 100])
+async def test_an_item_shows_the_earlier_episode_whose_result_stands_for_it(pool, stack, size):
+    journal, instance = lived(flow("a"), [], stack)
+    earlier = "00000000-0000-0000-0000-000000000007"
+    reused = StepReused(step="a", item=0, episode_id=earlier, result=raw({"x": 1}))
+    commit = Commit(id="reused", at=AT, events=(reused,))
+    journal = [*journal, replace(journal[-1], seq=journal[-1].seq + 1, commit=commit)]
+    for first in range(0, len(journal), size):
+        await write(pool, changes_of(journal[first : first + size], stack=stack), stack=stack)
+    shown = await reader.show_workflow(pool, stack, UUID(instance.begun.instance_id))
+    (row,) = shown["items"]
+    assert (row["status"], row["reused_episode_id"]) == ("done", UUID(earlier))
+    assert (row["result"], row["finished_at"]) == ({"x": 1}, AT)
 
 
 def test_an_instance_whose_id_is_no_uuid_stops_the_projection(stack):

@@ -11,6 +11,8 @@
 | `actors.py` | what the nodes run, and a ledger of every call that left them |
 | `wakeful.py` | the actors of the themes |
 | `errands.py` | what the world and its people do for the themes |
+| `flowing.py` | the workflows, and the actors of their steps |
+| `deciders.py` | people who see to instances of workflows |
 | `rows.py` | the read model in a dict, behind a fenced checkpoint |
 | `world.py` | three nodes, a publisher and a seed: what happened, as data |
 | `evidence.py` | the same, sorted for those who judge it |
@@ -18,6 +20,7 @@
 | `wakings.py` | the same, of all that wakes an actor |
 | `limits.py` | the same, of all that limits how often it fires |
 | `turns.py` | the same, where episodes take turns in the whole cluster |
+| `flows.py` | the same, of instances of workflows |
 | `rest.py` | whether anything is left to do in a world |
 
 SIM_SEED=17 pytest tests/simulation     replays one world; a breach prints all that happened

@@ -23,7 +23,7 @@ from engine import (
     synthesize,
     tool_call,
 )
-from tests.simulation import wakeful
+from tests.simulation import flowing, wakeful
 from tests.simulation.outside import TOOL_S_MAX, Outside
 from tests.simulation.receivers import routes
 from tests.simulation.strategies import (
@@ -37,7 +37,7 @@ from tests.simulation.strategies import (
     Slow,
     watch_for,
 )
-from tests.simulation.themes import Programme
+from tests.simulation.themes import Programme, Theme
 
 SECRET: Final = "hunter2"
 """Handed to tools and synthesizers; must be nowhere on the log."""
@@ -137,7 +137,14 @@ def simulated_app(outside: Outside, programme: Programme) -> App:
         "shop": Shop("shop", outside, programme),
     }
     themed = [actor for theme in programme.in_order for actor in wakeful.ACTORS[theme]()]
-    return App(actors=[watch, duty, *themed], tools=tools, synthesizer=ask, outputs=routes(outside))
+    has_flows = Theme.WORKFLOWS in programme.themes
+    return App(
+        actors=[watch, duty, *themed],
+        tools=tools,
+        synthesizer=ask,
+        outputs=routes(outside),
+        workflows=flowing.workflows() if has_flows else (),
+    )
 
 
 DONE: Final = ("done", "")

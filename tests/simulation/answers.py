@@ -36,6 +36,7 @@ from streams.layout import Stream
 from streams.log import Recorded
 from streams.memory.stream import Message
 from streams.ports import Ports
+from tests.simulation import deciders
 from tests.simulation.life import Life
 from tests.simulation.people import Request, decide, surely
 from tests.simulation.themes import Programme, Theme
@@ -100,13 +101,16 @@ class Answers:
 
     def _see(self, group: asyncio.TaskGroup, event: LogEvent, record: Recorded) -> None:
         rng = Random(f"answers {self.seed} {record.subject} {record.seq} {type(event).__name__}")
+        if deciders.is_wanted(event, rng):
+            instance_id = _key_of(record)
+            self._start(group, deciders.see_to(self._ports, instance_id, event, rng))
         match event:
             case EpisodeOpened(actor_id=actor):
                 self._actors[record.subject] = actor
             case EpisodeBlocked(approval=Approval() as approval, step_no=step_no):
                 request = Request(
                     actor_id=self._actors[record.subject],
-                    episode_id=_episode_of(record),
+                    episode_id=_key_of(record),
                     approval=approval,
                     step_no=step_no,
                 )
@@ -201,7 +205,7 @@ class Answers:
         await surely(partial(cancel, self._ports, actor, episode_id, by="ada"))
 
     async def _call_off(self, record: Recorded, rng: Random) -> None:
-        await self._cancel(self._actors[record.subject], _episode_of(record), rng)
+        await self._cancel(self._actors[record.subject], _key_of(record), rng)
 
     async def _cancel_related(self, rng: Random) -> None:
         await asyncio.sleep(rng.uniform(5.0, 40.0))
@@ -232,7 +236,8 @@ def _is_word(message: Message, ref: str) -> bool:
     return bool(msgspec.json.decode(message.data)["ref"] == ref)
 
 
-def _episode_of(record: Recorded) -> str:
+def _key_of(record: Recorded) -> str:
+    """Return the id of the episode, or of the instance, that `record` is of."""
     return record.subject.rpartition(".")[2]
 
 

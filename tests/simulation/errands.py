@@ -12,16 +12,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from engine import fire, overrides
+from engine import fire, overrides, start_workflow
 from engine.firing import fired_episode_id
 from engine.modes import ModeOrder, NodeMode, PauseOrder
+from engine.workflows.starter import START, starter_id
 from streams.errors import Unavailable
+from streams.json import JsonObject
 from streams.keys import mode_key, pause_key
 from streams.parsing import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
+from streams.ports import Ports
 from streams.triggers import Mode
 from tests.simulation.life import Life
 from tests.simulation.themes import TAKING_TURNS, Programme, Theme
@@ -50,6 +53,7 @@ EVENTS: Final[Mapping[Theme, tuple[Sequence[str], int]]] = {
     Theme.APPROVALS: (("sim.ask", "sim.ask", "sim.ask_turn"), 7),
     Theme.WAITS: (("sim.wait", "sim.wait", "sim.wait_turn"), 7),
     Theme.OUTPUTS: (("sim.send", "sim.gated", "sim.inline", "sim.send_turn"), 7),
+    Theme.WORKFLOWS: (("sim.flow", "sim.flow", "sim.fan", "sim.saga", "sim.outer"), 4),
 }
 """Theme → its events, and how many of them there are at most."""
 
@@ -113,6 +117,8 @@ class Errands:
             yield self._fire_all()
         if Theme.COOLDOWN in themes:
             yield self._fire_cool()
+        if Theme.WORKFLOWS in themes:
+            yield self._start_flow()
         if self.programme.has_orders:
             yield self._switch_nodes()
             yield self._pause_actor()
@@ -188,8 +194,11 @@ class Errands:
             )
         except Unavailable:
             is_sure = False
+        self._note_fired(actor, name, key=key, is_dry=is_dry, is_sure=is_sure)
+
+    def _note_fired(self, actor: str, name: str, *, key: str, is_dry: bool, is_sure: bool) -> None:
         episode_id = fired_episode_id(
-            stack=ports.stack.name,
+            stack=self.servers.ports.stack.name,
             actor=actor,
             expectation=name,
             key=key,
@@ -198,6 +207,27 @@ class Errands:
         self.fired.append(
             Fired(episode_id=episode_id, expectation=name, is_dry=is_dry, is_sure=is_sure)
         )
+
+    async def _start_flow(self) -> None:
+        """Begin equal instances by hand, and one only to try."""
+        ports = wired(self._wire.life, self.servers)
+        said: JsonObject = {"key": self._rng.choice(KEYS)}
+        general, own = (overrides(tools={"pay.out": {"value": n}}) for n in (1, 5))
+        tried = {"dry_run": True, "overrides": general, "step_overrides": {"end": own}}
+        name = self._rng.choice(("fan", "fan", "saga"))
+        for number, (flow, options) in enumerate(((name, {}), ("fan", tried), (name, {}))):
+            await asyncio.sleep(self._rng.uniform(0.0, BUSY_S / 3))
+            await self._start(ports, flow, said, key=f"s{number}", **options)
+
+    async def _start(
+        self, ports: Ports, name: str, said: JsonObject, *, key: str, **options: Any
+    ) -> None:
+        is_sure, is_dry = True, "dry_run" in options
+        try:
+            await start_workflow(ports, name, said, by="people", key=key, **options)
+        except Unavailable:
+            is_sure = False
+        self._note_fired(starter_id(name), START, key=key, is_dry=is_dry, is_sure=is_sure)
 
     async def _switch_nodes(self) -> None:
         registry = self.servers.ports.registry

@@ -13,6 +13,7 @@ import msgspec
 
 from engine import dedupe
 from streams.events import (
+    CompensationBegun,
     DeadLettered,
     EpisodeConverged,
     EpisodeFinished,
@@ -20,9 +21,15 @@ from streams.events import (
     FindingEvent,
     LogEvent,
     OutputEvent,
+    OutputForgone,
+    StepBegun,
+    StepEnded,
     StepRecorded,
+    WorkflowFinished,
+    WorkflowStarted,
 )
 from streams.findings import Cause
+from streams.json import unraw
 from streams.layout import Kind
 from streams.log import Recorded
 from streams.memory.stream import Message
@@ -89,6 +96,61 @@ class Life:
         return {placed.event.step_no: placed for placed in self.of(StepRecorded)}
 
 
+class Flow:
+    """One instance of a workflow as its journal has it."""
+
+    def __init__(self, instance_id: str, records: Sequence[Recorded]) -> None:
+        self.id = instance_id
+        self.events = [
+            Placed(event, record.seq, record.commit.id)
+            for record in records
+            for event in record.commit.events
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.id}"
+
+    def of(self, kind: type[K]) -> list[Placed[K]]:
+        return [
+            Placed(placed.event, placed.seq, placed.commit_id)
+            for placed in self.events
+            if isinstance(placed.event, kind)
+        ]
+
+    @property
+    def begun(self) -> WorkflowStarted:
+        event = self.events[0].event
+        assert isinstance(event, WorkflowStarted), f"{self.id} begins with {event}"
+        return event
+
+    @property
+    def name(self) -> str:
+        return self.begun.spec.name
+
+    @property
+    def is_dry(self) -> bool:
+        return self.begun.mode is Mode.DRY_RUN
+
+    @property
+    def opened(self) -> list[str]:
+        """The ids of what it has opened: episodes, and instances of other workflows."""
+        begun = StepBegun, CompensationBegun
+        return [placed.event.episode_id for kind in begun for placed in self.of(kind)]
+
+    @cached_property
+    def finished(self) -> WorkflowFinished | None:
+        ends = self.of(WorkflowFinished)
+        return ends[0].event if ends else None
+
+    @cached_property
+    def results(self) -> dict[str, object]:
+        """What the last steps brought, which fan out nowhere: those that nothing depends on."""
+        needed = {each for step in self.begun.spec.steps for each in step.depends_on}
+        last = {step.id: None for step in self.begun.spec.steps if step.id not in needed}
+        said = {placed.event.step: unraw(placed.event.result) for placed in self.of(StepEnded)}
+        return last | {name: said[name] for name in last if name in said}
+
+
 @dataclass(frozen=True)
 class Evidence:
     """A history, sorted for those who judge it.
@@ -102,6 +164,10 @@ class Evidence:
     @cached_property
     def lives(self) -> dict[str, Life]:
         return {key: Life(key, records) for key, records in self._by_key(Kind.EPISODE).items()}
+
+    @cached_property
+    def flows(self) -> dict[str, Flow]:
+        return {key: Flow(key, records) for key, records in self._by_key(Kind.WORKFLOW).items()}
 
     @cached_property
     def findings(self) -> dict[str, list[tuple[int, FindingEvent]]]:
@@ -125,13 +191,13 @@ class Evidence:
 
     @cached_property
     def outputs(self) -> dict[str, list[Placed[OutputEvent]]]:
-        """What happened to each output, by its key."""
+        """What happened to each output, by its key; not who will not propose it any more."""
         return {
             key: [
                 Placed(event, record.seq, record.commit.id)
                 for record in records
                 for event in record.commit.events
-                if isinstance(event, OutputEvent)
+                if isinstance(event, OutputEvent) and not isinstance(event, OutputForgone)
             ]
             for key, records in self._by_key(Kind.OUTPUT).items()
         }

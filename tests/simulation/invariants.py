@@ -14,6 +14,7 @@ from typing import Final
 from engine.obstacle import NO_SUCH_EPISODE
 from engine.runtime.hold import NO_CLAIM
 from engine.runtime.undertaker import OUTPUT_FAILED
+from engine.workflows.starter import START
 from streams.events import (
     EndStatus,
     EpisodeBlocked,
@@ -37,7 +38,7 @@ from streams.memory.stream import DEDUPE_WINDOW_S
 from streams.parsing import HOPS_HEADER
 from streams.triggers import EventTrigger
 from streams.world import HOPS_MAX
-from tests.simulation import blocks, deliveries, limits, turns, wakings
+from tests.simulation import blocks, deliveries, flows, limits, turns, wakings
 from tests.simulation.actors import ENDS, SECRET
 from tests.simulation.evidence import Breaches, Evidence, Life, identity, payload_of
 from tests.simulation.outside import Call
@@ -229,7 +230,7 @@ def i3_what_must_be_durable_before_a_call_is(evidence: Evidence) -> Breaches:
 def i3_results_are_folded_once_and_as_recorded(evidence: Evidence) -> Breaches:
     for life in evidence.lives.values():
         converged = life.converged
-        if converged is None or life.opened.expectation_id in {"settle", "echo"}:
+        if converged is None or life.opened.expectation_id in {"settle", "echo", START}:
             continue
         anew = [placed.seq for placed in life.of(EpisodeStarted) if placed.event.fresh]
         results = [
@@ -392,7 +393,8 @@ def no_secret_is_kept(evidence: Evidence) -> Breaches:
             shown = step.kind is StepKind.TOOL_CALL and not step.error_class
             if SECRET.encode() in bytes(step.args) + bytes(step.result_shown):
                 yield f"{life.id}@{placed.seq}: shows a secret"
-            if shown and bytes(step.result_shown) != b'"***"':
+            is_ours = life.opened.expectation_id != START
+            if shown and is_ours and bytes(step.result_shown) != b'"***"':
                 yield f"{life.id}@{placed.seq}: shows {bytes(step.result_shown)!r}"
     for place, row in evidence.history.rows.tables.items():
         if SECRET in str(row):
@@ -438,6 +440,7 @@ ALL: Final = (
     *turns.INVARIANTS,
     *blocks.INVARIANTS,
     *deliveries.INVARIANTS,
+    *flows.INVARIANTS,
 )
 
 

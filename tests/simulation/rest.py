@@ -48,20 +48,24 @@ def held(servers: Servers) -> list[str]:
 def unanswered(servers: Servers) -> int:
     """Return how many messages wait for someone, but for word that nobody waits for."""
     ports = servers.ports
-    waits = ports.stack.gate_durable(QUEUE)
+    waits, looks = ports.stack.gate_durable(QUEUE), ports.stack.due_durable(QUEUE)
     durables = [
         *(each for name, each in ports.world._durables.items() if name != waits),
         *ports.inbox._durables.values(),
-        *ports.timers._durables.values(),
+        *(each for (name, _), each in ports.timers._durables.items() if name != looks),
     ]
     return sum(durable.backlog for durable in durables)
 
 
 def pending(servers: Servers) -> list[str]:
-    """Return the timers that have not fired, but for those of schedules, which go on."""
+    """Return the timers that have not fired, but for those that go on.
+
+    That is those of schedules, and of word that nobody waits for yet.
+    """
     timers = servers.ports.timers
     timers.fire()
-    return [subject for subject in timers._armed if f".{ticker.PURPOSE}." not in subject]
+    go_on = f".{ticker.PURPOSE}.", f".{QUEUE}."
+    return [subject for subject in timers._armed if not any(each in subject for each in go_on)]
 
 
 def has_dispatched(servers: Servers, actor: Actor) -> bool:

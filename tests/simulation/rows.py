@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from projections import blocks, outputs, steps
+from projections import blocks, outputs, steps, workflow_steps, workflows
 from projections.episodes import ADVANCE, OPEN
 from projections.errors import ProjectorFenced
 from projections.findings import SUPERSEDE, SUPERSEDED
@@ -32,7 +32,16 @@ POSTGRES_S_MAX: Final = 0.5
 _COUNTS: Final = {"attempts": 0, "turns_used": 0, "tokens_used": 0}
 """What an episode's row starts from where its opening says nothing."""
 
-_LATER: Final = (ADVANCE, outputs.ADVANCE, blocks.ANSWER, steps.RECORD, ADMIT, SUPERSEDE)
+_LATER: Final = (
+    ADVANCE,
+    outputs.ADVANCE,
+    blocks.ANSWER,
+    steps.RECORD,
+    ADMIT,
+    SUPERSEDE,
+    workflows.ADVANCE_INSTANCE,
+    workflow_steps.ADVANCE,
+)
 """Statements that do nothing where there is no row."""
 
 _WHOLE: Final = (
@@ -44,6 +53,14 @@ _WHOLE: Final = (
 
 _LAST: Final = ("next_attempt_at", "error_class", "error_detail")
 """Columns of an output that are as the last event says."""
+
+_LAST_OF_ITEM: Final = ("error_class", "error_detail", "retry_at", "finished_at")
+"""Columns of an item of a step that are as the last event says that has a status."""
+
+_ASKED: Final = (
+    "plan_hash", "summary", "approvers", "asked_at", "expires_at", "decided_by", "decided_reason",
+)  # fmt: skip
+"""Columns of an item that stay when it is prepared."""
 
 _MADE: Final = {ADMIT.name: {"state": "admitted"}, SUPERSEDE.name: {"status": SUPERSEDED}}
 """What a statement itself says of a row."""
@@ -92,6 +109,10 @@ class Rows:
             self.tables.pop(place, None)
         elif statement == EMPTY:
             self._empty(row)
+        elif statement == workflow_steps.PLACE:
+            self.tables[place] = _placed(earlier or {}, row)
+        elif statement in (workflow_steps.RESUME, workflow_steps.STOP):
+            self._settle(row, is_stop=statement == workflow_steps.STOP)
         else:
             self.tables[place] = row
 
@@ -102,6 +123,26 @@ class Rows:
             if is_of_lane and ticket["journal_seq"] < row["journal_seq"]:
                 del self.tables[place]
 
+    def _settle(self, row: dict[str, Any], *, is_stop: bool) -> None:
+        """Have the items of an instance that were paused, or had not begun, go on or not."""
+        said = {**row, "status": "canceled", "retry_at": None} if is_stop else row
+        statuses = workflow_steps.UNBEGUN if is_stop else {"paused"}
+        for place, item in self.tables.items():
+            is_of_it = place[:2] == (workflow_steps.PLACE.table, row["instance_id"])
+            is_step = is_stop or (is_of_it and item["step_id"] == row["step_id"])
+            is_met = is_of_it and is_step and item["status"] in statuses
+            if is_met and item["journal_seq"] < row["journal_seq"]:
+                self.tables[place] = item | said
+
+
+def _placed(earlier: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """Return an item as it is prepared, with what people were asked about it before."""
+    asked = {name: earlier.get(name) for name in _ASKED}
+    if row["plan_hash"] is not None:
+        asked = {}
+    kept = {name: value for name, value in asked.items() if row[name] is None}
+    return row | kept | {"attempts": row["attempts"] or 0}
+
 
 def _moved(statement: Statement, earlier: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     """Return a row after what happened to it."""
@@ -111,6 +152,8 @@ def _moved(statement: Statement, earlier: dict[str, Any], row: dict[str, Any]) -
         return earlier | _said(row) | {name: row[name] for name in _LAST}
     if statement == blocks.ANSWER:
         return earlier | row
+    if statement == workflow_steps.ADVANCE and row["status"] is not None:
+        return earlier | _said(row) | {name: row[name] for name in _LAST_OF_ITEM}
     return earlier | _said(row) | _MADE.get(statement.name, {})
 
 

@@ -9,12 +9,14 @@ from typing import Final, get_args
 
 import pytest
 
+from engine.workflows.status import ENDED
 from streams.events import (
     EpisodeDeferred,
     EpisodeFinished,
     EpisodeStarted,
     LaneMoved,
     OutputEvent,
+    WorkflowEvent,
 )
 from streams.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
 from tests.simulation.blocks import waits
@@ -156,6 +158,19 @@ def test_every_fate_of_an_output_is_met(histories):
     assert sum(each.is_accepted for each in deliveries) > len(histories)
     left = [life for life in all_lives(histories) if life.of(EpisodeDeferred)]
     assert len(left) > 20
+
+
+def test_every_fate_of_a_step_is_met(histories):
+    flows = [flow for history in histories for flow in Evidence(history).flows.values()]
+    fates = Counter(type(placed.event) for flow in flows for placed in flow.events)
+    assert {kind for kind in get_args(WorkflowEvent) if fates[kind] < 1} == set()
+    assert {status for status in ENDED if not any(_ended(flow, status) for flow in flows)} == set()
+    assert sum(flow.begun.parent is not None for flow in flows) > 2
+    assert sum(flow.is_dry for flow in flows) > 2
+
+
+def _ended(flow, status):
+    return flow.finished is not None and flow.finished.status is status
 
 
 def test_worlds_end_soon_after_the_storm(histories):

@@ -43,9 +43,13 @@ class Theme(StrEnum):
     """Episodes that wait for word from outside, which may come before that, or not at all."""
     OUTPUTS = "outputs"
     """Outputs, gated and not, and receivers that are busy, silent or gone."""
+    WORKFLOWS = "workflows"
+    """Workflows, and people who approve steps, have them tried again, and cancel instances."""
 
 
-TAKING_TURNS: Final = frozenset({Theme.LANES, Theme.APPROVALS, Theme.WAITS, Theme.OUTPUTS})
+TAKING_TURNS: Final = frozenset(
+    {Theme.LANES, Theme.APPROVALS, Theme.WAITS, Theme.OUTPUTS, Theme.WORKFLOWS}
+)
 """Those that have actors whose episodes take turns."""
 
 

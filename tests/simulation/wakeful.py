@@ -24,7 +24,7 @@ from engine import (
     tool_call,
     wait,
 )
-from tests.simulation import asking, sending
+from tests.simulation import asking, flowing, sending
 from tests.simulation.strategies import Plan, Quiet, Sum, watch_for
 from tests.simulation.themes import Theme
 
@@ -48,6 +48,7 @@ CLUSTER_MAX: Final[Mapping[str, int]] = {
     "sheds": 1,
     **asking.CLUSTER_MAX,
     **sending.CLUSTER_MAX,
+    **flowing.CLUSTER_MAX,
 }
 """Actor that takes turns → how many of its episodes run at a time in the whole cluster."""
 
@@ -152,6 +153,7 @@ ACTORS: Final[Mapping[Theme, Callable[[], Iterator[Actor]]]] = {
     Theme.APPROVALS: asking.askers,
     Theme.WAITS: asking.waiters,
     Theme.OUTPUTS: sending.senders,
+    Theme.WORKFLOWS: flowing.steppers,
 }
 """Theme → the actors that it brings."""
 
@@ -171,5 +173,6 @@ ENDS: Final = {
     **{name: {_DONE, ("canceled", "shed_oldest")} for name in ("lucky", "latest")},
     **asking.ENDS,
     **sending.ENDS,
+    **flowing.ENDS,
 }
 """Expectation → how its episodes may end."""

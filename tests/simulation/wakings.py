@@ -171,6 +171,7 @@ def a_fire_has_exactly_one_episode(evidence: Evidence) -> Breaches:
 
 def a_dry_run_changes_nothing(evidence: Evidence) -> Breaches:
     dry = {each.episode_id for each in evidence.history.fired if each.is_dry}
+    dry |= {id_ for flow in evidence.flows.values() if flow.is_dry for id_ in flow.opened}
     for life in evidence.lives.values():
         if evidence.is_dry(life) != (life.id in dry):
             yield f"{life.id}: its mode is {life.opened.mode}"

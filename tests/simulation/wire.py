@@ -28,7 +28,7 @@ from streams.errors import (
     UnknownOutcome,
     VersionConflict,
 )
-from streams.events import EpisodeFinished, EpisodeOpened
+from streams.events import EpisodeFinished, EpisodeOpened, WorkflowFinished, WorkflowStarted
 from streams.jetstream.grouping import Grouping
 from streams.jetstream.headers import EXPECTED_SEQ
 from streams.jetstream.publish import Ack, BatchRefused, Write
@@ -99,7 +99,7 @@ class Servers:
     stored: list[Recorded] = field(default_factory=list)
     """What was stored, in that order."""
     unfinished: set[str] = field(default_factory=set)
-    """Episodes that were opened and have not ended."""
+    """Episodes and instances that have begun and have not ended."""
     shared: int = 0
     """Commits that were stored together with others' in one batch."""
     kept: list[Kept] = field(default_factory=list)
@@ -288,9 +288,9 @@ class WiredStoring:
         seq = done(servers.ports.log.append(subject, commit, after=after))
         servers.stored_at_s[subject, seq] = asyncio.get_running_loop().time()
         servers.stored.append(Recorded(subject=subject, seq=seq, commit=commit))
-        if any(isinstance(event, EpisodeOpened) for event in commit.events):
+        if any(isinstance(event, EpisodeOpened | WorkflowStarted) for event in commit.events):
             servers.unfinished.add(subject)
-        if any(isinstance(event, EpisodeFinished) for event in commit.events):
+        if any(isinstance(event, EpisodeFinished | WorkflowFinished) for event in commit.events):
             servers.unfinished.discard(subject)
         return Ack(seq=seq)
 
@@ -571,10 +571,13 @@ class WiredTimers:
             f"pending {purpose} {key}", lambda: done(timers.pending(actor, purpose, key))
         )
 
-    async def cancel(self, actor: str, purpose: str, key: str) -> None:
+    async def cancel(
+        self, actor: str, purpose: str, key: str, *, expecting: int | None = None
+    ) -> None:
         timers = self.wire.servers.ports.timers
         await self.wire.request(
-            f"cancel {purpose} {key}", lambda: done(timers.cancel(actor, purpose, key))
+            f"cancel {purpose} {key}",
+            lambda: done(timers.cancel(actor, purpose, key, expecting=expecting)),
         )
 
     async def open(self, actor: str) -> WiredSource[Due | Unreadable]:

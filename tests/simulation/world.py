@@ -226,6 +226,8 @@ class World:
         for actor in self._app(Life("setup")).actors.values():
             done(self.servers.ports.world.open(actor.id, actor.event_names()))
             done(self.servers.ports.inbox.open(actor.id))
+        for workflow in self._app(Life("setup")).workflows:
+            done(self.servers.ports.inbox.open_workflow(workflow))
         done(self.servers.ports.world.open(QUEUE, [RESOLVED]))
 
     async def _publish_all(self) -> None:

@@ -13,6 +13,7 @@ from streams.blocks import Approval, OnExpiry, Wait
 from streams.commands import (
     Attend,
     Cancel,
+    CancelOutput,
     Command,
     Decide,
     Recover,
@@ -27,6 +28,9 @@ from streams.events import (
     DeadDiscarded,
     DeadLettered,
     DeadRequeued,
+    DefinitionApplied,
+    DefinitionDisabled,
+    DefinitionKind,
     EndStatus,
     EpisodeBlocked,
     EpisodeConverged,
@@ -52,6 +56,7 @@ from streams.events import (
     OutputCanceled,
     OutputDelivered,
     OutputFailed,
+    OutputForgone,
     OutputPostponed,
     OutputProposed,
     OutputRejected,
@@ -201,6 +206,25 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
             dedupe_key="d",
             budget=Budget(),
         ),
+    ),
+    "definition.applied@1": (
+        DefinitionApplied(
+            kind=DefinitionKind.AGENT,
+            id="disk_watch",
+            revision=3,
+            body=raw({"id": "disk_watch", "expectations": {}}),
+            by="ada",
+            reason="more room",
+        ),
+        DefinitionApplied(
+            kind=DefinitionKind.WORKFLOW, id="onboard", revision=1, body=raw({}), by="ada"
+        ),
+    ),
+    "definition.disabled@1": (
+        DefinitionDisabled(
+            kind=DefinitionKind.AGENT, id="disk_watch", revision=3, by="bob", reason="not needed"
+        ),
+        DefinitionDisabled(kind=DefinitionKind.WORKFLOW, id="onboard", revision=1, by="bob"),
     ),
     "episode.started@1": (EpisodeStarted(node="n1", attempt=2, claim_revision=77),),
     "episode.step_announced@1": (
@@ -415,6 +439,7 @@ EVENTS: Final[dict[str, tuple[LogEvent, ...]]] = {
         OutputRetried(by="ada"),
     ),
     "output.canceled@1": (OutputCanceled(reason="not wanted"), OutputCanceled()),
+    "output.forgone@1": (OutputForgone(episode_id="e1"),),
 }
 
 COMMANDS: Final[dict[str, Command]] = {
@@ -448,5 +473,13 @@ COMMANDS: Final[dict[str, Command]] = {
         output_key="mail:1",
         by="ada",
         reason="fixed",
+    ),
+    "cancel_output@1": CancelOutput(
+        actor_id="monitor",
+        episode_id="e1",
+        id="c1",
+        output_key="mail:1",
+        by="ada",
+        reason="not wanted",
     ),
 }

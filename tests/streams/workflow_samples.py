@@ -26,6 +26,7 @@ from streams.events import (
     StepPaused,
     StepPostponed,
     StepPrepared,
+    StepReused,
     StepSkipped,
     WorkflowAborted,
     WorkflowCancelAsked,
@@ -151,6 +152,10 @@ WORKFLOW_EVENTS: Final[dict[str, tuple[WorkflowEvent, ...]]] = {
         ),
         StepEnded(step="rate", item=0, attempt=1, outcome=StepOutcome.DONE, result=raw([1, "ü"])),
         StepEnded(step="rate", item=0, attempt=1, outcome=StepOutcome.CANCELED),
+    ),
+    "workflow.step_reused@1": (
+        StepReused(step="rate", item=1, episode_id="e0", result=raw({"score": 7})),
+        StepReused(step="rate", item=0, episode_id="e0"),
     ),
     "workflow.step_postponed@1": (StepPostponed(step="rate", item=1, attempt=2, retry_at=AT),),
     "workflow.step_skipped@1": (

@@ -65,6 +65,7 @@ IN_CODE = (
         # Nonces; requests of their own.
         (
             "streams/jetstream/",
+            "engine/runtime/definition_book.py",
             "engine/runtime/output_requests.py",
             "engine/runtime/requester.py",
             "engine/runtime/responder.py",
@@ -80,7 +81,7 @@ IN_CODE = (
     ),
     Banned(
         "a subject, stream or bucket, spelled out",
-        r"[}>]\.(event|inbox|due|timer|episode|finding|output|workflow|dead)\."
+        r"[}>]\.(event|inbox|due|timer|episode|finding|output|workflow|definition|dead)\."
         r"|\}-(events|work|journal|dead|claims|gates|registry|blobs)\b",
         ("streams/layout.py", "streams/subjects.py"),
     ),

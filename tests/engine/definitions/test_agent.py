@@ -127,6 +127,7 @@ OF_ACTORS = {
     "max_concurrent_cluster": (20, {}),
     "overflow": ("shed_oldest", {}),
     "queue_max": (5, {"overflow": "shed_oldest"}),
+    "stacks": (["orders", "orders-qa"], {}),
 }
 
 
@@ -142,7 +143,7 @@ def test_a_definition_has_every_option_of_an_expectation_that_is_no_code():
 
 
 def test_a_definition_has_every_option_of_an_actor_that_is_no_code():
-    options = options_of(Actor.__init__) - {"tools", "synthesizer"}
+    options = options_of(Actor.__init__) - {"tools", "synthesizer", "revision"}
     assert AgentDefinition.model_fields.keys() == options | {"expectations"}
     assert OF_ACTORS.keys() | {"id", "expectations"} == AgentDefinition.model_fields.keys()
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from engine.definitions.revisions import UNDEFINED, Apply, Definition, Disable, decide, fold
-from engine.errors import Rejected
+from engine.errors import Refused
 from streams.events.definitions import DefinitionApplied, DefinitionDisabled, DefinitionKind
 from streams.json import raw
 
@@ -63,13 +63,13 @@ def test_what_is_disabled_is_applied_anew():
 
 
 def test_what_nobody_has_defined_cannot_be_disabled():
-    with pytest.raises(Rejected, match="there is no agent 'm'"):
+    with pytest.raises(Refused, match="there is no agent 'm'"):
         decide(after(), disable())
 
 
 @pytest.mark.parametrize("command", [apply(OTHER, seen=1), disable(seen=1)])
 def test_nothing_happens_to_what_has_changed_since_it_was_looked_at(command):
-    with pytest.raises(Rejected, match="at revision 2 by now, not 1"):
+    with pytest.raises(Refused, match="at revision 2 by now, not 1"):
         decide(after(applied(1), applied(2)), command)
     assert decide(after(applied(1)), command) is not None
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from itertools import count
 
 from engine.app import App
+from engine.definitions.casting import in_code
 from engine.runtime.breakers import Breakers
+from engine.runtime.cast import Cast
 from engine.runtime.crew import Crew
+from engine.runtime.editions import Editions
 from engine.runtime.outlets import Outlets
 from engine.runtime.permit import Permits
 from engine.runtime.running import Running
@@ -19,14 +22,18 @@ from tests.engine.runtime.stage import CLOCK
 
 def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -> Crew:
     """Return the means that `node` would give to the actor `worker`."""
-    actor, running = app.actors["worker"], Running()
+    actor, running, permits = app.actors["worker"], Running(), Permits()
     return Crew(
         app=app,
+        cast=Cast(in_code(app)),
+        editions=Editions(ports, app),
         actor=actor,
+        is_laned=actor.is_laned,
         ports=ports,
         clock=clock,
         node=node,
-        permits=Permits(),
+        permits=permits,
+        may_go_on=permits.runs,
         running=running,
         breakers=Breakers(actor, ports, clock, node=node, running=running),
         turns=Turns(),

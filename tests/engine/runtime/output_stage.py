@@ -113,9 +113,11 @@ class Proposing(Scripted):
         )
 
 
-def app_of(strategy: Scripted, outputs: dict[str, object], **declared: object) -> App:
+def app_of(
+    strategy: Scripted, outputs: dict[str, object], *, most: int = 10, **declared: object
+) -> App:
     """Return an app of one actor `worker` with one expectation `thing`."""
-    actor = Actor("worker", max_concurrent_episodes=10)
+    actor = Actor("worker", max_concurrent_episodes=most)
     actor.expect("thing", strategy, **{"on": event(HAPPENED), **declared})
     return App(actors=[actor], outputs=outputs)
 

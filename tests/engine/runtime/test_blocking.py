@@ -11,12 +11,13 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from engine import resolving
 from engine.actions import approval, observe, wait
 from engine.answering import DENIED
 from engine.blocking import ATTEND
 from engine.errors import BadRequest, Refused
 from engine.fingerprint import fingerprint
-from engine.runtime import resolver as resolving
+from engine.runtime import lookout, resolver
 from engine.runtime.blocker import Blocker
 from engine.runtime.requester import cancel, cancel_related
 from engine.runtime.responder import approve, deny, resolve
@@ -448,16 +449,21 @@ async def test_word_that_is_published_reaches_every_episode_that_waits_for_it(po
     assert await ports.registry.entries() == {}
 
 
-async def test_word_that_comes_before_anybody_waits_is_kept_for_them(ports, monkeypatch):
-    monkeypatch.setattr(resolving, "AGAIN_S", 0.01)
-    monkeypatch.setattr(resolving, "AGAIN_MAX_S", 0.05)
+async def put_by(ports, count: int) -> None:
+    """Wait until the queue holds no word any more, and so much of it was put by."""
+    queues = ports.world._durables
+    (queue,) = [each for name, each in queues.items() if name.endswith(lookout.QUEUE)]
+    await eventually(lambda: not queue.pending and not queue._unanswered)
+    assert len(await ports.timers.keys(lookout.QUEUE, lookout.WORD)) == count
+
+
+async def test_word_that_comes_before_anybody_waits_is_kept_for_them(ports):
     app = app_of(Scripted(PAYMENT))
     async with running(app, ports):
         queues = ports.world._durables
-        await eventually(lambda: [name for name in queues if name.endswith(resolving.QUEUE)])
+        await eventually(lambda: [name for name in queues if name.endswith(lookout.QUEUE)])
         await publish_word(ports, result="early")
-        (queue,) = [each for name, each in queues.items() if name.endswith(resolving.QUEUE)]
-        await eventually(lambda: any(each.deliveries > 1 for each in queue._unanswered.values()))
+        await put_by(ports, 1)
         done = await lived(ports, await open_episode(ports, app))
     assert done.seen == ["early"]
 
@@ -465,8 +471,7 @@ async def test_word_that_comes_before_anybody_waits_is_kept_for_them(ports, monk
 async def test_word_that_was_brought_is_no_dead_letter_though_nobody_waits_any_more(
     ports, monkeypatch
 ):
-    monkeypatch.setattr(resolving, "LAG_S", 0.05)
-    monkeypatch.setattr(resolving, "KEPT_S", 0.0)
+    monkeypatch.setattr(resolver, "LAG_S", 0.05)
     app = app_of(Scripted(PAYMENT))
     async with running(app, ports):
         id_ = await open_episode(ports, app)
@@ -474,9 +479,9 @@ async def test_word_that_was_brought_is_no_dead_letter_though_nobody_waits_any_m
         await publish_word(ports, result={"paid": 1})
         await lived(ports, id_)
         queues = ports.world._durables
-        (queue,) = [each for name, each in queues.items() if name.endswith(resolving.QUEUE)]
+        (queue,) = [each for name, each in queues.items() if name.endswith(lookout.QUEUE)]
         await eventually(lambda: not queue.pending and not queue._unanswered)
-    assert await letters(ports) == []
+    assert await ports.timers.keys(lookout.QUEUE, lookout.WORD) == []
 
 
 @pytest.mark.parametrize(
@@ -484,13 +489,13 @@ async def test_word_that_was_brought_is_no_dead_letter_though_nobody_waits_any_m
     [({"ref": "payment:42"}, "nobody_waits"), ({"result": 1}, "unreadable")],
 )
 async def test_word_that_helps_nobody_is_a_dead_letter(ports, monkeypatch, payload, reason):
-    monkeypatch.setattr(resolving, "KEPT_S", 0.0)
+    monkeypatch.setattr(resolving, "KEPT_S", 0)
+    monkeypatch.setattr(resolving, "LOOK_S", 0.0)
     async with running(app_of(Scripted()), ports):
         queues = ports.world._durables
-        await eventually(lambda: [name for name in queues if name.endswith(resolving.QUEUE)])
+        await eventually(lambda: [name for name in queues if name.endswith(lookout.QUEUE)])
         await ports.world.publish("wait.resolved", payload, id="w")
-        (queue,) = [each for name, each in queues.items() if name.endswith(resolving.QUEUE)]
-        await eventually(lambda: not queue.pending and not queue._unanswered)
+        await eventually(lambda: ports.log._streams["vigil-dead"].past(0))
     (letter,) = await letters(ports)
     assert letter.reason == reason
 

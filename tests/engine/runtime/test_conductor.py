@@ -118,7 +118,7 @@ async def test_a_retry_is_made_when_its_time_has_come_though_all_nodes_were_gone
     async with doomed(app, ports):
         id_ = await begin(ports, "w")
         await reached(ports, id_, lambda i: [*i.with_status(StepStatus.RETRYING)])
-        await eventually(lambda: not any(ports.inbox._durables["workflow-w-0"]._unanswered))
+        await eventually(lambda: not any(ports.inbox._durables["workflow-w", 0]._unanswered))
     async with running(app, ports, "another"):
         done = await ended(ports, id_)
     assert (done.status, script.called("rate")) == (WorkflowStatus.DONE, 2)
@@ -305,7 +305,7 @@ async def test_a_command_that_comes_twice_changes_nothing(ports, script):
         )
         for n, command in enumerate([again, again, Advance(workflow="w", instance_id=id_)]):
             await ports.inbox.send(command, id=f"again.{n}")
-        await eventually(lambda: not ports.inbox._durables["workflow-w-0"].backlog)
+        await eventually(lambda: not ports.inbox._durables["workflow-w", 0].backlog)
         assert await history(ports, id_) == before
 
 
@@ -412,7 +412,7 @@ async def test_a_node_that_lacks_a_function_leaves_the_instance_to_others(ports,
 
 
 def _handed_back(ports) -> bool:
-    unanswered = ports.inbox._durables["workflow-w-0"]._unanswered.values()
+    unanswered = ports.inbox._durables["workflow-w", 0]._unanswered.values()
     return any(each.deliveries > 1 for each in unanswered)
 
 
@@ -445,7 +445,7 @@ async def test_an_end_is_not_lost_where_what_is_read_lags_behind_what_was_writte
         )
         await ports.inbox.send(resume, id="r1")
         await script.wait_called("rate", 2)
-        await eventually(lambda: not ports.inbox._durables["workflow-w-0"].backlog)
+        await eventually(lambda: not ports.inbox._durables["workflow-w", 0].backlog)
     let_go.set()
     # What another node sees at first is that the step is paused, and that nothing of it runs.
     lagging = replace(ports, log=Lagging(ports.log._streams, stack=ports.stack))

@@ -99,7 +99,11 @@ def broken(finding, episode):
     raise StrategyError("no such host")
 
 
-@pytest.mark.parametrize("enrich", [broken, lambda *_: None, lambda *_: "much", never], ids=str)
+@pytest.mark.parametrize(
+    "enrich",
+    [broken, lambda *_: None, lambda *_: "much", never],
+    ids=["it fails", "it says nothing", "it says no enrichment", "it never ends"],
+)
 async def test_without_anything_usable_the_finding_stays_as_it_was_raised(
     ports, monkeypatch, enrich
 ):

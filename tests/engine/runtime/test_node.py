@@ -231,7 +231,7 @@ async def test_a_command_for_an_episode_that_is_not_there_yet_waits_for_it(ports
     async with running(app, ports):
         await ask_start(ports, begun.episode_id)
         durable = ports.inbox._durables
-        await eventually(lambda: durable and durable["inbox-worker"]._unanswered)
+        await eventually(lambda: durable and durable["inbox-worker", 0]._unanswered)
         await write(ports, begun.episode_id, begun)
         life_ = await lived(ports, begun.episode_id)
     assert life_.end.status is EndStatus.DONE

@@ -354,13 +354,32 @@ def test_a_dry_run_delivers_nothing_and_tells_nothing():
     assert (pager.views, scene.told, happened(scene, OutputProposed)) == ([], [], [])
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_dry_run_fails_for_want_of_an_adapter_as_a_live_one_does(dry_run):
+    app = paging(output("fax", {}), outputs=[propose_output("fax", {})])
+
+    async def story(scene: Scene):
+        id_ = await fire(scene.ports, "worker", "thing", by="ann", key="k", dry_run=dry_run)
+        return await scene.ended(id_)
+
+    with capture_logs() as logs:
+        life, _ = play(story, app)
+    assert [(each.outcome, each.error_class) for each in life.end.outputs] == (
+        [("failed", "no_adapter")] * 2
+    )
+    assert (life.end.status, life.end.error_class) == (EndStatus.FAILED, "all_outputs_failed")
+    assert life.end.error_detail == "2 could not be delivered: no_adapter"
+    assert life.seen[0]["status"] == "failed"
+    assert [each for each in logs if "has no output 'fax'" in str(each)] or not dry_run
+
+
 # What the world is told.
 
 
 def test_the_world_is_told_of_proposal_and_delivery():
     life, scene = play(ends, paging(outputs=[page()], pager=Pager("r-1")))
-    (proposed, asked), (delivered, said) = scene.told
-    assert (proposed, delivered) == ("output.proposed", "output.delivered")
+    news = dict(scene.told)
+    asked, said = news["output.proposed"], news["output.delivered"]
     assert asked["requires_approval"] is False
     assert (said["delivered_ref"], said["attempts"]) == ("r-1", 1)
     assert said["output_key"] == life.end.outputs[0].output_key

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import asyncio
 
+from structlog.testing import capture_logs
+
 from engine.actions import approval
 from engine.actor import Actor
 from engine.adapter import DeliveryFailed
 from engine.app import App
+from engine.finding import raise_finding
 from engine.proposal import output, proposal, propose_output
 from engine.route import Route
 from engine.runtime.attempting import CLASS_CHARS_MAX
 from engine.runtime.courier import Courier
 from engine.runtime.parcel import Parcel
 from engine.runtime.requester import cancel
+from engine.status import Status
 from engine.strategy import Abort
 from engine.tools import Failure
 from engine.trigger import event
 from streams.commands import Attend
 from streams.events import (
     EndStatus,
+    EpisodeConverged,
     EpisodeDeferred,
     OutputAttempted,
     OutputCanceled,
     OutputFailed,
     OutputProposed,
 )
+from streams.json import raw
 from streams.outputs import OutputStatus
 from tests.engine.runtime.crew import crew_of
 from tests.engine.runtime.output_stage import (
@@ -41,6 +47,10 @@ from tests.engine.runtime.stage import (
     HAPPENED,
     Scripted,
     all_answered,
+    eventually,
+    kept,
+    leave,
+    life,
     lived,
     open_episode,
     opening,
@@ -64,11 +74,11 @@ async def ends(scene: Scene):
     return await scene.ended(await scene.open())
 
 
-def courier_of(app: App, ports, pen: str) -> Courier:
+def courier_of(app: App, ports, pen: str, *, id_: str = "x1") -> Courier:
     """Return a courier of an episode of `app` whose claim holds."""
     crew = crew_of(app, ports)
     crew.permits.runs.turn(on=True)
-    return Courier(crew, opening(app), pen, lambda: None)
+    return Courier(crew, opening(app, id_=id_), pen, lambda: None)
 
 
 def test_nothing_is_delivered_after_an_episode_was_canceled():
@@ -167,6 +177,28 @@ async def test_a_node_that_lacks_its_expectation_cancels_an_episode_that_deliver
         await cancel(ports, "worker", id_, by="ada")
         done = await lived(ports, id_)
     assert done.end.status is EndStatus.CANCELED
+
+
+async def test_a_node_that_lacks_its_expectation_leaves_findings_to_one_that_has_it(ports):
+    """They are carried out though the episode is canceled, as its expectation says."""
+    app = app_of(Proposing(outputs=[page(dedupe_key="disk")], finds=True), {"pager": Pager()})
+    found = raise_finding("disk", class_="full", severity="low")
+    decided = EpisodeConverged(
+        classification=raw({}), summary="", findings=(found,), outputs=(page(dedupe_key="disk"),)
+    )
+    id_ = await leave(ports, app, kept(), decided)
+    await cancel(ports, "worker", id_, by="ada")
+    actor = Actor("worker")
+    actor.expect("another", Scripted(), on=event(HAPPENED))
+    with capture_logs() as logs:
+        async with running(App(actors=[actor]), ports, "newer"):
+            await eventually(lambda: any(each["event"] == "command handed back" for each in logs))
+            await eventually(lambda: not ports.leases._bucket)
+    assert not [each for each in logs if each["log_level"] == "error"]
+    assert (await life(ports, id_)).episode.status is Status.CONVERGING
+    async with running(app, ports):
+        done = await lived(ports, id_)
+    assert (done.end.status, len(done.end.findings)) == (EndStatus.CANCELED, 1)
 
 
 async def test_whoever_looks_at_what_has_failed_sees_to_its_dead_letter(ports):

@@ -120,3 +120,19 @@ async def test_a_call_that_found_the_log_away_is_made_again(ports, rescuers, mon
     rescuers.start(ports=replace(ports, inbox=AwayAtFirst()))
     await ports.leases.acquire(EPISODE, holder="dead")
     assert (await next_command(await ports.inbox.open("worker"))).episode_id == "e1"
+
+
+async def test_what_lapsed_before_its_actor_came_is_called_for_when_it_comes(
+    ports, rescuers, monkeypatch
+):
+    """I4."""
+    monkeypatch.setattr(module, "WAIT_S", 0.01)
+    actors = {"worker"}
+    rescuers.start(actors=actors)
+    own, late = [await ports.inbox.open(actor) for actor in ("worker", "late")]
+    await ports.leases.acquire("episode.late.e2", holder="dead")
+    await ports.leases.acquire(EPISODE, holder="dead")
+    assert (await next_command(own)).episode_id == "e1"
+    assert await no_more(late)
+    actors.add("late")
+    assert (await next_command(late)).episode_id == "e2"

@@ -77,7 +77,7 @@ async def happen(ports, count):
 async def was_given(ports):
     """Wait until a node has a command that it has not answered for."""
     durables = ports.inbox._durables
-    await eventually(lambda: durables and durables["inbox-worker"]._unanswered)
+    await eventually(lambda: durables and durables["inbox-worker", 0]._unanswered)
 
 
 class StopsWhenAsked:
@@ -197,7 +197,7 @@ async def test_an_unknown_expectation_is_left_to_a_newer_node_without_a_claim(po
     with capture_logs() as logs:
         async with running(old, ports, "old"):
             durables = ports.inbox._durables
-            await eventually(lambda: durables and given_more_than_once(durables["inbox-worker"]))
+            await eventually(lambda: durables and given_more_than_once(durables["inbox-worker", 0]))
             claims = dict(ports.leases._bucket)
             async with running(APP, ports, "new"):
                 done = await lived(ports, id_)

@@ -100,3 +100,39 @@ async def test_who_waits_gets_no_place_before_what_came_late_has_left():
     slots.give_back()
     assert await waiting
     assert slots.free == 0
+
+
+async def test_when_there_are_fewer_places_who_has_one_keeps_it_and_counts():
+    slots = Slots(3)
+    for _ in range(3):
+        slots.try_take()
+    slots.resize(2)
+    frees = []
+    for _ in range(3):
+        slots.give_back()
+        frees.append(slots.free)
+    assert frees == [0, 1, 2]
+
+
+async def test_when_there_are_more_places_who_waits_gets_one():
+    slots = Slots(1)
+    slots.try_take()
+    waiting = asyncio.create_task(slots.take(within_s=LONG_S, unless=asyncio.Event()))
+    await asyncio.sleep(0)
+    slots.resize(3)
+    assert await waiting
+    assert slots.free == 1
+
+
+async def test_all_have_left_only_when_the_last_one_has():
+    slots = Slots(2)
+    await slots.wait_empty()
+    for _ in range(2):
+        slots.try_take()
+    leaving = asyncio.create_task(slots.wait_empty())
+    slots.resize(1)
+    for _ in range(2):
+        await asyncio.sleep(0)
+        assert not leaving.done()
+        slots.give_back()
+    await leaving

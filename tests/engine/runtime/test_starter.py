@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from engine.definitions.casting import in_code
+from engine.runtime.cast import Cast
 from engine.runtime.starter import Starter
 from engine.runtime.subject_locks import free_subject, keep_subject, take_subject
 from engine.tools import ToolFailed
@@ -35,7 +37,7 @@ def cause(number: int = 1, *, mode: Mode = Mode.LIVE, client: int = 7) -> Episod
 def starter(ports) -> Starter:
     made = Workflow("w", subject_key="client", overlap="skip")
     made.step("a", "act", "a")
-    return Starter(app_of(made, script=Script()), ports, CLOCK)
+    return Starter(Cast(in_code(app_of(made, script=Script()))), ports, CLOCK)
 
 
 async def begin(starter: Starter, opened: EpisodeOpened) -> tuple[str, bool]:

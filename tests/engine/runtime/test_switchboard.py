@@ -163,3 +163,71 @@ async def test_whoever_works_under_a_permit_notices_its_end_even_if_it_is_given_
     assert permit.is_given
     assert not permit.withdrawn.is_set()
     assert not permit.turn(on=True), "it is no news"
+
+
+async def test_a_branch_of_a_permit_follows_it_until_it_ends_and_leaves_it_as_it_is():
+    trunk = Permit()
+    branch, other = trunk.branch(), trunk.branch()
+    assert not branch.is_given
+    trunk.turn(on=True)
+    assert (branch.is_given, trunk.branch().is_given) == (True, True)
+    branch.end()
+    assert (branch.is_given, other.is_given, trunk.is_given) == (False, True, True)
+    trunk.turn(on=False)
+    trunk.turn(on=True)
+    assert (branch.is_given, other.is_given) == (False, True)
+    trunk.end()
+    assert (other.is_given, trunk.branch().is_over) == (False, True)
+
+
+async def test_an_actor_that_comes_later_is_given_nothing_before_it_was_asked_about(ports):
+    asked, may = asyncio.Event(), asyncio.Event()
+
+    class Slow(Deaf):
+        def __init__(self, registry):
+            super().__init__(registry)
+            self.get = self._wait
+
+        async def _wait(self, key):
+            if key == pause_key("new"):
+                asked.set()
+                await may.wait()
+            return await self._registry.get(key)
+
+    await ports.registry.put(pause_key("new"), b"{}")
+    async with serving(board_of(Slow(ports.registry))) as board:
+        await board.has_looked.wait()
+        board.learn("new")
+        await asyncio.wait_for(asked.wait(), WAIT_S)
+        assert (board.may("new"), board.has_looked.is_set()) == (NEITHER, False)
+        await ports.registry.put(pause_key("a"), b"{}")
+        await eventually(lambda: board.may("a") == RUNS)
+        assert board.may("new") == NEITHER
+        may.set()
+        await asyncio.wait_for(board.has_looked.wait(), WAIT_S)
+        assert board.may("new") == RUNS
+
+
+async def test_an_actor_that_goes_and_comes_back_is_asked_about_again(ports):
+    async with serving(board_of(ports.registry)) as board:
+        await board.has_looked.wait()
+        before = board.learn("a")
+        board.forget("a")
+        assert (before.runs.is_given, "a" in board.permits) == (False, False)
+        await ports.registry.put(pause_key("a"), b"{}")
+        assert board.learn("a") is not before
+        await eventually(lambda: board.may("a") == RUNS)
+
+
+async def test_an_actor_that_comes_after_the_end_is_given_nothing(ports):
+    async with serving(board_of(ports.registry)) as board:
+        await board.has_looked.wait()
+        board.end()
+        permits = board.learn("new")
+        assert await permits.runs.wait_given() is False
+
+
+async def test_a_node_whose_only_actor_has_gone_still_waits_to_hear_its_mode(ports):
+    board = Switchboard(ports.registry, ["a"], CLOCK, node="n1", setting=NodeMode.FULL)
+    board.forget("a")
+    assert not board.has_looked.is_set()

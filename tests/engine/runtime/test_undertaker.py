@@ -9,13 +9,21 @@ import pytest
 
 from engine.actions import observe
 from engine.errors import Rejected
+from engine.runtime.instances import begin_instance
 from engine.runtime.undertaker import Undertaker
+from engine.workflows.binding import spec_of
+from engine.workflows.start import started
+from engine.workflows.workflow import Workflow
+from streams import codec
+from streams.commands import Advance, ResumeWorkflow
 from streams.delivery import Unreadable
 from streams.errors import BadName, Unavailable
 from streams.events import DeadDiscarded, EndStatus, EpisodeFinished
 from streams.layout import Stream
 from streams.memory.inbox import MemoryInbox
 from streams.memory.log import MemoryLog
+from streams.triggers import ManualTrigger
+from streams.workflows import ResumeHow, StepStatus, WorkflowStatus
 from tests.engine.runtime.stage import (
     CLOCK,
     HAPPENED,
@@ -28,6 +36,8 @@ from tests.engine.runtime.stage import (
     running,
     write,
 )
+from tests.engine.runtime.workflow_stage import Script, ended, reached
+from tests.engine.runtime.workflow_stage import app_of as app_of_workflows
 
 APP = app_of(Scripted(observe("seen")))
 FAILED = EpisodeFinished(status=EndStatus.FAILED, error_class="attempts_exhausted")
@@ -229,3 +239,65 @@ async def test_of_two_who_decide_at_once_one_is_told_who_was_first(ports, key):
         await Undertaker(slow, CLOCK).discard(key, by="ann", reason="")
 
     assert (await life_of(ports, key))[1:] == [DeadDiscarded(by="bob")]
+
+
+async def bury_to_instance(ports, command, *, data=None):
+    """Bury a command to an instance that no node could follow, and return the letter's key."""
+    stream = ports.stack.stream(Stream.WORK)
+    message = Unreadable(
+        reason="no_such_code",
+        detail="an old version",
+        stream=stream,
+        seq=7,
+        subject=ports.stack.workflow_inbox("w", command.instance_id),
+        headers={},
+        data=codec.encode_command(command) if data is None else data,
+    )
+    await Undertaker(ports, CLOCK).bury(message, actor_id="workflow-w")
+    return f"{stream}.7"
+
+
+async def begun_instance(ports, made) -> str:
+    spec = spec_of(made, app_of_workflows(made, script=Script()).actors)
+    trigger = ManualTrigger(requested_by="ada")
+    event = started(spec, trigger, stack=ports.stack.name, dedupe_key="manual:k")
+    await begin_instance(ports, event, at=CLOCK.now())
+    return event.instance_id
+
+
+@pytest.fixture
+def paused():
+    made = Workflow("w")
+    made.step("a", "act", "a", on_failure="pause")
+    return made
+
+
+async def test_a_command_to_an_instance_is_put_to_it_again(ports, undertaker, paused):
+    script = Script()
+    script.failures["a"] = 1
+    async with running(app_of_workflows(paused, script=script), ports):
+        id_ = await begun_instance(ports, paused)
+        await reached(ports, id_, lambda so_far: [*so_far.with_status(StepStatus.PAUSED)])
+        said = ResumeWorkflow(
+            workflow="w", instance_id=id_, id="r1", step="a", how=ResumeHow.RETRY, by="bob"
+        )
+        key = await bury_to_instance(ports, said)
+        assert (await undertaker.requeue(key, by="ada")).instance_id == id_
+        assert (await ended(ports, id_)).status is WorkflowStatus.DONE
+    with pytest.raises(Rejected, match="was requeued by ada"):
+        await undertaker.requeue(key, by="ada")
+
+
+async def test_a_command_whose_instance_is_not_there_is_not_put_to_it(ports, undertaker):
+    nobody = Advance(workflow="w", instance_id="00000000-0000-8000-8000-000000000000")
+    key = await bury_to_instance(ports, nobody)
+    with pytest.raises(Rejected, match="does not hold its instance"):
+        await undertaker.requeue(key, by="ada")
+
+
+async def test_what_is_no_command_to_an_instance_is_put_to_none(ports, undertaker, paused):
+    id_ = await begun_instance(ports, paused)
+    said = Advance(workflow="w", instance_id=id_)
+    key = await bury_to_instance(ports, said, data=b"{ no")
+    with pytest.raises(Rejected, match="discard it"):
+        await undertaker.requeue(key, by="ada")

@@ -19,6 +19,7 @@ from tests.engine.runtime.stage import (
     lived,
     open_episode,
     running,
+    told,
     write,
 )
 from tests.engine.runtime.test_blocking import blocked
@@ -74,3 +75,14 @@ async def test_nothing_is_left_of_a_wait_that_was_answered_and_canceled(ports):
         await lived(ports, id_)
         await all_answered(ports.inbox)
     assert await ports.registry.entries() == {}
+
+
+async def test_the_world_is_told_of_an_answer_though_the_episode_is_canceled_at_once(ports):
+    """Whoever answered it died before they told, and after its end nobody else would."""
+    app = app_of(Scripted(PAYMENT))
+    id_ = await answered_and_left(ports, app)
+    async with running(app, ports):
+        await cancel(ports, "worker", id_, by="ada")
+        await lived(ports, id_)
+        await all_answered(ports.inbox)
+    assert [name for name, _ in told(ports)][-2:] == ["episode.resumed", "episode.canceled"]

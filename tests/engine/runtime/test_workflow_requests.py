@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from engine import BadRequest, Refused, cancel_workflow, decide_step, resume_workflow
+from engine import (
+    BadRequest,
+    Refused,
+    cancel_workflow,
+    decide_step,
+    overrides,
+    resume_workflow,
+)
+from engine.firing import fired_episode_id
 from engine.runtime.workflow_requests import start_workflow
+from engine.workflows.starter import START, starter_id
 from engine.workflows.workflow import Workflow
-from streams.events import StepApproved
+from streams.events import EpisodeFinished, StepApproved
+from streams.triggers import Mode
 from streams.workflows import StepStatus, WorkflowStatus
-from tests.engine.runtime.stage import running
+from tests.engine.runtime.stage import WAIT_S, running
 from tests.engine.runtime.workflow_stage import Script, app_of, ended, history, instance, reached
 
 NOBODY = "00000000-0000-0000-0000-000000000001"
@@ -120,3 +132,51 @@ async def test_an_instance_that_is_not_there_is_refused(ports):
 async def test_what_is_impossible_names_its_field(ports, field, asking):
     with pytest.raises(BadRequest, match=f"^{field}"):
         await asking(ports)
+
+
+async def test_overrides_of_a_step_go_before_those_of_all_steps(ports, script):
+    made = flow()
+    made.step("b", "act", "b")
+    general, own = ({f"script.{name}": who for name in "ab"} for who in ("all", "own"))
+    async with running(app_of(made, script=script), ports):
+        id_ = await start_workflow(
+            ports,
+            "w",
+            by="ada",
+            dry_run=True,
+            overrides=overrides(tools=general),
+            step_overrides={"b": overrides(tools=own)},
+        )
+        over = await ended(ports, id_)
+    results = {name: step.result(over.specs[name]) for name, step in over.steps.items()}
+    assert (results, script.calls) == ({"a": "all", "b": "own"}, [])
+
+
+async def test_overrides_of_a_step_that_is_not_there_begin_nothing_and_the_episode_says_so(
+    ports, script
+):
+    asked = {"by": "ada", "key": "k", "dry_run": True, "step_overrides": {"c": overrides()}}
+    async with running(app_of(flow(), script=script), ports):
+        id_ = await start_workflow(ports, "w", **asked)
+        episode = fired_episode_id(
+            stack=ports.stack.name,
+            actor=starter_id("w"),
+            expectation=START,
+            key="k",
+            mode=Mode.DRY_RUN,
+        )
+        finished = await lived(ports, episode)
+    assert finished.error_class == "workflow_not_started"
+    assert "there is no step 'c'" in finished.error_detail
+    assert await history(ports, id_) == []
+
+
+async def lived(ports, episode_id) -> EpisodeFinished:
+    """Wait until an episode has ended, and return how."""
+    async with asyncio.timeout(WAIT_S), ports.log.follow() as follower:
+        while True:
+            for record in await follower.receive(most=100, wait_s=WAIT_S):
+                for each in record.commit.events:
+                    is_ours = record.subject == ports.stack.episode(episode_id)
+                    if is_ours and isinstance(each, EpisodeFinished):
+                        return each

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from engine.errors import Refused
-from engine.workflows.commands import AttemptEnded, InstanceCommand
+from engine.workflows.commands import AttemptEnded, InstanceCommand, Recalled
 from engine.workflows.decision import decide, decided_at
 from engine.workflows.effects import Effects, follow_up
 from engine.workflows.history import fold
@@ -32,6 +32,7 @@ from streams.events import (
     StepPaused,
     StepPostponed,
     StepPrepared,
+    StepReused,
     StepSkipped,
     WorkflowAborted,
     WorkflowCancelAsked,
@@ -74,6 +75,7 @@ def spec_of(workflow: Workflow) -> WorkflowSpec:
             approvers=step.approvers,
             approval_expires_s=step.approval_expires_s,
             compensation=task(*step.compensate) if step.compensate else None,
+            reuse_s=step.reuse_s,
         )
         for step in workflow.steps.values()
     )
@@ -232,6 +234,15 @@ def fails(step: str, error_class: str = "crash", item: int = 0, result: object =
     return lambda flow: flow.put(flow.end(step, item, result=kept, **said))
 
 
+def reused(step: str, result: object = None, item: int = 0):
+    said = Recalled(step=step, item=item, episode_id="earlier", result=raw(result))
+    return lambda flow: flow.put(said)
+
+
+def missed(step: str, item: int = 0):
+    return lambda flow: flow.put(Recalled(step=step, item=item))
+
+
 def canceled(step: str, item: int = 0):
     return lambda flow: flow.put(flow.end(step, item, outcome=StepOutcome.CANCELED))
 
@@ -318,6 +329,7 @@ WORDS = {
     StepApproved: "approve",
     StepDenied: "deny",
     StepBegun: "begin",
+    StepReused: "reuse",
     StepPostponed: "postpone",
     StepPaused: "pause",
     WorkflowResumed: "resume",

@@ -10,10 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from engine.errors import Refused
-from engine.workflows.commands import AttemptEnded
+from engine.workflows.commands import AttemptEnded, Recalled
 from engine.workflows.failure import retrying
 from engine.workflows.history import evolve
 from engine.workflows.instance import UNSTARTED, Instance
+from engine.workflows.reuse import Recall
 from engine.workflows.status import (
     ENDED,
     SETTLED,
@@ -22,8 +23,14 @@ from engine.workflows.status import (
 )
 from engine.workflows.workflow import Workflow
 from streams.commands import Cancel, CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
-from streams.events import CompensationBegun, StepBegun, StepPrepared, WorkflowFinished
-from streams.json import raw
+from streams.events import (
+    CompensationBegun,
+    StepBegun,
+    StepPrepared,
+    StepReused,
+    WorkflowFinished,
+)
+from streams.json import NOTHING, raw
 from streams.workflows import ResumeHow, StepOutcome, StepStatus, WorkflowStatus
 from tests.engine.workflows.flows import Flow, advance
 
@@ -51,6 +58,8 @@ def options(draw, number):
         said["when"] = lambda trigger, prior: False
     if kind == "broken":
         said["input"] = lambda trigger, prior: prior["nobody"]
+    if draw(st.integers(0, 2)) == 0:
+        return said | {"reuse_s": 60}
     if draw(st.booleans()):
         said["compensate"] = ("act", f"undo_s{number}")
     if draw(st.integers(0, 3)) == 0:
@@ -65,7 +74,7 @@ def workflows(draw):
     made = Workflow("w", timeout_s=draw(st.sampled_from([0, 0, 300])))
     for number in range(draw(st.integers(1, STEPS_MAX))):
         said = draw(options(number))
-        if draw(st.integers(0, 5)) == 0:
+        if "reuse_s" not in said and draw(st.integers(0, 5)) == 0:
             made.sub(f"s{number}", "inner", **said)
         else:
             made.step(f"s{number}", "act", f"do_s{number}", **said)
@@ -126,6 +135,7 @@ class World:
     def follow_up(self) -> None:
         """Do what the newest commit asks for, or a part of it, again and again."""
         effects = self.flow.effects
+        self.queue += map(self.recall, effects.recalls)
         for one in (*effects.opens, *effects.starts):
             id_ = getattr(one, "episode_id", None) or one.instance_id
             if id_ not in self.opened:
@@ -136,6 +146,12 @@ class World:
             if id_ in self.open and self.chance.random() < 0.8:
                 self.open[id_] = canceled(self.open[id_])
         self.wake_at = effects.wake_at
+
+    def recall(self, wanted: Recall) -> Recalled:
+        """Another node may find what this one has not: all of them are told to the instance."""
+        earlier = "earlier" if self.chance.random() < 0.5 else ""
+        result = raw(f"{wanted.step}/{wanted.item}") if earlier else NOTHING
+        return Recalled(step=wanted.step, item=wanted.item, episode_id=earlier, result=result)
 
     def plan(self, trigger, id_: str) -> AttemptEnded:
         outcome = self.chance.choice([StepOutcome.DONE] * 3 + [StepOutcome.FAILED])
@@ -209,6 +225,9 @@ def check_life(world: World) -> None:
                     assert all(instance.steps[each].is_settled for each in needs), "in turn"
                 case StepBegun(step=step, item=item, attempt=attempt):
                     begun[step, item, attempt] += 1
+                case StepReused(step=step, item=item):
+                    assert (step, item, 1) not in begun, "nothing has run for it"
+                    begun[step, item, 1] += 1
                 case CompensationBegun(attempt=1, step=step, item=item):
                     assert not any(instance.with_status(StepStatus.RUNNING)), "nothing else runs"
                     undone.append((step, item))

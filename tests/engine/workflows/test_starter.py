@@ -6,7 +6,7 @@ import pytest
 
 from engine.actor import Actor
 from engine.app import App
-from engine.errors import BadWorkflow
+from engine.errors import BadWorkflow, DeclarationError
 from engine.strategy import Abort, Retry
 from engine.tools import Failure
 from engine.trigger import event, every, workflow
@@ -80,3 +80,11 @@ def test_each_try_is_another_action_so_that_none_looks_like_a_circle():
     strategy = StartWorkflow("w")
     first, second = (strategy.next_step(strategy.State(tries), None) for tries in (0, 1))
     assert first != second
+
+
+@pytest.mark.parametrize("id_", ["-waits", "workflow-other"])
+def test_no_actor_is_called_as_the_engines_own_queues_or_actors_are(id_):
+    actor = Actor(id_)
+    actor.expect("a", StartWorkflow("w"), on=workflow())
+    with pytest.raises(DeclarationError, match=r"id: begins with '(-|workflow-)'"):
+        App(actors=[actor])

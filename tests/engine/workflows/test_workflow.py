@@ -152,6 +152,10 @@ async def waits(trigger, prior):
         ({"requires_approval": True, "approvers": [""]}, "approvers"),
         ({"compensate": "undo"}, "compensate"),
         ({"compensate": ("risk", "a.b")}, "compensate"),
+        ({"reuse_s": -1}, "reuse_s"),
+        ({"reuse_s": "60"}, "reuse_s"),
+        ({"reuse_s": 60, "requires_approval": True}, "reuse_s"),
+        ({"reuse_s": 60, "compensate": ("risk", "undo")}, "reuse_s"),
     ],
 )
 def test_an_option_that_cannot_work_is_named_with_its_step(options, field):
@@ -168,6 +172,11 @@ def test_an_error_of_a_workflow_is_one_of_a_declaration():
 def test_an_option_that_nobody_knows_is_refused():
     with pytest.raises(TypeError, match="reuse"):
         flow().step("rate", "risk", "rate", reuse=3)
+
+
+def test_no_result_of_another_workflow_is_used_again():
+    with refused("step 'onboard': reuse_s: "):
+        flow().sub("onboard", "onboarding", reuse_s=60)
 
 
 def test_no_two_steps_have_one_name():

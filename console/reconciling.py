@@ -1,0 +1,95 @@
+"""Reconciling from the command line: what stands is compared with what live nodes declare."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from console.errors import Mistake
+from console.looking import look_at, require_plausible
+from console.settings import Reading
+from console.tables import Row
+from console.who import who
+from console.work import connected
+from engine.errors import BadRequest
+from engine.runtime.reconciler import Outcome, Reconciled, Step, reconcile
+
+
+def reconciled(
+    reading: Reading, *, actors: Sequence[str], by: str | None, reason: str, is_dry: bool
+) -> Reconciled:
+    """Have what stands agree with what live nodes declare, and return what that took.
+
+    Args:
+        reading: the settings.
+        actors: only these; none: all that a live node has.
+        by: who wants it; None is whoever runs this program.
+        reason: why; may be empty.
+        is_dry: only find out.
+
+    Raises:
+        BadName: a name can be no actor's.
+        Mistake: a value is impossible.
+        Trouble: a node is up, and nobody knows one of the actors.
+        UnreadableEvent: a newer version has written to the journal.
+        Unavailable, Incompatible: the log is away. Reconciling again is safe.
+    """
+    name = who(reading, by)
+
+    async def done() -> Reconciled:
+        async with connected(reading, creates=False) as ports:
+            seen = await look_at(ports)
+            for actor in actors:
+                await require_plausible(reading, ports, seen, actor)
+            return await reconcile(
+                ports, by=name, reason=reason, actors=actors or None, dry_run=is_dry
+            )
+
+    try:
+        return asyncio.run(done())
+    except BadRequest as error:
+        raise Mistake(str(error)) from error
+
+
+def row_of(step: Step) -> Row:
+    """Return a step as a row."""
+    return {
+        "action": step.action.name,
+        "actor_id": step.action.actor_id,
+        "expectation_id": step.action.expectation_id,
+        "about": step.action.about,
+        "outcome": step.outcome.value,
+    }
+
+
+def as_report(done: Reconciled, *, is_dry: bool) -> Row:
+    """Return all of it as programs read it."""
+    return {
+        **done.counts,
+        "overtaken": _overtaken(done),
+        "left": done.left,
+        "dry_run": is_dry,
+        "nodes": done.nodes,
+        "actors": done.compared,
+        "skipped": done.skipped,
+        "actions": [row_of(each) for each in done.steps],
+    }
+
+
+def in_words(done: Reconciled) -> str:
+    """Return one line about what came of it."""
+    if not done.nodes:
+        return "nothing to do: no node is up that says what is declared"
+    if not done.steps:
+        actors = ", ".join(done.compared) or "no actor"
+        return f"nothing to do: all that stands is declared ({actors})"
+    words = [f"{name} {count:,}" for name, count in done.counts.items()]
+    if overtaken := _overtaken(done):
+        words.append(f"changed meanwhile by others {overtaken:,}")
+    if done.left:
+        words.append(f"left {done.left:,}: reconcile again")
+    return ", ".join(words)
+
+
+def _overtaken(done: Reconciled) -> int:
+    return sum(each.outcome is Outcome.OVERTAKEN for each in done.steps)

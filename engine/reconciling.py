@@ -1,0 +1,236 @@
+"""What stands of an actor that no node declares any more, and what is to be done about it. Pure.
+
+A deploy changes what nodes declare; what was armed, kept or asked before stands as it did:
+
+    the timer of a schedule that no node declares            disarm it
+    an event that waits for calm, of an expectation that is gone    disarm its timer
+    a schedule that a node declares and that has no timer    arm it, for its next tick
+    an episode that is blocked, of an expectation that is gone      cancel it
+    a cooldown, a breaker, what fired last, of such a one    forget it
+
+Whatever any node declares stays, for old and new ones live side by side while a deploy rolls. What
+is said about an actor that no node has, or that a node keeps to itself, is nothing to go by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import ClassVar, Final, TypeAlias
+
+import msgspec
+
+from engine import calm
+from engine.fields import REASON_CHARS_MAX
+from engine.nodes import NodeInfo
+from engine.schedule import TICK, next_tick, schedule_in, tick_timer_key
+from streams.keys import expectation_of
+
+ORPHAN_CLEANUP: Final = "orphan_cleanup"
+"""Why an episode is canceled whose expectation is gone."""
+
+REASON_MAX: Final = REASON_CHARS_MAX - len(f"{ORPHAN_CLEANUP}: ")
+"""Longest reason of a person's, in characters."""
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """What the nodes that live expect of one actor."""
+
+    schedules: Mapping[str, frozenset[str]]
+    """Expectation → the schedules that any of them declares."""
+    ticking: Mapping[str, frozenset[str]]
+    """The same of those nodes only that wake the actor now."""
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that gates remember."""
+
+    key: str
+    revision: int
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """An episode that waits for people or for the outside."""
+
+    actor_id: str
+    expectation_id: str
+    episode_id: str
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What is armed, kept and waits of one actor, whoever declared it."""
+
+    actor: str
+    ticks: Sequence[str] = ()
+    """Keys of the timers of schedules."""
+    calms: Sequence[str] = ()
+    """Keys of the timers of events that wait for calm."""
+    marks: Sequence[Mark] = ()
+    waiting: Sequence[Waiting] = ()
+
+
+class _Action(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to do about one expectation."""
+
+    name: ClassVar[str]
+    """In one word."""
+    actor_id: str
+    expectation_id: str
+
+
+class Disarm(_Action, frozen=True, kw_only=True):
+    """Have a timer not fire."""
+
+    name = "disarm"
+    purpose: str
+    key: str
+
+    @property
+    def about(self) -> str:
+        """Which one, in words: the schedule, or the subject that was to be calm."""
+        return f"{self.purpose} {self.key.partition('/')[2]}"
+
+
+class Arm(_Action, frozen=True, kw_only=True):
+    """Have a schedule tick."""
+
+    name = "arm"
+    schedule: str
+    at: datetime
+    """Its next tick."""
+
+    @property
+    def about(self) -> str:
+        """Which one, and when it ticks next."""
+        return f"{TICK} {self.schedule}, next {self.at.isoformat(timespec='seconds')}"
+
+
+class CancelBlocked(_Action, frozen=True, kw_only=True):
+    """End an episode that nobody could go on with."""
+
+    name = "cancel"
+    episode_id: str
+
+    @property
+    def about(self) -> str:
+        """Which one."""
+        return f"episode {self.episode_id}"
+
+
+class Forget(_Action, frozen=True, kw_only=True):
+    """Remove what gates remember."""
+
+    name = "forget"
+    mark: Mark
+
+    @property
+    def about(self) -> str:
+        """Its key."""
+        return self.mark.key
+
+
+Action: TypeAlias = Disarm | Arm | CancelBlocked | Forget
+
+ACTIONS: Final[tuple[type[Action], ...]] = (Disarm, Arm, CancelBlocked, Forget)
+"""All of them, in the order in which they are done."""
+
+
+def declared(nodes: Iterable[NodeInfo], actor: str) -> Declared | None:
+    """Return what `nodes` expect of `actor`; None if that cannot be known, see `why_unknown`."""
+    infos = [node.actors[actor] for node in nodes if actor in node.actors]
+    if not infos or not all(info.expectations for info in infos):
+        return None
+    schedules: dict[str, frozenset[str]] = {}
+    ticking: dict[str, frozenset[str]] = {}
+    for info in infos:
+        for name, each in info.expectations.items():
+            schedules[name] = schedules.get(name, frozenset()).union(each.schedules)
+            if info.wakes:
+                ticking[name] = ticking.get(name, frozenset()).union(each.schedules)
+    return Declared(schedules=schedules, ticking=ticking)
+
+
+def why_unknown(nodes: Iterable[NodeInfo], actor: str) -> str:
+    """Return why nobody knows what is expected of `actor`, in words; empty if that is known.
+
+    An actor has an expectation at least: a node that says of none had too much to say.
+    """
+    having = [node for node in nodes if actor in node.actors]
+    silent = [node.name for node in having if not node.actors[actor].expectations]
+    if not having:
+        return "no node that is up has it"
+    return f"node {silent[0]} does not say what it expects: that is too long" if silent else ""
+
+
+def plan(known: Declared, standing: Standing, *, now: datetime) -> list[Action]:
+    """Return what is to be done about an actor so that what stands is what is declared.
+
+    Args:
+        known: what the nodes that live declare; read after what stands was.
+        standing: what stands.
+        now: from when on a schedule that has no timer ticks.
+    """
+    return [
+        *_disarmed(known, standing),
+        *_armed(known, standing, now),
+        *_canceled(known, standing),
+        *_forgotten(known, standing),
+    ]
+
+
+def is_declared(known: Declared, timer: Disarm) -> bool:
+    """Return whether what `timer` is for is declared."""
+    expectation, _, rest = timer.key.partition("/")
+    if timer.purpose != TICK:
+        return expectation in known.schedules
+    return rest in known.schedules.get(expectation, ())
+
+
+def reason_of(reason: str) -> str:
+    """Return why episodes are canceled, given why a person wanted all this; that may be empty."""
+    return f"{ORPHAN_CLEANUP}: {reason}" if reason else ORPHAN_CLEANUP
+
+
+def _disarmed(known: Declared, standing: Standing) -> Iterator[Disarm]:
+    for purpose, keys in ((TICK, standing.ticks), (calm.PURPOSE, standing.calms)):
+        for key in sorted(keys):
+            timer = Disarm(
+                actor_id=standing.actor,
+                expectation_id=key.partition("/")[0],
+                purpose=purpose,
+                key=key,
+            )
+            if not is_declared(known, timer):
+                yield timer
+
+
+def _armed(known: Declared, standing: Standing, now: datetime) -> Iterator[Arm]:
+    """Yield what is to tick, but for what a newer version alone can read."""
+    ticks = set(standing.ticks)
+    for expectation, specs in sorted(known.ticking.items()):
+        for spec in sorted(specs):
+            schedule = schedule_in(spec)
+            if schedule is not None and tick_timer_key(expectation, spec) not in ticks:
+                yield Arm(
+                    actor_id=standing.actor,
+                    expectation_id=expectation,
+                    schedule=spec,
+                    at=next_tick(schedule, now),
+                )
+
+
+def _canceled(known: Declared, standing: Standing) -> Iterator[CancelBlocked]:
+    for each in standing.waiting:
+        if each.expectation_id not in known.schedules:
+            yield CancelBlocked(
+                actor_id=standing.actor,
+                expectation_id=each.expectation_id,
+                episode_id=each.episode_id,
+            )
+
+
+def _forgotten(known: Declared, standing: Standing) -> Iterator[Forget]:
+    for mark in standing.marks:
+        expectation = expectation_of(mark.key)
+        if expectation not in known.schedules:
+            yield Forget(actor_id=standing.actor, expectation_id=expectation, mark=mark)

@@ -1,0 +1,49 @@
+"""The actors and workflows that a node has now. They come and go while it runs.
+
+Whoever has to know them all is given the cast and looks there when it matters: what is read there
+holds until the next `await`. It changes in one go, so a workflow that is there has all that its
+steps name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from engine.actor import Actor
+from engine.definitions.casting import Casting
+from engine.workflows.workflow import Workflow
+
+
+class Cast:
+    """What one node has, from moment to moment."""
+
+    def __init__(self, casting: Casting) -> None:
+        """Begin with `casting`."""
+        self._actors: dict[str, Actor] = {}
+        self._workflows: dict[str, Workflow] = {}
+        self.actors: Mapping[str, Actor] = MappingProxyType(self._actors)
+        """By id, as they are at any moment; with those that begin workflows."""
+        self.workflows: Mapping[str, Workflow] = MappingProxyType(self._workflows)
+        """By name, as they are at any moment."""
+        self.problems: Mapping[str, str] = {}
+        """Kind and id of what is defined and not among them → why not."""
+        self.changed = asyncio.Event()
+        """Set with the next change, and then replaced by another one."""
+        self.become(casting)
+
+    def become(self, casting: Casting) -> None:
+        """Be as `casting` says, from now on."""
+        self._actors.clear()
+        self._actors.update(casting.actors)
+        self._workflows.clear()
+        self._workflows.update(casting.workflows)
+        self.problems = casting.problems
+        before, self.changed = self.changed, asyncio.Event()
+        before.set()
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition`, which is about the cast, holds."""
+        while not condition():
+            await self.changed.wait()

@@ -1,0 +1,113 @@
+"""What a definition came to at each of its revisions: actors and workflows of the past.
+
+An episode goes on as it was opened, on whichever node takes it, however often its actor has been
+defined anew since. What it was opened under is on the journal of the definition. It never changes,
+so what was made of it once is kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, TypeAlias
+
+from engine.actor import Actor
+from engine.app import App
+from engine.definitions import casting
+from engine.definitions.casting import Made, name_of
+from engine.errors import EpisodeFailed
+from engine.obstacle import NO_SUCH_EDITION, Obstacle
+from engine.runtime.definition_book import body_of
+from engine.runtime.usercode import call
+from engine.workflows.workflow import Workflow
+from streams.definitions import Edition
+from streams.errors import BadName, UnreadableEvent
+from streams.events import DefinitionKind
+from streams.log import START
+from streams.ports import Ports
+
+EDITIONS_MAX: Final = 256
+"""Revisions that are remembered at a time, of all definitions, beside those that a node has."""
+
+Key: TypeAlias = tuple[DefinitionKind, str, int]
+"""Kind, id and revision."""
+
+
+class Hindered(Exception):
+    """Raised where a node cannot have an episode or an instance; another one may."""
+
+    def __init__(self, obstacle: Obstacle) -> None:
+        super().__init__(obstacle.detail)
+        self.obstacle = obstacle
+
+
+class Editions:
+    """The revisions of definitions, made with the app of one node."""
+
+    def __init__(self, ports: Ports, app: App) -> None:
+        """Begin with none.
+
+        Args:
+            ports: of the stack.
+            app: has what definitions name.
+        """
+        self._ports, self._app = ports, app
+        self._made: OrderedDict[Key, Made] = OrderedDict()
+
+    async def make(self, edition: Edition) -> Made:
+        """Return what `edition` comes to, or why this node cannot run it."""
+        key = (edition.kind, edition.id, edition.revision)
+        made = self._made.pop(key, None) if edition.holds else None
+        if made is None:
+            try:
+                made = await call(casting.make, edition, self._app)
+            except EpisodeFailed as failed:
+                last = failed.detail.strip().rpartition("\n")[-1]
+                made = Made(name=name_of(edition), problem=f"what it is made by has failed: {last}")
+        if edition.holds:
+            self._keep(key, made)
+        return made
+
+    async def actor(self, actor_id: str, revision: int) -> Actor:
+        """Return the actor that was defined as `revision`.
+
+        Raises:
+            Hindered: this node cannot have it.
+            Unavailable: the log is away.
+        """
+        made = await self._find((DefinitionKind.AGENT, actor_id, revision))
+        if made.actor is None:
+            raise Hindered(Obstacle(NO_SUCH_EDITION, made.problem))
+        return made.actor
+
+    async def workflow(self, name: str, revision: int) -> Workflow:
+        """Return the workflow that was defined as `revision`.
+
+        Raises:
+            Hindered: this node cannot have it.
+            Unavailable: the log is away.
+        """
+        made = await self._find((DefinitionKind.WORKFLOW, name, revision))
+        if made.workflow is None:
+            raise Hindered(Obstacle(NO_SUCH_EDITION, made.problem))
+        return made.workflow
+
+    async def _find(self, key: Key) -> Made:
+        """Return what an edition comes to, from memory or from the journal."""
+        if key in self._made:
+            self._made.move_to_end(key)
+            return self._made[key]
+        kind, id_, revision = key
+        try:
+            body = await body_of(self._ports, kind, id_, revision)
+        except (BadName, UnreadableEvent) as error:
+            detail = f"the journal of its definition cannot be read here: {error}"
+            raise Hindered(Obstacle(NO_SUCH_EDITION, detail)) from error
+        if body is None:
+            detail = f"the journal holds no revision {revision} of {kind.value} {id_}"
+            raise Hindered(Obstacle(NO_SUCH_EDITION, detail))
+        return await self.make(Edition(kind=kind, id=id_, revision=revision, seq=START, body=body))
+
+    def _keep(self, key: Key, made: Made) -> None:
+        self._made[key] = made
+        if len(self._made) > EDITIONS_MAX:
+            self._made.popitem(last=False)

@@ -1,0 +1,211 @@
+"""The definitions read model: a row per definition as it stands, and a row per change. Pure.
+
+An application says everything that holds from then on, so its row needs nothing of what was before;
+disabling says only that it holds no longer, and who wanted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Final, assert_never, get_args
+
+import msgspec
+
+from projections.belonging import events_of
+from projections.definition_contents import agent_contents, workflow_contents
+from projections.statement import Change, Row, Statement
+from projections.values import key
+from streams.errors import UnreadableEvent
+from streams.events import (
+    DefinitionApplied,
+    DefinitionDisabled,
+    DefinitionEvent,
+    DefinitionKind,
+)
+from streams.json import NOTHING
+from streams.log import Recorded
+
+
+class Standing(Row, omit_defaults=True, kw_only=True):
+    """One row of `sql/disable_agent_definitions.sql`, or of the same for workflows."""
+
+    journal_seq: int
+    actor_id: str | None = None
+    """None: it is of a workflow."""
+    workflow_id: str | None = None
+    """None: it is of an agent."""
+    disabled_at: datetime | None = None
+    """None: it holds."""
+    disabled_by: str | None = None
+    disabled_reason: str | None = None
+
+
+class Applied(Standing, omit_defaults=True, kw_only=True):
+    """One row of `sql/apply_agent_definitions.sql`, or of the same for workflows."""
+
+    revision: int
+    definition: msgspec.Raw
+    applied_at: datetime
+    applied_by: str
+    applied_reason: str | None
+    first_applied_at: datetime
+    """As far as these commits know: a row that is there knows better."""
+    domain: str | None = None
+    """Said of agents, and so are the next two."""
+    spec_rev: str | None = None
+    expectations: tuple[str, ...] = ()
+    triggers: msgspec.Raw = NOTHING
+    """Said of workflows, and so are the next two."""
+    subject_key: str | None = None
+    steps: tuple[str, ...] = ()
+
+
+class Happened(Row, omit_defaults=True, kw_only=True):
+    """One row of `sql/record_definition_history.sql`."""
+
+    kind: str
+    definition_id: str
+    journal_seq: int
+    event_no: int
+    change: str
+    revision: int
+    definition: msgspec.Raw
+    at: datetime
+    person: str
+    reason: str | None
+
+
+_AGENTS: Final = "agent_definitions"
+_WORKFLOWS: Final = "workflow_definitions"
+
+APPLY_AGENT: Final = Statement(name="apply_agent_definitions", table=_AGENTS, keys=("actor_id",))
+DISABLE_AGENT: Final = Statement(
+    name="disable_agent_definitions", table=_AGENTS, keys=("actor_id",)
+)
+APPLY_WORKFLOW: Final = Statement(
+    name="apply_workflow_definitions", table=_WORKFLOWS, keys=("workflow_id",)
+)
+DISABLE_WORKFLOW: Final = Statement(
+    name="disable_workflow_definitions", table=_WORKFLOWS, keys=("workflow_id",)
+)
+RECORD: Final = Statement(
+    name="record_definition_history",
+    table="definition_history",
+    keys=("kind", "definition_id", "journal_seq", "event_no"),
+)
+
+_APPLY: Final[Mapping[DefinitionKind, Statement]] = {
+    DefinitionKind.AGENT: APPLY_AGENT,
+    DefinitionKind.WORKFLOW: APPLY_WORKFLOW,
+}
+_DISABLE: Final[Mapping[DefinitionKind, Statement]] = {
+    DefinitionKind.AGENT: DISABLE_AGENT,
+    DefinitionKind.WORKFLOW: DISABLE_WORKFLOW,
+}
+
+_CHANGES: Final[Mapping[type[DefinitionEvent], str]] = {
+    DefinitionApplied: "applied",
+    DefinitionDisabled: "disabled",
+}
+
+_EVENTS: Final[frozenset[type[DefinitionEvent]]] = frozenset(get_args(DefinitionEvent))
+
+
+class DefinitionLife:
+    """What some commits in the life of one definition, one after the other, come to."""
+
+    def __init__(self, aggregate: str) -> None:
+        self._name = key(aggregate)
+        self._kind = DefinitionKind.AGENT
+        """As the events say; of no meaning before there is one."""
+        self._row: Standing | None = None
+        """What is to happen to the definition's row; an `Applied`, if they apply it."""
+        self._happened: list[Happened] = []
+
+    def add(self, record: Recorded) -> None:
+        """Take the next commit.
+
+        Raises:
+            UnreadableEvent: it is not one of this definition's. It is left out.
+        """
+        events = events_of(record, _EVENTS, whose="a definition")
+        for event in events:
+            if key(f"{event.kind.value}.{event.id}") != self._name:
+                detail = f"it is about the {event.kind.value} {event.id!r}"
+                raise UnreadableEvent(record.subject, seq=record.seq, detail=detail)
+        for event_no, event in enumerate(events):
+            self._add(event, seq=record.seq, at=record.commit.at)
+            self._happened.append(_happened(event, record, event_no=event_no))
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what they ask for, each row once."""
+        if self._row is not None:
+            statements = _APPLY if isinstance(self._row, Applied) else _DISABLE
+            yield Change(statements[self._kind], self._row)
+        for each in self._happened:
+            yield Change(RECORD, each)
+
+    def _add(self, event: DefinitionEvent, *, seq: int, at: datetime) -> None:
+        self._kind = event.kind
+        match event:
+            case DefinitionApplied():
+                known = self._row.first_applied_at if isinstance(self._row, Applied) else at
+                self._row = _applied(event, seq=seq, at=at, first_applied_at=known)
+            case DefinitionDisabled():
+                row = self._row or Standing(journal_seq=seq)
+                row.journal_seq = seq
+                row.disabled_at = at
+                row.disabled_by, row.disabled_reason = event.by, event.reason or None
+                self._row = row
+            case _:
+                assert_never(event)
+        _name(self._row, event)
+
+
+def _applied(
+    event: DefinitionApplied, *, seq: int, at: datetime, first_applied_at: datetime
+) -> Applied:
+    row = Applied(
+        journal_seq=seq,
+        revision=event.revision,
+        definition=event.body,
+        applied_at=at,
+        applied_by=event.by,
+        applied_reason=event.reason or None,
+        first_applied_at=first_applied_at,
+    )
+    match event.kind:
+        case DefinitionKind.AGENT:
+            agent = agent_contents(event.body)
+            row.domain, row.spec_rev = agent.domain, agent.spec_rev or None
+            row.expectations = agent.expectation_ids
+        case DefinitionKind.WORKFLOW:
+            workflow = workflow_contents(event.body)
+            row.triggers, row.subject_key = workflow.on, workflow.subject_key or None
+            row.steps = workflow.step_ids
+    return row
+
+
+def _name(row: Standing, event: DefinitionEvent) -> None:
+    """Say in `row` whose it is."""
+    match event.kind:
+        case DefinitionKind.AGENT:
+            row.actor_id = key(event.id)
+        case DefinitionKind.WORKFLOW:
+            row.workflow_id = key(event.id)
+
+
+def _happened(event: DefinitionEvent, record: Recorded, *, event_no: int) -> Happened:
+    return Happened(
+        kind=event.kind.value,
+        definition_id=key(event.id),
+        journal_seq=record.seq,
+        event_no=event_no,
+        change=_CHANGES[type(event)],
+        revision=event.revision,
+        definition=event.body if isinstance(event, DefinitionApplied) else NOTHING,
+        at=record.commit.at,
+        person=event.by,
+        reason=event.reason or None,
+    )

@@ -1,0 +1,131 @@
+"""What a node is to have: its code, and of what is defined whatever can run beside it."""
+
+from __future__ import annotations
+
+from engine.actor import Actor
+from engine.app import App
+from engine.convergence import ConvergeResult
+from engine.definitions.casting import IN_CODE, cast, in_code, make
+from engine.strategy import Strategy
+from engine.trigger import manual
+from engine.workflows.binding import WORKFLOWS_MAX
+from engine.workflows.workflow import Workflow
+from streams.definitions import Edition
+from streams.events import DefinitionKind
+from streams.json import NOTHING, raw
+
+AGENT, WORKFLOW = DefinitionKind.AGENT, DefinitionKind.WORKFLOW
+
+
+class Watch(Strategy):
+    def init(self, episode, trigger):
+        return {}
+
+    def next_step(self, state, ctx):
+        raise NotImplementedError
+
+    def converge(self, state, ctx):
+        return ConvergeResult()
+
+
+def app() -> App:
+    coded = Actor("coded")
+    coded.expect("x", Watch(), on=manual())
+    flow = Workflow("coded")
+    flow.step("x", "coded", "x")
+    return App(actors=[coded], workflows=[flow], strategies={"watch": Watch})
+
+
+def agent(id_="monitor", revision=1, **more) -> Edition:
+    x = {"strategy": {"ref": "watch"}, "on": {"manual": True}}
+    body = raw({"id": id_, "expectations": {"x": x}, **more})
+    return Edition(kind=AGENT, id=id_, revision=revision, seq=1, body=body)
+
+
+def flow(*steps, name="w", revision=1) -> Edition:
+    said = {f"s{number}": step for number, step in enumerate(steps)}
+    body = raw({"name": name, "steps": said})
+    return Edition(kind=WORKFLOW, id=name, revision=revision, seq=1, body=body)
+
+
+def of(actor="monitor"):
+    return {"actor": actor, "expectation": "x"}
+
+
+def cast_with(*editions, stack=None):
+    return cast(app(), [make(each, app()) for each in editions], stack=stack)
+
+
+def test_without_definitions_a_node_has_what_is_in_code():
+    own = app()
+    assert cast(own, []) == in_code(own)
+
+
+def test_what_is_defined_is_there_beside_what_is_in_code():
+    casting = cast_with(agent(revision=4), flow(of(), of("coded"), revision=5))
+    revisions = {id_: actor.revision for id_, actor in casting.actors.items()}
+    assert revisions == {"coded": 0, "workflow-coded": 0, "monitor": 4, "workflow-w": 5}
+    assert {name: each.revision for name, each in casting.workflows.items()} == {
+        "coded": 0,
+        "w": 5,
+    }
+    assert casting.problems == {}
+
+
+def test_what_is_disabled_is_not_there_and_no_problem():
+    disabled = Edition(kind=AGENT, id="monitor", revision=1, seq=2, body=NOTHING)
+    casting = cast_with(disabled)
+    assert ("monitor" in casting.actors, casting.problems) == (False, {})
+
+
+def test_code_goes_before_definitions_of_actors_and_of_workflows():
+    casting = cast_with(agent("coded"), flow(of("coded"), of("coded"), name="coded"))
+    assert casting.problems == {"agent.coded": IN_CODE, "workflow.coded": IN_CODE}
+    assert casting.actors["coded"].revision == casting.workflows["coded"].revision == 0
+
+
+def test_only_workflows_have_actors_that_begin_them():
+    assert "begins with 'workflow-'" in cast_with(agent("workflow-w")).problems["agent.workflow-w"]
+
+
+def test_a_definition_is_what_it_was_applied_as():
+    misplaced = agent("monitor")
+    edition = Edition(kind=AGENT, id="other", revision=1, seq=1, body=misplaced.body)
+    casting = cast_with(edition)
+    assert "calls itself 'monitor'" in casting.problems["agent.other"]
+
+
+def test_an_actor_of_other_stacks_is_a_problem_here_and_so_is_what_names_it():
+    editions = agent(stacks=["orders"]), flow(of())
+    casting = cast_with(*editions, stack="billing")
+    assert casting.problems["agent.monitor"] == "it is for orders, and this stack is billing"
+    assert "'monitor' is not there" in casting.problems["workflow.w"]
+    assert cast_with(*editions, stack="orders").problems == {}
+    assert cast_with(*editions).problems == {}
+
+
+def test_a_workflow_that_lacks_something_takes_only_those_along_that_need_it():
+    inner, outer = flow(of("missing"), name="inner"), flow({"workflow": "inner"}, name="outer")
+    casting = cast_with(agent(), inner, outer, flow(of()))
+    assert set(casting.workflows) == {"coded", "w"}
+    assert "'missing' is not there" in casting.problems["workflow.inner"]
+    assert "'inner' is not there" in casting.problems["workflow.outer"]
+
+
+def test_workflows_that_run_each_other_are_problems_and_the_rest_is_not():
+    circle = [flow({"workflow": to}, name=name) for name, to in (("a", "b"), ("b", "a"))]
+    casting = cast_with(agent(), *circle, flow(of()))
+    assert set(casting.workflows) == {"coded", "w"}
+    assert set(casting.problems) == {"workflow.a", "workflow.b"}
+
+
+def test_what_begins_a_workflow_in_code_is_nobody_to_run_a_step():
+    begins = {"actor": "workflow-coded", "expectation": "start"}
+    assert "'workflow-coded' is not there" in cast_with(flow(begins)).problems["workflow.w"]
+
+
+def test_of_too_many_workflows_none_that_is_defined_is_there():
+    many = [flow(of("coded"), name=f"w{number}") for number in range(WORKFLOWS_MAX)]
+    casting = cast_with(*many)
+    assert set(casting.workflows) == {"coded"}
+    assert "more than 1,000" in casting.problems["workflow.w0"]

@@ -1,0 +1,62 @@
+"""People who see to instances: they decide on steps, have paused ones go on, and cancel."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from random import Random
+from typing import Final
+
+from engine import cancel_workflow, decide_step, resume_workflow
+from streams.events import LogEvent, StepApprovalAsked, StepPaused, WorkflowStarted
+from streams.ports import Ports
+from tests.simulation.people import ANYBODY, YES_SHARE, surely
+
+CANCELED_SHARE: Final = 0.25
+CANCEL_S_MAX: Final = 40.0
+WAIT_S_MAX: Final = 8.0
+NEVER_SHARE: Final = 0.2
+"""Of approvals that expire, those that nobody answers."""
+
+Asks = StepApprovalAsked | StepPaused | WorkflowStarted
+"""What happens to instances that people see to."""
+
+
+async def see_to(ports: Ports, instance_id: str, event: LogEvent, rng: Random) -> None:
+    """Do something about what has happened to an instance."""
+    match event:
+        case WorkflowStarted():
+            await asyncio.sleep(rng.uniform(0.0, CANCEL_S_MAX))
+            await surely(partial(cancel_workflow, ports, instance_id, by="ada"))
+        case StepApprovalAsked():
+            await _decide(ports, instance_id, event, rng)
+        case StepPaused(step=step):
+            await asyncio.sleep(rng.uniform(0.0, WAIT_S_MAX))
+            how = rng.choice(["retry", "skip"])
+            ask = partial(resume_workflow, ports, instance_id, step, how=how, by="ada")
+            await asyncio.gather(*(surely(ask) for _ in range(rng.choice((1, 1, 2)))))
+
+
+def is_wanted(event: LogEvent, rng: Random) -> bool:
+    """Return whether somebody does something about `event`."""
+    if isinstance(event, WorkflowStarted):
+        return rng.random() < CANCELED_SHARE
+    return isinstance(event, Asks)
+
+
+async def _decide(ports: Ports, instance_id: str, asked: StepApprovalAsked, rng: Random) -> None:
+    if asked.approval.expires_at is not None and rng.random() < NEVER_SHARE:
+        return
+    await asyncio.sleep(rng.uniform(0.0, WAIT_S_MAX))
+    says = [partial(_say, ports, instance_id, asked, rng) for _ in range(rng.choice((1, 1, 2)))]
+    await asyncio.gather(*(say() for say in says))
+
+
+async def _say(ports: Ports, instance_id: str, asked: StepApprovalAsked, rng: Random) -> None:
+    """Decide as the product offers it; of two at the same time each in their own way."""
+    verdict = "approve" if rng.random() < YES_SHARE else "deny"
+    by = rng.choice(asked.approval.approvers or ANYBODY)
+    mark = asked.approval.plan_hash
+    await surely(
+        partial(decide_step, ports, instance_id, asked.step, verdict, plan_hash=mark, by=by)
+    )
