@@ -44,7 +44,7 @@ from engine.runtime.vacancies import Vacancies
 from engine.runtime.waits import wait_first
 from engine.stacking import absent_from, on_stack
 from streams.clock import Clock, SystemClock
-from streams.errors import Unavailable
+from streams.errors import Incompatible, Unavailable
 from streams.ports import Ports
 from streams.tokens import name as checked_name
 
@@ -240,7 +240,7 @@ class Node:
         while not self._stopping.is_set():
             try:
                 await doer()
-            except Unavailable as error:
+            except (Unavailable, Incompatible) as error:
                 log.warning("waiting for the log", error=str(error), again_in_s=pause_s)
             except Exception:
                 log.exception("a doer failed; starting it again", again_in_s=pause_s)

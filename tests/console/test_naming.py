@@ -11,7 +11,7 @@ import pytest
 
 from console import settings
 from console.errors import Mistake, Trouble
-from console.naming import PLACES_MAX, name_at, named
+from console.naming import PLACES_MAX, name_at, named, named_each
 from engine import Actor, App, Strategy, event
 from streams.subjects import Stack
 from streams.tokens import name as checked_name
@@ -100,6 +100,32 @@ def test_where_nothing_can_be_kept_a_node_is_called_after_its_process(reading, c
 
     assert name_of(reading) == reading.node
     assert "VIGIL_NODE" in capsys.readouterr().err
+
+
+def names_of_each(stacks: str, app: App = APP, **given: object) -> list[str]:
+    with named_each(settings.read_each(given, stacks), app) as known:
+        return [each.node for each in known]
+
+
+@pytest.mark.usefixtures("reading")
+def test_nodes_of_several_stacks_never_share_a_name():
+    assert names_of_each("orders,billing", node="web") == ["web-orders", "web-billing"]
+    assert names_of_each("a,b", app_of(node_name=lambda: "mine")) == ["mine-a", "mine-b"]
+    assert names_of_each("orders", node="web", env="qa") == ["web-orders-qa"]
+    places = names_of_each("orders,billing")
+    assert len(set(places)) == 2
+    assert places == names_of_each("orders,billing")
+
+
+@pytest.mark.usefixtures("reading")
+def test_where_no_name_is_kept_the_stacks_tell_the_nodes_apart(capsys):
+    readings = settings.read_each({}, "orders,billing")
+    Path(".vigil").write_text("no folder")
+    with named_each(readings, APP) as known:
+        assert [each.node for each in known] == [
+            f"{each.node}-{each.stack.name}" for each in readings
+        ]
+    capsys.readouterr()
 
 
 def test_a_node_that_comes_back_has_its_name_and_a_second_one_another(connected, write_app):

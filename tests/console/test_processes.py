@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from console.processes import PROCESSES_MAX, counted, plans
-from console.settings import read
+from console.settings import read, read_each
 from tests.console.program import ROOT
 from tests.console.test_own_servers import assert_gone, family
 
@@ -173,6 +173,44 @@ def test_no_command_line_shows_a_password(tmp_path):
     reading = read({"postgres_dsn": secret, "node": "n"}, folder=tmp_path)
     for plan in plans(reading, app="watch:app", count=2, is_projecting=True):
         assert "hunter2" not in " ".join(plan.command)
+
+
+def test_the_first_node_of_each_stack_takes_turns_at_projecting():
+    readings = read_each({"node": "n"}, "orders,billing")
+    planned = [plans(each, app="a:a", count=2, is_projecting=True) for each in readings]
+    assert [["--no-project" in plan.command for plan in each] for each in planned] == [
+        [False, True],
+        [False, True],
+    ]
+
+
+def test_a_node_of_several_stacks_is_started_with_the_stack_that_it_is_of():
+    readings = read_each({"env": "qa"}, "orders, billing")
+    planned = [plans(each, app="a:a", count=1, is_projecting=True)[0] for each in readings]
+    said = [plan.command[plan.command.index("--stack") + 1] for plan in planned]
+    assert said == ["orders", "billing"]
+    assert [each.stack.name for each in readings] == ["orders-qa", "billing-qa"]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--stacks", "a,a"), "name stacks with commas between, each once"),
+        (("--stacks", ""), "name stacks with commas between, each once"),
+        (("--stacks", "a,b.c"), "stack: 'b.c'"),
+        (("--stacks", "a", "--stack", "b"), "--stack and --stacks: say one of them"),
+        (("--stacks", "a,b", "--serve-stacks", "b"), "'b' is the stack that the node is of"),
+        (("--stacks", "a,b", "--processes", "33"), "66 processes for 2 stacks; 64 are the most"),
+        (("--stacks", "a", "--node-name", "x" * 63), "is not a name; use 1 to 64"),
+    ],
+)
+def test_stacks_that_cannot_be_served_together_are_refused_in_one_line(
+    vigil, write_app, words, problem
+):
+    write_app()
+    done = vigil.run("node", "--app", "watch:app", *words)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert problem in done.stderr
 
 
 def test_a_name_made_from_the_host_has_room_for_every_process(tmp_path, monkeypatch):

@@ -214,9 +214,9 @@ class Errands:
         said: JsonObject = {"key": self._rng.choice(KEYS)}
         general, own = (overrides(tools={"pay.out": {"value": n}}) for n in (1, 5))
         tried = {"dry_run": True, "overrides": general, "step_overrides": {"end": own}}
-        name = self._rng.choice(("fan", "fan", "saga"))
-        for number, (flow, options) in enumerate(((name, {}), ("fan", tried), (name, {}))):
-            await asyncio.sleep(self._rng.uniform(0.0, BUSY_S / 3))
+        flows = (("fan", {}), ("saga", {}), ("fan", tried), ("fan", {}))
+        for number, (flow, options) in enumerate(flows):
+            await asyncio.sleep(self._rng.uniform(0.0, BUSY_S / 4))
             await self._start(ports, flow, said, key=f"s{number}", **options)
 
     async def _start(

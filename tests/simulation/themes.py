@@ -76,6 +76,11 @@ class Programme(msgspec.Struct, frozen=True):
 
 
 THEMED_SHARE: Final = 0.65
+FLOWING_SHARE: Final = 0.3
+"""Of the others, those that have workflows: many events each, and so fewer worlds."""
+
+OTHERS: Final = [theme for theme in Theme if theme is not Theme.WORKFLOWS]
+
 ORDERS_SHARE: Final = 0.3
 FINE_SHARE: Final = 0.35
 
@@ -84,8 +89,19 @@ def programme_of(seed: int) -> Programme:
     """Return what the world of `seed` has: always the same."""
     rng = Random(f"themes {seed}")
     if rng.random() >= THEMED_SHARE:
+        return _programme_with_workflows(seed)
+    return _programme(set(rng.sample(OTHERS, rng.choice((1, 2)))), rng)
+
+
+def _programme_with_workflows(seed: int) -> Programme:
+    """Return what a world has that has workflows, or nothing special."""
+    rng = Random(f"workflows {seed}")
+    if rng.random() >= FLOWING_SHARE:
         return Programme()
-    themes = rng.sample(list(Theme), rng.choice((1, 2)))
+    return _programme({Theme.WORKFLOWS, *rng.sample(OTHERS, rng.choice((0, 0, 1)))}, rng)
+
+
+def _programme(themes: set[Theme], rng: Random) -> Programme:
     return Programme(
         frozenset(themes),
         has_orders=rng.random() < ORDERS_SHARE,
