@@ -10,9 +10,10 @@ from typing import Final
 import msgspec
 
 from console.drafts import Draft
-from console.editions import Reception, editions_in, problems_of, reception
+from console.editions import Reception, actor_of, editions_in, problems_of, reception
 from console.errors import Mistake, Trouble
 from console.fitting import require_fitting
+from console.gone import gone
 from console.looking import hint
 from console.settings import Reading
 from console.tables import Row
@@ -48,8 +49,15 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """Whether that changes anything."""
     difference: Sequence[str]
     """To what has held so far, in lines for people."""
+    gone: Sequence[str]
+    """The expectations and schedules that what was applied last had, and this one has not."""
     problems_before: Mapping[str, str]
     """Node → why it could not run what was applied earlier."""
+
+    @property
+    def actor(self) -> str:
+        """The actor that is defined, or the one that begins the workflow."""
+        return actor_of(self.edition.kind, self.edition.id)
 
     def as_row(self) -> Row:
         """Return it in columns, for programs."""
@@ -60,6 +68,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
             "revision": self.edition.revision,
             "changed": self.happened,
             "difference": self.difference,
+            "gone": self.gone,
         }
 
 
@@ -227,6 +236,7 @@ def _planned(draft: Draft, stands: Definition, *, seen: int | None) -> Applied:
         file=draft.file,
         happened=happens,
         difference=difference(holding(stands), unraw(body)),
+        gone=gone(draft.kind, stands.body, body),
         problems_before={},
     )
 

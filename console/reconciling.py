@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from console.errors import Mistake
 from console.looking import look_at, require_plausible
@@ -12,7 +15,12 @@ from console.tables import Row
 from console.who import who
 from console.work import connected
 from engine.errors import BadRequest
+from engine.fields import BY_CHARS_MAX, check_text
+from engine.reconciling import REASON_MAX
 from engine.runtime.reconciler import Outcome, Reconciled, Step, reconcile
+
+Reconcile: TypeAlias = Callable[[Sequence[str]], Reconciled]
+"""Reconciles these actors, and returns what that took."""
 
 
 def reconciled(
@@ -51,6 +59,21 @@ def reconciled(
         raise Mistake(str(error)) from error
 
 
+def reconciler(reading: Reading, *, by: str | None, reason: str) -> Reconcile:
+    """Return what reconciles actors later on. What it would refuse then is refused now.
+
+    Raises:
+        Mistake: a value is impossible.
+    """
+    name = who(reading, by)
+    try:
+        check_text("by", name, least=1, most=BY_CHARS_MAX)
+        check_text("reason", reason, least=0, most=REASON_MAX)
+    except BadRequest as error:
+        raise Mistake(str(error)) from error
+    return lambda actors: reconciled(reading, actors=actors, by=name, reason=reason, is_dry=False)
+
+
 def row_of(step: Step) -> Row:
     """Return a step as a row."""
     return {
@@ -74,6 +97,17 @@ def as_report(done: Reconciled, *, is_dry: bool) -> Row:
         "skipped": done.skipped,
         "actions": [row_of(each) for each in done.steps],
     }
+
+
+def report_of(actor: str, done: Reconciled) -> Row:
+    """Return what became of one actor, as programs read it."""
+    own = replace(
+        done,
+        steps=[each for each in done.steps if each.action.actor_id == actor],
+        compared=[each for each in done.compared if each == actor],
+        skipped={each: why for each, why in done.skipped.items() if each == actor},
+    )
+    return as_report(own, is_dry=False)
 
 
 def in_words(done: Reconciled) -> str:

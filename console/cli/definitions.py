@@ -6,31 +6,24 @@ vigil actors disable disk_watch          vigil workflows disable onboarding
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from console.cli import context
+from console.cli import applied, context
 from console.cli.consent import require_consent
 from console.cli.output import IsJson, show_rows
 from console.cli.verdicts import By, IsSure, Reason
 
 if TYPE_CHECKING:
-    from console.defining import Applied
-    from console.editions import Reception
     from console.tables import Row
-    from streams.definitions import Edition
     from streams.events.definitions import DefinitionKind
 
 RECEIVED_S: Final = 10.0
 """How long nodes are waited for unless it is told otherwise, in seconds."""
 
 HISTORY: Final = ("revision", "change", "by", "at", "reason")
-
-INDENT: Final = "  "
 
 
 class FileFormat(StrEnum):
@@ -91,6 +84,13 @@ def apply(
         float,
         typer.Option("--timeout", min=0.0, help="Longest wait for the nodes, in seconds; 0: none."),
     ] = RECEIVED_S,
+    is_reconciling: Annotated[
+        bool,
+        typer.Option(
+            "--reconcile",
+            help="Then end what is left of what is gone, as vigil reconcile does.",
+        ),
+    ] = False,
     is_json: IsJson = False,
 ) -> None:
     """Have what files define hold from now on: nodes run it within moments, without a restart.
@@ -98,7 +98,7 @@ def apply(
     All files are checked before anything is applied. What runs already ends as it began. Nodes
     that cannot run it are named. Exit code 1: nodes are up and none runs it; it holds nevertheless.
     """
-    from console import defining, drafts
+    from console import defining, drafts, reconciling
     from console.apps import load
     from console.errors import Mistake
     from console.who import who
@@ -106,23 +106,33 @@ def apply(
     if seen is not None and len(files) > 1:
         raise Mistake("--if-revision is for one file")
     reading = context.reading(ctx)
+    reconcile = None
+    if is_reconciling:
+        _require_nodes(is_dry=is_dry, timeout_s=timeout_s)
+        reconcile = reconciling.reconciler(reading, by=by, reason=reason)
     found = drafts.drafts_of(_kind(ctx), files, None if form is None else form.value)
     checked_by = None if app is None else load(app)
     if is_dry:
         planned = defining.preview(reading, found, app=checked_by, seen=seen)
-        _show_planned(planned, is_json=is_json)
+        applied.show_planned(planned, is_json=is_json)
         return
-    applied = defining.apply(
+    done = defining.apply(
         reading,
         found,
         app=checked_by,
         by=who(reading, by),
         reason=reason,
         seen=seen,
-        say=lambda each: None if is_json else _say_applied(each, "revision"),
+        say=lambda each: None if is_json else applied.say_applied(each, "revision"),
     )
-    receptions = defining.wait_received(reading, applied, timeout_s=timeout_s) if timeout_s else []
-    _show_received(applied, receptions, timeout_s=timeout_s, is_json=is_json)
+    receptions = defining.wait_received(reading, done, timeout_s=timeout_s) if timeout_s else []
+    applied.show_received(
+        done,
+        receptions,
+        timeout_s=timeout_s,
+        reconcile=reconcile,
+        is_json=is_json,
+    )
 
 
 def disable(
@@ -193,56 +203,14 @@ def _kind(ctx: typer.Context) -> DefinitionKind:
     return {"actors": DefinitionKind.AGENT, "workflows": DefinitionKind.WORKFLOW}[group or ""]
 
 
-def _show_planned(planned: Sequence[Applied], *, is_json: bool) -> None:
-    from console import tables
+def _require_nodes(*, is_dry: bool, timeout_s: float) -> None:
+    """Refuse to reconcile where no node is asked what it declares now."""
+    from console.errors import Mistake
 
-    if is_json:
-        print(tables.as_json([each.as_row() for each in planned]))
-        return
-    for each in planned:
-        _say_applied(each, "would be revision")
-
-
-def _say_applied(applied: Applied, becomes: str) -> None:
-    """Print what applying a definition has made of it, or would make."""
-    edition = applied.edition
-    what = becomes if applied.happened else "as it is already: revision"
-    print(f"{edition.id}: {what} {edition.revision}")
-    _say_lines(applied.difference)
-
-
-def _show_received(
-    applied: Sequence[Applied],
-    receptions: Sequence[Reception],
-    *,
-    timeout_s: float,
-    is_json: bool,
-) -> None:
-    """Print what the nodes make of what was applied; exit code 1 if none runs one."""
-    from console import tables
-    from console.errors import EXIT_TROUBLE
-
-    if is_json:
-        told = [each.as_row() for each in receptions] or [{} for _ in applied]
-        rows = [{**each.as_row(), **said} for each, said in zip(applied, told, strict=True)]
-        print(tables.as_json(rows))
-    else:
-        for each, reception in zip(applied, receptions, strict=bool(receptions)):
-            _say_received(each.edition, reception, timeout_s=timeout_s)
-    if any(each.is_in_vain for each in receptions):
-        raise typer.Exit(EXIT_TROUBLE)
-
-
-def _say_received(edition: Edition, said: Reception, *, timeout_s: float) -> None:
-    if said.running:
-        print(f"{edition.id}: runs on {', '.join(said.running)}")
-    elif not said.is_in_vain:
-        print(f"{edition.id}: no node is up; those that start run it")
-    for node, problem in said.failing.items():
-        _warn(f"{edition.id}: {node} cannot run it: {problem}")
-    for node in said.silent:
-        which = f"that it runs revision {edition.revision}"
-        _warn(f"{edition.id}: {node} has not said within {timeout_s:g} s {which}")
+    if is_dry:
+        raise Mistake("--reconcile changes something, and --dry-run nothing; choose one of them")
+    if not timeout_s:
+        raise Mistake("--reconcile is done once nodes run it; give them time with --timeout")
 
 
 def _say_chapter(row: Row) -> None:
@@ -250,18 +218,4 @@ def _say_chapter(row: Row) -> None:
 
     words = (tables.said(row[column]) for column in HISTORY)
     print(tables.printable("  ".join(filter(None, words))))
-    _say_lines(row["difference"])
-
-
-def _say_lines(lines: object) -> None:
-    from console import tables
-
-    assert isinstance(lines, list)
-    for line in lines:
-        print(tables.printable(f"{INDENT}{line}"))
-
-
-def _warn(line: str) -> None:
-    from console import tables
-
-    print(tables.printable(f"vigil: {line}"), file=sys.stderr)
+    applied.say_lines(row["difference"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from console.cli import context
 from console.cli.output import IsJson, show_rows
+
+if TYPE_CHECKING:
+    from engine.runtime.reconciler import Reconciled
 
 COLUMNS: Final = ("action", "actor_id", "expectation_id", "about", "outcome")
 
@@ -41,6 +44,13 @@ def reconcile(
     if is_json:
         print(tables.as_json(reconciling.as_report(done, is_dry=is_dry)))
         return
+    show_reconciled(done, is_dry=is_dry)
+
+
+def show_reconciled(done: Reconciled, *, is_dry: bool) -> None:
+    """Print for people what was done, or would be, and what came of it."""
+    from console import reconciling, tables
+
     for actor, why in done.skipped.items():
         line = f"vigil: {actor}: {why}; nothing of it is touched"
         tables.terminal(stderr=True).print(line, markup=False)

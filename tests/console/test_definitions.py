@@ -31,8 +31,14 @@ steps:
   pay: {actor: disk_watch, expectation: disk_has_room, depends_on: [screen]}
 """
 
+HEALTHY = """
+  disk_is_healthy:
+    on: [{event: disk.asked}, {every: 30d}]
+    strategy: {ref: parts:Ask}
+"""
+
 PARTS = """
-from engine import Actor, App, ConvergeResult, Strategy, converge, manual, workflow
+from engine import Actor, App, ConvergeResult, Strategy, approval, converge, manual, workflow
 
 
 class Look(Strategy):
@@ -46,9 +52,14 @@ class Look(Strategy):
         return ConvergeResult(summary="seen")
 
 
+class Ask(Look):
+    def next_step(self, state, ctx):
+        return approval({"look": 1}, summary="look?")
+
+
 clerk = Actor("clerk")
 clerk.expect("look", Look, on=[manual(), workflow()])
-app = App(actors=[clerk], strategies={"parts:Look": Look})
+app = App(actors=[clerk], strategies={"parts:Look": Look, "parts:Ask": Ask})
 poor = App(actors=[clerk])
 """
 
@@ -57,6 +68,7 @@ poor = App(actors=[clerk])
 def files(tmp_path: Path) -> Path:
     """A folder with a definition of an actor, one of a workflow, and an app."""
     (tmp_path / "disks.yaml").write_text(DISKS)
+    (tmp_path / "two.yaml").write_text(DISKS + HEALTHY)
     (tmp_path / "review.yaml").write_text(REVIEW)
     (tmp_path / "parts.py").write_text(PARTS)
     return tmp_path
@@ -299,6 +311,92 @@ def test_actors_say_where_they_come_from(standing, files):
     }
     assert rows["disk_watch"]["problems"] == {"n1": LACKS}
     assert (shown["source"], shown["expectations"]) == ("disabled", [])
+
+
+GONE = "disk_watch: gone: disk_is_healthy; what is left of it stays until vigil reconcile "
+LATER = (
+    "vigil: disk_watch: no node runs it, so nothing of it is ended; "
+    "later: vigil reconcile --actor disk_watch\n"
+)
+
+
+def test_what_a_new_revision_has_no_more_is_told_with_what_to_do_about_it(standing, files):
+    done(standing, "actors", "apply", "two.yaml")
+    planned = done(standing, "actors", "apply", "disks.yaml", "--dry-run")
+    (told,) = standing.ask("actors", "apply", "disks.yaml", "--dry-run")
+    said = done(standing, "actors", "apply", "disks.yaml")
+    again = done(standing, "actors", "apply", "disks.yaml")
+
+    assert planned.splitlines()[-1] == said.splitlines()[-1] == f"{GONE}--actor disk_watch"
+    assert told["gone"] == ["disk_is_healthy"]
+    assert "gone" not in again
+
+
+def test_a_schedule_that_is_gone_is_told_also_of_what_was_disabled_meanwhile(standing, files):
+    (files / "calm.yaml").write_text(DISKS + HEALTHY.replace(", {every: 30d}", ""))
+    (files / "daily.yaml").write_text(f"{REVIEW}\n".replace("on: {event", "on: {every: 1d} #"))
+    done(standing, "actors", "apply", "two.yaml")
+    done(standing, "actors", "disable", "disk_watch", "--yes")
+    done(standing, "workflows", "apply", "daily.yaml")
+    said = done(standing, "actors", "apply", "calm.yaml")
+    flow = done(standing, "workflows", "apply", "review.yaml")
+
+    assert "\ndisk_watch: gone: disk_is_healthy every 2592000s; what is left" in said
+    assert "\nreview: gone: start every 86400s; what is left" in flow
+    assert flow.endswith(" --actor workflow-review\n")
+
+
+def test_reconciling_needs_nodes_and_a_change(standing, files):
+    dry = standing.run("actors", "apply", "disks.yaml", "--reconcile", "--dry-run")
+    hasty = standing.run("actors", "apply", "disks.yaml", "--reconcile", "--timeout", "0")
+    wordy = standing.run("actors", "apply", "disks.yaml", "--reconcile", "--reason", "x" * 4_000)
+    assert standing.run("actors", "history", "disk_watch").returncode == 1
+    alone = standing.run("actors", "apply", "disks.yaml", "--reconcile")
+    (told,) = standing.ask("actors", "apply", "disks.yaml", "--reconcile")
+
+    assert "choose one of them" in one_line(dry, code=2)
+    assert "give them time with --timeout" in one_line(hasty, code=2)
+    assert "reason" in one_line(wordy, code=2)
+    assert one_line(alone, code=0) == LATER
+    assert told["reconciled"] is None
+
+
+def test_only_what_a_node_runs_is_reconciled(standing, files):
+    (files / "other.yaml").write_text(DISKS.replace("disk_watch", "other_watch"))
+    Journal(standing).pretend_node("n1", revisions={"other_watch": 1}, disk_watch=LACKS)
+
+    ran = standing.run(
+        "actors", "apply", "disks.yaml", "other.yaml", "--reconcile", "--timeout", "1"
+    )
+
+    assert ran.returncode == 1
+    first, second, third = ran.stderr.splitlines()
+    assert first == f"vigil: disk_watch: n1 cannot run it: {LACKS}"
+    assert second == LATER.rstrip()
+    assert third.startswith("vigil: other_watch: node n1 does not say what it expects")
+
+
+def test_what_is_left_of_an_older_revision_is_ended_once_the_nodes_have_the_new_one(
+    standing, files
+):
+    with standing.running("node", "--app", "parts:app", "--node-name", "n1") as node:
+        node.wait_said("node up")
+        done(standing, "actors", "apply", "two.yaml")
+        done(standing, "fire", "disk_watch", "disk_is_healthy")
+        standing.wait_for("episodes", "list", "--status", "blocked", until=len)
+        told = done(standing, "actors", "apply", "disks.yaml")
+        done(standing, "actors", "apply", "two.yaml")
+        ended = done(standing, "actors", "apply", "disks.yaml", "--reconcile", "--by", "ada")
+        (row,) = standing.wait_for("episodes", "list", "--status", "canceled", until=len)
+        shown = standing.ask("episodes", "show", row["episode_id"])
+        (again,) = standing.ask("actors", "apply", "disks.yaml", "--reconcile")
+
+    assert told.splitlines()[-1] == f"{GONE}--actor disk_watch"
+    assert GONE not in ended
+    assert ended.splitlines()[-1] == "disarm 1, arm 0, cancel 1, forget 0"
+    assert shown["error_detail"] == "by ada: orphan_cleanup"
+    assert again["reconciled"]["actors"] == ["disk_watch"]
+    assert again["reconciled"]["actions"] == []
 
 
 def test_workflows_are_defined_in_the_same_way(standing, files):
