@@ -11,6 +11,9 @@ PEERS := .bench-peers
 PEERS_READY := $(PEERS)/.ready
 EXTRAS := embedded,otlp,examples,dev
 
+# Tests in which a real clock counts: one at a time, or they would be late for one another.
+TIMED := $(addprefix tests/,acceptance chaos cluster contracts gates)
+
 # A pip that only installs needs to say nothing but what goes wrong.
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
@@ -24,7 +27,8 @@ demo: $(READY) ## Watch this very machine with actors; SECONDS=20 ends it by its
 	$(BIN)/vigil demo $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## Run every test, on real servers that it starts and stops
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(TIMED:%=--ignore=%)
+	$(BIN)/python -m pytest $(TIMED)
 
 check: $(READY) ## Hold the style: format, lint, types, import directions, tidiness
 	$(BIN)/ruff format --check .

@@ -10,6 +10,7 @@ import typer
 
 from console import flags
 from console.cli import actors, dead, episodes, findings, outputs, serving, workflows
+from console.cli.apply import apply
 from console.cli.doctor import doctor
 from console.cli.fire import fire
 from console.cli.inbox import inbox
@@ -34,6 +35,7 @@ app.command()(serving.up)
 app.command()(serving.node)
 app.command()(serving.project)
 app.command()(publish)
+app.command()(apply)
 app.command()(fire)
 app.add_typer(actors.app, name="actors")
 app.command()(mode)

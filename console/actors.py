@@ -9,10 +9,11 @@ from typing import Final
 import msgspec
 
 from console import questions, tables
-from console.editions import origin
+from console.editions import defined_by, origin, source_in_words
 from console.errors import Trouble
 from console.looking import Look, look_at, require_known, require_plausible
 from console.settings import Reading
+from console.stories import told
 from console.tables import Row, as_words
 from console.waiting import UNREADABLE, held, waiting
 from console.who import who
@@ -81,6 +82,7 @@ def show_actor(reading: Reading, actor: str) -> tuple[Row, list[Row]]:
             seen, counts = await look_at(ports), await _counts_if_any(reading)
             await require_known(reading, ports, seen, actor)
             row = await _actor_row(ports, seen, counts, actor)
+            row = {**row, **await told(ports, *defined_by(actor))}
             expectations, calming = known(seen.nodes, actor) or {}, await held(ports, actor)
             return row, [
                 await _expectation_row(ports, actor, name, each, held=calming.get(name, 0))
@@ -101,6 +103,8 @@ def in_words(row: Row) -> Row:
         for column, value in row.items()
         if isinstance(value, Mapping)
     }
+    if "source" in row:
+        said |= {"source": source_in_words(row), "revisions": None}
     return tables.in_words({**row, **said})
 
 
@@ -224,7 +228,7 @@ async def _actor_row(ports: Ports, seen: Look, counts: Counts | None, actor: str
         "actor_id": actor,
         "domain": _newest(infos).domain if infos else None,
         "spec_rev": (_newest(infos).spec_rev or None) if infos else None,
-        **origin(seen.nodes, seen.editions, DefinitionKind.AGENT, actor),
+        **origin(seen.nodes, seen.editions, *defined_by(actor)),
         "nodes": sorted(infos),
         "waking": sorted(name for name, info in infos.items() if info.wakes),
         "running_on": sorted(name for name, info in infos.items() if info.runs),

@@ -30,9 +30,12 @@ def load(name: str) -> App:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     module = _module(module_name, sought_in=folder)
-    found = getattr(module, attribute, None)
+    if not hasattr(module, attribute):
+        place = f"{module_name}, which is {module.__file__}"
+        raise Mistake(f"--app {name}: there is no {attribute!r} in {place}")
+    found = getattr(module, attribute)
     if not isinstance(found, App):
-        what = "nothing" if found is None else f"a {type(found).__name__}, not an App"
+        what = f"a {type(found).__name__}, not an App"
         raise Mistake(f"--app {name}: {attribute!r} in {module.__file__} is {what}")
     return found
 

@@ -35,6 +35,8 @@ def history(
 ) -> list[Row]:
     """Return a row for each change of a definition, oldest first; if wanted, with what it changed.
 
+    Columns are those of the table `definition_history`.
+
     Raises:
         BadName: the id can name nothing of this kind.
         Trouble: nobody has ever defined it.
@@ -108,13 +110,25 @@ def _rows_of(chapters: Sequence[Chapter]) -> Iterator[Row]:
         definition = evolve(definition, event)
         after = holding(definition)
         yield {
-            "revision": event.revision,
+            "kind": event.kind,
+            "definition_id": event.id,
+            "journal_seq": chapter.record.seq,
+            "event_no": chapter.record.commit.events.index(event),
             "change": DISABLED if after is None else APPLIED,
-            "by": event.by,
+            "revision": event.revision,
+            "definition": after,
             "at": chapter.record.commit.at,
-            "reason": event.reason,
+            "person": event.by,
+            "reason": event.reason or None,
             "difference": [] if after is None else difference(before, after),
         }
+
+
+def in_words(row: Row) -> Row:
+    """Return a row of `history` as people read it: only what was applied is a revision."""
+    if row["change"] == APPLIED:
+        return row
+    return {**row, "revision": None, "change": f"{DISABLED} ({row['revision']})"}
 
 
 def _without(row: Row, column: str) -> Row:

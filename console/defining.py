@@ -1,20 +1,20 @@
-"""Changing what is defined as data: applied, disabled; and waiting until the nodes run it."""
+"""Changing what is defined as data: applied, disabled. What nodes make of it is `receiving`."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
 
 import msgspec
 
 from console.drafts import Draft
-from console.editions import Reception, actor_of, editions_in, problems_of, reception
+from console.editions import actor_of, editions_in, problems_of, revisions_of
 from console.errors import Mistake, Trouble
-from console.fitting import require_fitting
+from console.fitting import planned, require_fitting, require_undeclared
 from console.gone import gone
 from console.looking import hint
+from console.needing import lacks, needed_by
 from console.settings import Reading
 from console.tables import Row
 from console.work import connected
@@ -22,22 +22,19 @@ from engine import App
 from engine.definitions import difference
 from engine.definitions.revisions import Definition
 from engine.errors import BadRequest, Refused
+from engine.fields import REASON_CHARS_MAX, check_text
+from engine.nodes import NodeInfo
 from engine.runtime.definition_book import (
+    Change,
     apply_definition,
     disable_definition,
     read_definition,
 )
 from engine.runtime.presence import live_nodes
-from streams.clock import SystemClock
 from streams.definitions import ID_KINDS, Edition
 from streams.events.definitions import DefinitionKind
 from streams.json import JsonObject, unraw
 from streams.ports import Ports
-
-LOOK_S: Final = 0.1
-"""Between two looks at what nodes run, in seconds."""
-
-_CLOCK: Final = SystemClock()
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +48,14 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """To what has held so far, in lines for people."""
     gone: Sequence[str]
     """The expectations and schedules that what was applied last had, and this one has not."""
+    needed_by: Mapping[str, Sequence[str]]
+    """Workflow → its steps that name what is gone."""
+    lacks: Sequence[str]
+    """What a workflow names that nobody has, in lines for people."""
     problems_before: Mapping[str, str]
     """Node → why it could not run what was applied earlier."""
+    ran: Mapping[str, int]
+    """Node → the earlier revision that it had until now."""
 
     @property
     def actor(self) -> str:
@@ -69,15 +72,38 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
             "changed": self.happened,
             "difference": self.difference,
             "gone": self.gone,
+            "needed_by": self.needed_by,
+            "lacks": self.lacks,
         }
 
 
-class Disabled(msgspec.Struct, frozen=True, kw_only=True):
-    """A definition that holds no longer."""
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """A definition as it stands."""
 
-    revision: int
-    happened: bool
-    """Whether it held before."""
+    definition: Definition
+    needed_by: Mapping[str, Sequence[str]]
+    """Workflow → its steps that name it."""
+
+
+class _Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """What drafts come into."""
+
+    nodes: Sequence[NodeInfo]
+    """Those that are up."""
+    planned: Sequence[Edition]
+    """All that is defined once the drafts are."""
+
+
+def check_reason(reason: str) -> None:
+    """See to it that a reason can be kept.
+
+    Raises:
+        Mistake: it is too long.
+    """
+    try:
+        check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    except BadRequest as error:
+        raise Mistake(f"--{error}") from error
 
 
 def preview(
@@ -87,8 +113,10 @@ def preview(
 
     async def looked() -> list[Applied]:
         async with connected(reading, creates=False) as ports:
-            await _check(ports, drafts, app)
-            return [_planned(each, await _standing(ports, each), seen=seen) for each in drafts]
+            scene = await _scene(ports, drafts, app)
+            return [
+                _planned(scene, each, await _standing(ports, each), seen=seen) for each in drafts
+            ]
 
     return asyncio.run(looked())
 
@@ -103,12 +131,12 @@ def apply(
     seen: int | None,
     say: Callable[[Applied], None],
 ) -> list[Applied]:
-    """Have what `drafts` say hold from now on; a stack that is not there yet is made.
+    """Have what `drafts` say hold from now on.
 
     Args:
         reading: the settings.
         drafts: what to apply, in this order.
-        app: must have what they name; None: nobody looks.
+        app: must have what they name; None: only what no app can have is refused.
         by: who wants it.
         reason: why.
         seen: the revision that whoever wants it has looked at; None: whichever there is.
@@ -116,57 +144,27 @@ def apply(
 
     Raises:
         Mistake: a value is impossible, or `app` lacks something. Nothing is applied.
-        Trouble: others have changed one meanwhile. Those before it are applied.
+        Trouble: a node has one in code, and nothing is applied. Or others have changed one
+            meanwhile; those before it are applied.
         UnreadableEvent: a newer version has written it.
-        Unavailable, Incompatible: the log is away.
+        Unavailable, Incompatible: the log is away, or there is no such stack.
     """
 
     async def applied() -> list[Applied]:
-        async with connected(reading) as ports:
-            await _check(ports, drafts, app)
+        async with connected(reading, creates=False) as ports:
+            scene = await _scene(ports, drafts, app)
             found: list[Applied] = []
             for draft in drafts:
                 async with _told_of(draft.id):
-                    found.append(await _apply(ports, draft, by=by, reason=reason, seen=seen))
+                    found.append(await _apply(ports, scene, draft, by=by, reason=reason, seen=seen))
                 say(found[-1])
             return found
 
     return asyncio.run(applied())
 
 
-def wait_received(
-    reading: Reading, applied: Sequence[Applied], *, timeout_s: float
-) -> list[Reception]:
-    """Return what the nodes make of what was applied, once all of them have said so.
-
-    Args:
-        reading: the settings.
-        applied: what they are to run.
-        timeout_s: longest wait, in seconds; then whoever has said nothing is silent.
-
-    Raises:
-        Unavailable, Incompatible: the log is away.
-    """
-
-    async def received() -> list[Reception]:
-        until_s = _CLOCK.monotonic_s() + timeout_s
-        async with connected(reading, creates=False) as ports:
-            while True:
-                nodes = await live_nodes(ports.gates)
-                is_over = _CLOCK.monotonic_s() >= until_s
-                found = [
-                    reception(nodes, each.edition, before={} if is_over else each.problems_before)
-                    for each in applied
-                ]
-                if is_over or not any(each.silent for each in found):
-                    return found
-                await _CLOCK.sleep(LOOK_S)
-
-    return asyncio.run(received())
-
-
-def look(reading: Reading, kind: DefinitionKind, id_: str) -> Definition:
-    """Return a definition as its journal stands.
+def look(reading: Reading, kind: DefinitionKind, id_: str) -> Standing:
+    """Return a definition as its journal stands, and who needs it.
 
     Raises:
         BadName: the id can name nothing of this kind.
@@ -175,19 +173,20 @@ def look(reading: Reading, kind: DefinitionKind, id_: str) -> Definition:
         Unavailable, Incompatible: the log is away.
     """
 
-    async def looked() -> Definition:
+    async def looked() -> Standing:
         async with connected(reading, creates=False) as ports:
             definition = await read_definition(ports, kind, id_)
             if not definition.revision:
                 raise await unknown(ports, kind, id_)
-            return definition
+            editions = await editions_in(ports)
+            return Standing(definition=definition, needed_by=needed_by(editions, (kind, id_)))
 
     return asyncio.run(looked())
 
 
 def disable(
     reading: Reading, kind: DefinitionKind, id_: str, *, by: str, reason: str, seen: int | None
-) -> Disabled:
+) -> Change:
     """Have a definition hold no longer, until it is applied again.
 
     Raises:
@@ -195,10 +194,9 @@ def disable(
         impossible.
     """
 
-    async def disabled() -> Disabled:
+    async def disabled() -> Change:
         async with connected(reading, creates=False) as ports, _told_of(id_):
-            change = await disable_definition(ports, kind, id_, by=by, reason=reason, seen=seen)
-            return Disabled(revision=change.edition.revision, happened=change.happened)
+            return await disable_definition(ports, kind, id_, by=by, reason=reason, seen=seen)
 
     return asyncio.run(disabled())
 
@@ -215,46 +213,50 @@ def holding(definition: Definition) -> JsonObject | None:
     return held
 
 
-async def _check(ports: Ports, drafts: Sequence[Draft], app: App | None) -> None:
-    if app is not None:
-        require_fitting(app, ports.stack.name, drafts, await editions_in(ports))
+async def _scene(ports: Ports, drafts: Sequence[Draft], app: App | None) -> _Scene:
+    """Return what `drafts` come into, if they can be applied to it."""
+    nodes, editions = await live_nodes(ports.gates), await editions_in(ports)
+    require_undeclared(nodes, drafts)
+    require_fitting(app, ports.stack.name, drafts, editions)
+    return _Scene(nodes=nodes, planned=planned(drafts, editions))
 
 
 async def _standing(ports: Ports, draft: Draft) -> Definition:
     return await read_definition(ports, draft.kind, draft.id)
 
 
-def _planned(draft: Draft, stands: Definition, *, seen: int | None) -> Applied:
+def _planned(scene: _Scene, draft: Draft, stands: Definition, *, seen: int | None) -> Applied:
     """Return what applying `draft` would make of what stands."""
-    body = draft.body
+    kind, id_, body = draft.kind, draft.id, draft.body
+    if seen not in (None, stands.revision):
+        raise Trouble(f"{id_}: it is at revision {stands.revision} by now, not {seen}")
     happens = not stands.holds or stands.body != body
-    if happens and seen not in (None, stands.revision):
-        raise Trouble(f"{draft.id}: it is at revision {stands.revision} by now, not {seen}")
     revision = stands.revision + happens
+    lost = gone(kind, stands.body, body)
+    had = revisions_of(scene.nodes, kind, id_)
     return Applied(
-        edition=Edition(kind=draft.kind, id=draft.id, revision=revision, seq=0, body=body),
+        edition=Edition(kind=kind, id=id_, revision=revision, seq=0, body=body),
         file=draft.file,
         happened=happens,
         difference=difference(holding(stands), unraw(body)),
-        gone=gone(draft.kind, stands.body, body),
-        problems_before={},
+        gone=lost,
+        needed_by=needed_by(scene.planned, (kind, id_), only=lost) if lost else {},
+        lacks=lacks(scene.nodes, scene.planned, id_) if kind is DefinitionKind.WORKFLOW else [],
+        problems_before=problems_of(scene.nodes, kind, id_) if happens else {},
+        ran={name: each for name, each in had.items() if each < revision},
     )
 
 
-async def _apply(ports: Ports, draft: Draft, *, by: str, reason: str, seen: int | None) -> Applied:
+async def _apply(
+    ports: Ports, scene: _Scene, draft: Draft, *, by: str, reason: str, seen: int | None
+) -> Applied:
     """Apply `draft` to what stands now, so that the difference is what happens."""
-    planned = _planned(draft, await _standing(ports, draft), seen=seen)
-    before = problems_of(await live_nodes(ports.gates), draft.kind, draft.id)
-    looked_at = planned.edition.revision - planned.happened
+    plan = _planned(scene, draft, await _standing(ports, draft), seen=seen)
+    looked_at = plan.edition.revision - plan.happened
     change = await apply_definition(
         ports, draft.kind, draft.id, draft.body, by=by, reason=reason, seen=looked_at
     )
-    return msgspec.structs.replace(
-        planned,
-        edition=change.edition,
-        happened=change.happened,
-        problems_before=before if change.happened else {},
-    )
+    return msgspec.structs.replace(plan, edition=change.edition, happened=change.happened)
 
 
 @asynccontextmanager

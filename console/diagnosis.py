@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from typing import Final
 
 import msgspec
 
+from console.editions import GROUPS, Reception, editions_in, reception
 from console.reading import applied_migrations
 from console.settings import Reading, shown
 from console.version import vigil_version
 from console.work import connected, link_settings, pooled
+from engine.nodes import NodeInfo
+from engine.runtime.presence import live_nodes
 from projections.errors import ProjectionError
 from projections.postgres.pool import Pool
 from projections.postgres.queries import migrations
 from projections.postgres.reader import Row, list_checkpoints, run_sql
 from streams import jetstream
 from streams.clock import SystemClock
+from streams.definitions import ID_KINDS, Edition
 from streams.errors import StreamError
 from streams.jetstream import Inspection, StreamReport
 from streams.layout import Stream
@@ -82,8 +86,10 @@ def settings_in_force(reading: Reading) -> list[dict[str, str]]:
 async def examine(reading: Reading) -> list[Check]:
     """Return everything looked at, problems included."""
     of_log = await _look_at_log(reading)
-    heads = await _heads(reading) if all(check.status == "ok" for check in of_log) else {}
-    return [*of_log, *await _look_at_rows(reading, heads)]
+    if any(check.status != "ok" for check in of_log):
+        return [*of_log, *await _look_at_rows(reading, {})]
+    of_definitions = await _look_at_definitions(reading)
+    return [*of_log, *of_definitions, *await _look_at_rows(reading, await _heads(reading))]
 
 
 async def _look_at_log(reading: Reading) -> list[Check]:
@@ -96,6 +102,35 @@ async def _look_at_log(reading: Reading) -> list[Check]:
         remedy = "Start a server with JetStream, or correct nats_url; `vigil up` brings its own."
         return [Check(what=what, status="problem", says=str(error), remedy=remedy)]
     return [_of_server(inspection, what), *map(_of_stream, inspection.streams)]
+
+
+async def _look_at_definitions(reading: Reading) -> list[Check]:
+    async with connected(reading, creates=False) as ports:
+        nodes, editions = await live_nodes(ports.gates), await editions_in(ports)
+    return look_at_definitions(nodes, [each for each in editions if each.holds])
+
+
+def look_at_definitions(nodes: Sequence[NodeInfo], editions: Sequence[Edition]) -> list[Check]:
+    """Return which of the definitions that hold no node runs, and why; or that all is well."""
+    what = "definitions"
+    if not editions:
+        return [Check(what=what, status="ok", says="none")]
+    if not nodes:
+        return [Check(what=what, status="note", says=f"{len(editions):,}, and no node is up")]
+    received = [(each, reception(nodes, each)) for each in editions]
+    bad = [_of_definition(each, said) for each, said in received if said.is_in_vain]
+    return bad or [Check(what=what, status="ok", says=f"{len(editions):,}, and nodes run them")]
+
+
+def _of_definition(edition: Edition, said: Reception) -> Check:
+    node, problem = next(iter(said.failing.items()), ("", ""))
+    says = f"{node} cannot: {problem}" if problem else f"{said.silent[0]} does not say why"
+    return Check(
+        what=f"{ID_KINDS[edition.kind]} {edition.id}",
+        status="problem",
+        says=f"nobody runs revision {edition.revision}: {says}",
+        remedy=f"Apply one that nodes can run, or disable it: `vigil {GROUPS[edition.kind]}`.",
+    )
 
 
 async def _heads(reading: Reading) -> dict[str, int]:

@@ -11,7 +11,13 @@ from uuid import UUID
 from console import typed
 from console.ends import wait_ended
 from console.errors import Mistake
-from console.looking import look_at, require_expectation, require_plausible, waking_obstacle
+from console.looking import (
+    look_at,
+    require_expectation,
+    require_in_force,
+    require_plausible,
+    waking_obstacle,
+)
 from console.reading import ask
 from console.settings import Reading
 from console.work import connected
@@ -98,7 +104,8 @@ def send(reading: Reading, request: Request) -> Asked:
     Raises:
         BadName: actor or expectation is no name.
         Mistake: it cannot work.
-        Trouble: a node is up, and nobody knows the actor, or no node that has it the expectation.
+        Trouble: a node is up, and nobody knows the actor, or no node that has it the expectation;
+            or it was disabled.
         Unavailable, Incompatible: the server cannot keep it.
     """
     return asyncio.run(_send(reading, request))
@@ -131,6 +138,7 @@ async def _send(reading: Reading, request: Request) -> Asked:
     async with connected(reading, creates=False) as ports:
         seen = await look_at(ports)
         await require_plausible(reading, ports, seen, request.actor)
+        await require_in_force(ports, seen, request.actor)
         require_expectation(seen, request.actor, request.expectation)
         try:
             episode_id = await fire(ports, **vars(request))

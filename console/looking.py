@@ -15,9 +15,10 @@ from typing import Final
 
 import msgspec
 
-from console.editions import actor_of, editions_in
+from console.editions import actor_of, defined_by, edition_of, editions_in, in_code
 from console.errors import Trouble
 from console.settings import Reading
+from console.stories import said, story_of
 from console.work import pooled
 from engine import modes
 from engine.modes import Orders
@@ -25,7 +26,8 @@ from engine.nodes import NodeInfo, known
 from engine.runtime.presence import live_nodes
 from projections.errors import PostgresUnavailable, QueryRefused
 from projections.postgres.reader import list_episodes
-from streams.definitions import Edition
+from streams.definitions import ID_KINDS, Edition
+from streams.events.definitions import DefinitionKind
 from streams.keys import MODES, PAUSES
 from streams.ports import Ports
 
@@ -93,7 +95,29 @@ async def require_known(reading: Reading, ports: Ports, seen: Look, actor: str) 
     except (PostgresUnavailable, QueryRefused):
         has_rows = False
     if not has_rows:
-        raise Trouble(f"nobody knows an actor {actor!r}; {hint(actor, names)}")
+        kind, id_ = defined_by(actor)
+        alike = [other for of, other in map(defined_by, names) if of is kind]
+        a = "a" if kind is DefinitionKind.WORKFLOW else "an"
+        raise Trouble(f"nobody knows {a} {ID_KINDS[kind]} {id_!r}; {hint(id_, alike)}")
+
+
+async def require_in_force(ports: Ports, seen: Look, actor: str) -> None:
+    """Refuse an actor that is, or begins, what was disabled.
+
+    Raises:
+        BadName: `actor` cannot name an actor.
+        Trouble: says since when, and by whom.
+        UnreadableEvent: a newer version has written it.
+        Unavailable: the log is away.
+    """
+    kind, id_ = defined_by(actor)
+    edition = edition_of(seen.editions, kind, id_)
+    if edition is None or edition.holds or in_code(seen.nodes, kind, id_):
+        return
+    story = await story_of(ports, kind, id_)
+    if story.disabled is not None:
+        since = f"{ID_KINDS[kind]} {id_!r} is disabled since {said(story.disabled)}"
+        raise Trouble(f"{since}; apply it again")
 
 
 def require_expectation(seen: Look, actor: str, expectation: str) -> None:
@@ -116,7 +140,7 @@ def waking_obstacle(seen: Look, actor: str) -> str:
         paused = f"it is paused ({pause.reason or f'by {pause.by}'})"
         why = running_obstacle(seen, actor)
         return f"{paused}, and {why}" if why else paused
-    if infos and not any(info.wakes for info in infos):
+    if (infos or _is_closed(seen, actor)) and not any(info.wakes for info in infos):
         return "no node that is up wakes it"
     return running_obstacle(seen, actor)
 
@@ -124,9 +148,14 @@ def waking_obstacle(seen: Look, actor: str) -> str:
 def running_obstacle(seen: Look, actor: str) -> str:
     """Return why nothing runs the episodes of `actor` now, in words; empty: something does."""
     infos = [node.actors[actor] for node in seen.nodes if actor in node.actors]
-    if not infos:
-        return "no node that is up has it"
-    return "" if any(info.runs for info in infos) else "no node that is up runs it"
+    if _is_closed(seen, actor) or any(info.runs for info in infos):
+        return ""
+    return "no node that is up runs it" if infos else "no node that is up has it"
+
+
+def _is_closed(seen: Look, actor: str) -> bool:
+    """Return whether a node has only that go on which is open of `actor`."""
+    return any(actor in node.closed for node in seen.nodes)
 
 
 def hint(wanted: str, names: Iterable[str]) -> str:

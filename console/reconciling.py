@@ -16,8 +16,8 @@ from console.who import who
 from console.work import connected
 from engine.errors import BadRequest
 from engine.fields import BY_CHARS_MAX, check_text
-from engine.reconciling import REASON_MAX
-from engine.runtime.reconciler import Outcome, Reconciled, Step, reconcile
+from engine.reconciling import REASON_MAX, Outcome, Step
+from engine.runtime.reconciler import Reconciled, reconcile
 
 Reconcile: TypeAlias = Callable[[Sequence[str]], Reconciled]
 """Reconciles these actors, and returns what that took."""

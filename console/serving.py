@@ -65,9 +65,14 @@ def _greeting(reading: Reading, app: App | None, *, is_projecting: bool) -> str:
     settings = reading.settings
     who = f"node {reading.node}" if app is not None else f"projector {reading.node}"
     rows = shown("postgres_dsn", settings.postgres_dsn) if is_projecting else "not projecting"
-    actors = f" · actors {', '.join(sorted(app.actors))}" if app is not None else ""
+    actors = f" · {_actors(app)}" if app is not None else ""
     url = shown("nats_url", settings.nats_url)
     return f"{who} · {_what(reading)} · {url} · {rows}{actors}"
+
+
+def _actors(app: App) -> str:
+    """Return which actors a node begins with; those that are defined come later."""
+    return f"actors {', '.join(sorted(app.actors))}" if app.actors else "no actor yet"
 
 
 def _what(reading: Reading) -> str:

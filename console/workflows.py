@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from console import typed
 from console.deciding import require_digits
 from console.errors import Mistake, Trouble
-from console.looking import look_at, require_plausible, waking_obstacle
+from console.looking import look_at, require_in_force, require_plausible, waking_obstacle
 from console.outcomes import Outcome, Sent, Stand, watch
 from console.settings import Reading
 from console.work import connected
@@ -87,13 +87,14 @@ def start(reading: Reading, asked: Start) -> Started:
 
     Raises:
         Mistake: it cannot work.
-        Trouble: a node is up, and nobody knows the workflow.
+        Trouble: a node is up, and nobody knows the workflow; or it was disabled.
         Unavailable, Incompatible: the server cannot keep it.
     """
 
     async def done(ports: Ports) -> Started:
         starter, seen = starter_id(asked.workflow), await look_at(ports)
         await require_plausible(reading, ports, seen, starter)
+        await require_in_force(ports, seen, starter)
         instance_id = await requests.start_workflow(ports, **vars(asked))
         return Started(instance_id=instance_id, obstacle=waking_obstacle(seen, starter))
 

@@ -36,7 +36,7 @@ def seconds_of(value: object, *, least_s: float, most_s: float) -> float:
     """
     seconds = _seconds(value)
     if seconds is None:
-        raise ValueError(f"{value!r} is not a duration; write 90, '15m' or timedelta(minutes=15)")
+        raise ValueError(f"{value!r} is not a duration; write 90, '15m' or '1h30m'")
     if not least_s <= seconds <= most_s:
         raise ValueError(f"{value!r} is not from {_spelled(least_s)} to {_spelled(most_s)} long")
     return float(seconds)

@@ -77,9 +77,17 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lease_s: float
     """Its leases lapse that long after it has died."""
     actors: dict[str, ActorInfo] = {}
+    closed: dict[str, int] = {}
+    """Actors that it does not have any more, and whose open episodes it has go on: actor → how many
+    of them it runs at a time, at most."""
     problems: dict[str, str] = {}
     """Why it cannot run what is defined: kind and id, such as `agent.disk_watch` → one line."""
+    problems_at: dict[str, int] = {}
+    """By the same names, the revision that each of them is about, as far as the node knows."""
 
+
+_EVENT: Final = "event "
+"""How a trigger begins that is one of the stack's own events."""
 
 _decoder: Final = msgspec.json.Decoder(NodeInfo)
 
@@ -130,8 +138,14 @@ def decoded(data: bytes) -> NodeInfo | None:
 
 def capacity(nodes: Iterable[NodeInfo], actor: str) -> int:
     """Return how many episodes of `actor` the `nodes` that run it can run at a time together."""
-    infos = (node.actors[actor] for node in nodes if actor in node.actors)
-    return sum(info.slots for info in infos if info.runs)
+    return sum(_room(node, actor) for node in nodes)
+
+
+def _room(node: NodeInfo, actor: str) -> int:
+    info = node.actors.get(actor)
+    if info is None:
+        return node.closed.get(actor, 0)
+    return info.slots if info.runs else 0
 
 
 def is_woken(nodes: Iterable[NodeInfo], actor: str) -> bool:
@@ -161,13 +175,18 @@ def trigger_texts(source: Source) -> tuple[str, ...]:
         case EventSource(feed=Feed() as feed):
             return (f"stream {feed.stream} {feed.subject}",)
         case EventSource(names=names):
-            return tuple(f"event {name}" for name in names)
+            return tuple(f"{_EVENT}{name}" for name in names)
         case Every() | Cron():
             return (spec_of(source),)
         case ManualSource():
             return ("manual",)
         case WorkflowSource():
             return ("workflow",)
+
+
+def event_in(trigger: str) -> str | None:
+    """Return the name of the event that a node says fires something; None for other triggers."""
+    return trigger.removeprefix(_EVENT) if trigger.startswith(_EVENT) else None
 
 
 def _options(expectation: Expectation) -> Iterable[tuple[str, Any]]:

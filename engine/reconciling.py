@@ -7,6 +7,7 @@ A deploy changes what nodes declare; what was armed, kept or asked before stands
     a schedule that a node declares and that has no timer    arm it, for its next tick
     an episode that is blocked, of an expectation that is gone      cancel it
     a cooldown, a breaker, what fired last, of such a one    forget it
+    an event in the actor's queue that no node watches       have it watch that no more
 
 Whatever any node declares stays, for old and new ones live side by side while a deploy rolls. What
 is said about an actor that no node has, or that a node keeps to itself, is nothing to go by.
@@ -16,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
 from engine import calm
 from engine.fields import REASON_CHARS_MAX
-from engine.nodes import NodeInfo
+from engine.nodes import ActorInfo, NodeInfo, event_in
 from engine.schedule import TICK, next_tick, schedule_in, tick_timer_key
 from streams.keys import expectation_of
 
@@ -32,6 +34,9 @@ ORPHAN_CLEANUP: Final = "orphan_cleanup"
 REASON_MAX: Final = REASON_CHARS_MAX - len(f"{ORPHAN_CLEANUP}: ")
 """Longest reason of a person's, in characters."""
 
+EVENTS_TOLD_MAX: Final = 5
+"""Most events that an action names to people."""
+
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
     """What the nodes that live expect of one actor."""
@@ -40,6 +45,8 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     """Expectation → the schedules that any of them declares."""
     ticking: Mapping[str, frozenset[str]]
     """The same of those nodes only that wake the actor now."""
+    events: frozenset[str]
+    """Names of the stack's own events that any of them watches."""
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,15 +74,18 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of the timers of events that wait for calm."""
     marks: Sequence[Mark] = ()
     waiting: Sequence[Waiting] = ()
+    watched: frozenset[str] = frozenset()
+    """Names of the events that its queue is for."""
 
 
 class _Action(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to do about one expectation."""
+    """Something to do about an actor."""
 
     name: ClassVar[str]
     """In one word."""
     actor_id: str
     expectation_id: str
+    """Which one it is about; empty: all of them."""
 
 
 class Disarm(_Action, frozen=True, kw_only=True):
@@ -129,10 +139,41 @@ class Forget(_Action, frozen=True, kw_only=True):
         return self.mark.key
 
 
-Action: TypeAlias = Disarm | Arm | CancelBlocked | Forget
+class Unwatch(_Action, frozen=True, kw_only=True):
+    """Have an actor's queue hold certain events no more."""
 
-ACTIONS: Final[tuple[type[Action], ...]] = (Disarm, Arm, CancelBlocked, Forget)
-"""All of them, in the order in which they are done."""
+    name = "unwatch"
+    events: tuple[str, ...]
+
+    @property
+    def about(self) -> str:
+        """Their names, the first of many."""
+        more = len(self.events) - EVENTS_TOLD_MAX
+        told = ", ".join(self.events[:EVENTS_TOLD_MAX])
+        return f"stops watching {told}" + (f" and {more:,} more" if more > 0 else "")
+
+
+Action: TypeAlias = Disarm | Arm | CancelBlocked | Forget | Unwatch
+
+ACTIONS: Final[tuple[type[Action], ...]] = (Disarm, Arm, CancelBlocked, Forget, Unwatch)
+"""All of them, in the order in which they are told of."""
+
+
+class Outcome(StrEnum):
+    """What came of something that was to be done."""
+
+    PLANNED = "planned"
+    """It was not asked for: a dry run."""
+    DONE = "done"
+    OVERTAKEN = "overtaken"
+    """Somebody has changed it meanwhile, so it was left to them."""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was to be done."""
+
+    action: Action
+    outcome: Outcome
 
 
 def declared(nodes: Iterable[NodeInfo], actor: str) -> Declared | None:
@@ -147,7 +188,7 @@ def declared(nodes: Iterable[NodeInfo], actor: str) -> Declared | None:
             schedules[name] = schedules.get(name, frozenset()).union(each.schedules)
             if info.wakes:
                 ticking[name] = ticking.get(name, frozenset()).union(each.schedules)
-    return Declared(schedules=schedules, ticking=ticking)
+    return Declared(schedules=schedules, ticking=ticking, events=_events(infos))
 
 
 def why_unknown(nodes: Iterable[NodeInfo], actor: str) -> str:
@@ -155,11 +196,26 @@ def why_unknown(nodes: Iterable[NodeInfo], actor: str) -> str:
 
     An actor has an expectation at least: a node that says of none had too much to say.
     """
-    having = [node for node in nodes if actor in node.actors]
+    there = list(nodes)
+    having = [node for node in there if actor in node.actors]
     silent = [node.name for node in having if not node.actors[actor].expectations]
+    if not having and any(actor in node.closed for node in there):
+        return "it is disabled, or no node can make it; what is open goes on"
     if not having:
         return "no node that is up has it"
     return f"node {silent[0]} does not say what it expects: that is too long" if silent else ""
+
+
+def plan_all(
+    nodes: Sequence[NodeInfo], standing: Iterable[Standing], *, now: datetime
+) -> list[Action]:
+    """Return what is to be done about all actors of which is known what is expected; see `plan`."""
+    return [
+        action
+        for each in standing
+        if (known := declared(nodes, each.actor)) is not None
+        for action in plan(known, each, now=now)
+    ]
 
 
 def plan(known: Declared, standing: Standing, *, now: datetime) -> list[Action]:
@@ -175,6 +231,7 @@ def plan(known: Declared, standing: Standing, *, now: datetime) -> list[Action]:
         *_armed(known, standing, now),
         *_canceled(known, standing),
         *_forgotten(known, standing),
+        *_unwatched(known, standing),
     ]
 
 
@@ -234,3 +291,16 @@ def _forgotten(known: Declared, standing: Standing) -> Iterator[Forget]:
         expectation = expectation_of(mark.key)
         if expectation not in known.schedules:
             yield Forget(actor_id=standing.actor, expectation_id=expectation, mark=mark)
+
+
+def _unwatched(known: Declared, standing: Standing) -> Iterator[Unwatch]:
+    events = standing.watched - known.events
+    if events:
+        yield Unwatch(actor_id=standing.actor, expectation_id="", events=tuple(sorted(events)))
+
+
+def _events(infos: Iterable[ActorInfo]) -> frozenset[str]:
+    triggers = (
+        text for info in infos for each in info.expectations.values() for text in each.triggers
+    )
+    return frozenset(name for text in triggers if (name := event_in(text)) is not None)

@@ -9,7 +9,8 @@ no value of another type for one of the right type, such as "5" for 5.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -67,8 +68,12 @@ class Strict(BaseModel):
         if strays:
             raise PydanticCustomError(
                 _UNKNOWN,
-                "there is no such field; write one of {known}",
-                {"field": str(strays[0]), "known": ", ".join(known)},
+                "there is no such field; {meant}write one of {known}",
+                {
+                    "field": str(strays[0]),
+                    "meant": _meant(str(strays[0]), known),
+                    "known": ", ".join(known),
+                },
             )
         return data
 
@@ -107,6 +112,12 @@ def tag(kind: str) -> str:
 def wrong(field: str, problem: str) -> PydanticCustomError:
     """Return the error that says what is wrong with a field, for whoever looks at several."""
     return PydanticCustomError(_WRONG, "{problem}", {"field": field, "problem": problem})
+
+
+def _meant(stray: str, known: Sequence[str]) -> str:
+    """Return which field may have been meant, as the beginning of a sentence; empty: none."""
+    near = get_close_matches(stray, known, n=1)
+    return f"did you mean {near[0]}? Or " if near else ""
 
 
 def _in_one_line(error: ErrorDetails) -> BadDefinition:

@@ -91,10 +91,12 @@ class Bucket(Protocol):
             Unavailable: no answer from the server. Removing it again is safe.
         """
 
-    async def entries(self, *, under: str = "") -> Mapping[str, Entry]:
+    async def entries(self, *, under: str = "", from_leader: bool = False) -> Mapping[str, Entry]:
         """Return the entry of every key, or of those that begin with `under` and a dot.
 
-        Any replica may answer, so what has just been put may be missing for moments.
+        Any replica may answer, so what has just been put may be missing for moments. `from_leader`
+        asks the leader for each key: whatever stands all the while is there. It takes as many
+        requests as there are keys, and lists 100,000 at most.
 
         Raises:
             Unavailable: no answer from the server.

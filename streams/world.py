@@ -198,7 +198,7 @@ class World(Protocol):
 
         Nodes may run different versions of an actor, so opening only ever widens what the gates
         share: each gets the names of all, those too that only a past version asked for, and
-        hands back what it knows nothing of. Nothing narrows it but an operator.
+        hands back what it knows nothing of. Only `unwatch` narrows it.
 
         The first time an actor is opened it starts just past sequence `after`, or without one with
         what is published from then on; after that it continues where its nodes left off, however
@@ -221,6 +221,27 @@ class World(Protocol):
             NoSuchStream: there is none of that name.
             Unavailable: no answer from the server.
             Incompatible: the server refuses us this stream or this subject.
+        """
+
+    async def watched(self, actor: str) -> frozenset[str]:
+        """Return the names of the events that the gates of `actor` share.
+
+        Those that any version has opened; none if none was ever opened.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def unwatch(self, actor: str, names: Collection[str]) -> None:
+        """Have the gates of `actor` share no events called one of `names` from now on.
+
+        For names that no version watches any more: what is published until somebody opens them
+        again may be missed. Whoever opens others in the same moment may lose those, for the server
+        takes whole lists only. What the gates were handed before comes again until it is answered.
+
+        Raises:
+            Unavailable: no answer from the server.
+            Incompatible: the server refuses it.
         """
 
     async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Final
 
 import pytest
+import structlog
 
 from streams.embedded import EmbeddedNats
 from streams.subjects import Stack
@@ -16,6 +17,15 @@ SETTLE_TURNS: Final = 20
 """Turns of the loop that a cancelled task may take to end."""
 
 _numbers = count(1)
+
+# The default draws every variable of every frame, which takes seconds in which nothing else runs.
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ DRAIN_S: Final = 600.0
 app = typer.Typer(no_args_is_help=True, help="Actors: who runs them, and what waits for them.")
 
 COLUMNS: Final = (
-    "actor_id", "domain", "source", "revision", "nodes", "waking", "paused", "expectations",
+    "actor_id", "domain", "source", "nodes", "waking", "paused", "expectations",
     "queued", "running", "blocked", "events", "due", "commands",
 )  # fmt: skip
 
@@ -31,9 +31,11 @@ def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
     empty.
     """
     from console import actors, tables
+    from console.editions import in_short
 
     rows = actors.list_actors(context.reading(ctx))
-    show_rows(rows if is_json else list(map(tables.in_words, rows)), COLUMNS, is_json=is_json)
+    shown = rows if is_json else [tables.in_words(in_short(row)) for row in rows]
+    show_rows(shown, COLUMNS, is_json=is_json)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -13,16 +13,17 @@ from console.cli.reconcile import show_reconciled
 if TYPE_CHECKING:
     from console.defining import Applied
     from console.editions import Reception
+    from console.receiving import Release
     from console.reconciling import Reconcile
     from console.tables import Row
+    from engine.runtime.definition_book import Change
     from engine.runtime.reconciler import Reconciled
-    from streams.definitions import Edition
 
 INDENT: Final = "  "
 
 
-def show_planned(planned: Sequence[Applied], *, is_json: bool) -> None:
-    """Print what applying would change."""
+def show_planned(planned: Sequence[Applied], unchecked: Sequence[str], *, is_json: bool) -> None:
+    """Print what applying would change, and what of it nobody has looked at."""
     from console import tables
 
     if is_json:
@@ -31,14 +32,26 @@ def show_planned(planned: Sequence[Applied], *, is_json: bool) -> None:
     for each in planned:
         say_applied(each, "would be revision")
     _say_gone(planned)
+    if unchecked:
+        warn(f"not checked, for no --app is given: {', '.join(unchecked)}")
 
 
 def say_applied(applied: Applied, becomes: str) -> None:
     """Print what applying a definition has made of it, or would make."""
-    edition = applied.edition
-    what = becomes if applied.happened else "as it is already: revision"
-    print(f"{edition.id}: {what} {edition.revision}")
+    id_, revision = applied.edition.id, applied.edition.revision
+    print(f"{id_}: {becomes if applied.happened else 'as it is already: revision'} {revision}")
     say_lines(applied.difference)
+    sys.stdout.flush()
+    for lack in applied.lacks:
+        warn(f"{id_}: {lack}; until there is, no node can run it")
+    say_needed(id_, applied.needed_by)
+
+
+def say_needed(id_: str, needed_by: Mapping[str, Sequence[str]]) -> None:
+    """Print which workflows name what goes."""
+    for workflow, steps in sorted(needed_by.items()):
+        which = f"step{'s' if len(steps) > 1 else ''} {', '.join(steps)}"
+        warn(f"{id_}: workflow {workflow} needs what goes ({which}), and begins no more without it")
 
 
 def say_lines(lines: object) -> None:
@@ -76,7 +89,7 @@ def show_received(
     pairs = list(zip(applied, receptions, strict=bool(receptions)))
     if not is_json:
         for each, reception in pairs:
-            _say_received(each.edition, reception, timeout_s=timeout_s)
+            _say_received(each, reception, timeout_s=timeout_s)
     running = [each.actor for each, reception in pairs if reception.running]
     done = reconcile(running) if reconcile is not None and running else None
     if is_json:
@@ -85,8 +98,62 @@ def show_received(
         _say_gone(applied)
     else:
         _say_reconciled(applied, running, done)
+    if not is_json and not receptions:
+        print("not waited for nodes")
     if any(each.is_in_vain for each in receptions):
         raise typer.Exit(EXIT_TROUBLE)
+
+
+def show_released(
+    change: Change,
+    needed_by: Mapping[str, Sequence[str]],
+    release: Release,
+    *,
+    timeout_s: float,
+    is_json: bool,
+) -> None:
+    """Print what became of something that was disabled.
+
+    Args:
+        change: that it was.
+        needed_by: workflow → its steps that name it.
+        release: what the nodes made of it.
+        timeout_s: how long they were waited for, in seconds.
+        is_json: for programs.
+    """
+    from console import tables
+
+    edition = change.edition
+    if is_json:
+        row = {
+            "kind": edition.kind,
+            "id": edition.id,
+            "revision": edition.revision,
+            "changed": change.happened,
+            "needed_by": needed_by,
+            "waking": release.waking,
+            "events": release.events,
+        }
+        print(tables.as_json(row))
+        return
+    waits = (
+        f"{_count(release.events)}; what comes waits, too" if release.events else "what comes waits"
+    )
+    print(f"{edition.id}: {waits}, and fires when it is applied again", flush=True)
+    for node in release.waking:
+        since = f"within {timeout_s:g} s " if timeout_s else ""
+        warn(f"{edition.id}: {node} has not said {since}that it lets go of it")
+
+
+def _count(events: object) -> str:
+    """Return how many events wait, in words."""
+    match events:
+        case 1:
+            return "1 event waits"
+        case int():
+            return f"{events:,} events wait"
+        case _:
+            return "nobody can say how many events wait"
 
 
 def _rows(
@@ -105,16 +172,37 @@ def _rows(
     ]
 
 
-def _say_received(edition: Edition, said: Reception, *, timeout_s: float) -> None:
+def _say_received(applied: Applied, said: Reception, *, timeout_s: float) -> None:
+    id_ = applied.edition.id
     if said.running:
-        print(f"{edition.id}: runs on {', '.join(said.running)}")
+        print(f"{id_}: runs on {', '.join(said.running)}")
+        if said.failing:
+            others = f"others cannot: {', '.join(said.failing)}"
+            warn(f"{id_}: {others}; `vigil actors show {applied.actor}` says why")
     elif not said.is_in_vain:
-        print(f"{edition.id}: no node is up; those that start run it")
-    for node, problem in said.failing.items():
-        _warn(f"{edition.id}: {node} cannot run it: {problem}")
+        print(f"{id_}: no node is up; those that start run it")
+    else:
+        for node, problem in said.failing.items():
+            warn(f"{id_}: {node} cannot run it: {problem}")
     for node in said.silent:
-        which = f"that it runs revision {edition.revision}"
-        _warn(f"{edition.id}: {node} has not said within {timeout_s:g} s {which}")
+        which = f"that it runs revision {applied.edition.revision}"
+        warn(f"{id_}: {node} has not said within {timeout_s:g} s {which}")
+    if said.is_in_vain and applied.ran:
+        warn(f"{id_}: {_way_back(applied)}")
+
+
+def _way_back(applied: Applied) -> str:
+    """Return where something ran before this revision, and how it runs there again."""
+    from console.editions import GROUPS
+
+    edition, before = applied.edition, max(applied.ran.values())
+    nodes = ", ".join(name for name, each in applied.ran.items() if each == before)
+    group = f"vigil {GROUPS[edition.kind]}"
+    back = f"{group} definition {edition.id} --revision {before}"
+    return (
+        f"nobody runs it now; until revision {edition.revision} it ran on {nodes}; "
+        f"go back with: {back} | {group} apply - --format yaml"
+    )
 
 
 def _say_reconciled(
@@ -123,7 +211,7 @@ def _say_reconciled(
     for each in applied:
         if each.actor not in running:
             again = f"vigil reconcile --actor {each.actor}"
-            _warn(f"{each.edition.id}: no node runs it, so nothing of it is ended; later: {again}")
+            warn(f"{each.edition.id}: no node runs it, so nothing of it is ended; later: {again}")
     if done is not None:
         show_reconciled(done, is_dry=False)
 
@@ -136,7 +224,8 @@ def _say_gone(applied: Sequence[Applied]) -> None:
             print(f"{each.edition.id}: gone: {', '.join(each.gone)}; {left}")
 
 
-def _warn(line: str) -> None:
+def warn(line: str) -> None:
+    """Print a line that is not what was asked for."""
     from console import tables
 
     print(tables.printable(f"vigil: {line}"), file=sys.stderr)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 import typer
 
 from console.cli import applied, context
+from console.cli.apply import RECEIVED_S, ForNodes, Seen, apply, kind_of_group
 from console.cli.consent import require_consent
 from console.cli.output import IsJson, show_rows
 from console.cli.verdicts import By, IsSure, Reason
@@ -20,18 +21,7 @@ if TYPE_CHECKING:
     from console.tables import Row
     from streams.events.definitions import DefinitionKind
 
-RECEIVED_S: Final = 10.0
-"""How long nodes are waited for unless it is told otherwise, in seconds."""
-
-HISTORY: Final = ("revision", "change", "by", "at", "reason")
-
-
-class FileFormat(StrEnum):
-    """What files may be written in."""
-
-    JSON = "json"
-    YAML = "yaml"
-    TOML = "toml"
+HISTORY: Final = ("revision", "change", "person", "at", "reason")
 
 
 class TextFormat(StrEnum):
@@ -44,95 +34,12 @@ class TextFormat(StrEnum):
 Id: TypeAlias = Annotated[
     str, typer.Argument(metavar="ID", help="What is defined, as in the list.")
 ]
-Seen: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--if-revision", min=0, help="Only if it is still at this revision; 0: if it is new."
-    ),
-]
 
 
 def add_to(app: typer.Typer) -> None:
     """Give a group of commands those about definitions; which kind it is for, its name says."""
     for command in (apply, disable, history, definition):
         app.command()(command)
-
-
-def apply(
-    ctx: typer.Context,
-    *,
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="What to apply; - for standard input.")
-    ],
-    form: Annotated[
-        FileFormat | None,
-        typer.Option("--format", help="Of the files; by default as their names say."),
-    ] = None,
-    app: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:ATTRIBUTE", help="Check that this app has what the files name."
-        ),
-    ] = None,
-    is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
-    ] = False,
-    by: By = None,
-    reason: Reason = "",
-    seen: Seen = None,
-    timeout_s: Annotated[
-        float,
-        typer.Option("--timeout", min=0.0, help="Longest wait for the nodes, in seconds; 0: none."),
-    ] = RECEIVED_S,
-    is_reconciling: Annotated[
-        bool,
-        typer.Option(
-            "--reconcile",
-            help="Then end what is left of what is gone, as vigil reconcile does.",
-        ),
-    ] = False,
-    is_json: IsJson = False,
-) -> None:
-    """Have what files define hold from now on: nodes run it within moments, without a restart.
-
-    All files are checked before anything is applied. What runs already ends as it began. Nodes
-    that cannot run it are named. Exit code 1: nodes are up and none runs it; it holds nevertheless.
-    """
-    from console import defining, drafts, reconciling
-    from console.apps import load
-    from console.errors import Mistake
-    from console.who import who
-
-    if seen is not None and len(files) > 1:
-        raise Mistake("--if-revision is for one file")
-    reading = context.reading(ctx)
-    reconcile = None
-    if is_reconciling:
-        _require_nodes(is_dry=is_dry, timeout_s=timeout_s)
-        reconcile = reconciling.reconciler(reading, by=by, reason=reason)
-    found = drafts.drafts_of(_kind(ctx), files, None if form is None else form.value)
-    checked_by = None if app is None else load(app)
-    if is_dry:
-        planned = defining.preview(reading, found, app=checked_by, seen=seen)
-        applied.show_planned(planned, is_json=is_json)
-        return
-    done = defining.apply(
-        reading,
-        found,
-        app=checked_by,
-        by=who(reading, by),
-        reason=reason,
-        seen=seen,
-        say=lambda each: None if is_json else applied.say_applied(each, "revision"),
-    )
-    receptions = defining.wait_received(reading, done, timeout_s=timeout_s) if timeout_s else []
-    applied.show_received(
-        done,
-        receptions,
-        timeout_s=timeout_s,
-        reconcile=reconcile,
-        is_json=is_json,
-    )
 
 
 def disable(
@@ -143,20 +50,31 @@ def disable(
     reason: Reason = "",
     seen: Seen = None,
     is_sure: IsSure = False,
+    timeout_s: ForNodes = RECEIVED_S,
+    is_json: IsJson = False,
 ) -> None:
-    """Have a definition hold no longer, until it is applied again. What runs ends as it began."""
-    from console import defining
+    """Have a definition hold no longer, until it is applied again. What runs ends as it began.
+
+    What comes for it waits, and fires when it is applied again.
+    """
+    from console import defining, receiving
     from console.who import who
 
     reading, kind = context.reading(ctx), _kind(ctx)
     stands = defining.look(reading, kind, id_)
-    if not is_sure and stands.holds:
-        require_consent(f"disable {id_}, which is at revision {stands.revision}?")
+    revision, holds = stands.definition.revision, stands.definition.holds
+    if holds and not is_json:
+        applied.say_needed(id_, stands.needed_by)
+    if holds and not is_sure:
+        require_consent(f"disable {id_}, which is at revision {revision}?")
         # What was asked about is what is to be disabled, and nothing newer.
-        seen = stands.revision if seen is None else seen
+        seen = revision if seen is None else seen
     done = defining.disable(reading, kind, id_, by=who(reading, by), reason=reason, seen=seen)
-    what = "disabled" if done.happened else "was disabled already"
-    print(f"{id_}: {what}, at revision {done.revision}")
+    if not is_json:
+        what = "disabled" if done.happened else "was disabled already"
+        print(f"{id_}: {what}, at revision {done.edition.revision}", flush=True)
+    release = receiving.wait_released(reading, kind, id_, timeout_s=timeout_s)
+    applied.show_released(done, stands.needed_by, release, timeout_s=timeout_s, is_json=is_json)
 
 
 def history(
@@ -172,10 +90,11 @@ def history(
     from console import defined
 
     rows = defined.history(context.reading(ctx), _kind(ctx), id_, with_difference=is_diff)
+    shown = rows if is_json else list(map(defined.in_words, rows))
     if is_json or not is_diff:
-        show_rows(rows, HISTORY, is_json=is_json)
+        show_rows(shown, HISTORY, is_json=is_json)
         return
-    for row in rows:
+    for row in shown:
         _say_chapter(row)
 
 
@@ -197,20 +116,9 @@ def definition(
 
 def _kind(ctx: typer.Context) -> DefinitionKind:
     """Return what a command is about, by the group that it stands in."""
-    from streams.events.definitions import DefinitionKind
-
-    group = None if ctx.parent is None else ctx.parent.info_name
-    return {"actors": DefinitionKind.AGENT, "workflows": DefinitionKind.WORKFLOW}[group or ""]
-
-
-def _require_nodes(*, is_dry: bool, timeout_s: float) -> None:
-    """Refuse to reconcile where no node is asked what it declares now."""
-    from console.errors import Mistake
-
-    if is_dry:
-        raise Mistake("--reconcile changes something, and --dry-run nothing; choose one of them")
-    if not timeout_s:
-        raise Mistake("--reconcile is done once nodes run it; give them time with --timeout")
+    kind = kind_of_group(ctx)
+    assert kind is not None, "these commands stand in the groups of the kinds"
+    return kind
 
 
 def _say_chapter(row: Row) -> None:

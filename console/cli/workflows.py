@@ -21,9 +21,7 @@ COLUMNS: Final = (
     "started_at", "finished_at", "error_class",
 )  # fmt: skip
 
-DEFINED: Final = (
-    "workflow_id", "source", "revision", "triggers", "steps", "nodes", "problems",
-)  # fmt: skip
+DEFINED: Final = ("workflow_id", "source", "triggers", "steps", "nodes", "problems")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The instance's id, as the list shows it.")]
 StepName = Annotated[str, typer.Argument(metavar="STEP", help="The step's name.")]
@@ -159,11 +157,16 @@ def start(
 
 @app.command("definitions")
 def definitions_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
-    """List the workflows that nodes have, or that were defined: revision, trigger, steps."""
+    """List the workflows that nodes have, or that were defined: source, triggers, steps.
+
+    Problems: the nodes that cannot run one; `vigil actors show workflow-NAME` says why.
+    """
     from console import defined, tables
+    from console.editions import in_short
 
     rows = defined.list_workflows(context.reading(ctx))
-    show_rows(rows if is_json else list(map(tables.in_words, rows)), DEFINED, is_json=is_json)
+    shown = rows if is_json else [tables.in_words(in_short(row)) for row in rows]
+    show_rows(shown, DEFINED, is_json=is_json)
 
 
 @app.command()

@@ -1,13 +1,15 @@
 """Which actors and workflows a node is to have: those of its code, and those defined. Pure.
 
 An edition comes to the same on its own, whatever else there is, so it is made once. Whether a
-workflow can run depends on all others: what its steps name must be there.
+workflow can begin anything depends on all others: what its steps name must be there. One that
+cannot, or that is disabled, is closed: its instances go on as they began, and nothing else begins.
+So is an actor that is disabled, or that cannot be made: its episodes go on as they were opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -16,14 +18,15 @@ from engine.actor import Actor
 from engine.app import App
 from engine.definitions.actors import to_actor
 from engine.definitions.agent import agent_of
+from engine.definitions.closing import closed_actor
 from engine.definitions.workflows import to_workflow, workflow_of
-from engine.errors import BadDefinition, BadWorkflow
+from engine.errors import BadDefinition, BadWorkflow, DeclarationError
 from engine.workflows.binding import checked_workflows
-from engine.workflows.starter import PREFIX, starter_id, starters_of
+from engine.workflows.starter import PREFIX, stand_in, starter_id, starters_of
 from engine.workflows.workflow import Workflow
 from streams.definitions import Edition
 from streams.events import DefinitionKind
-from streams.json import UNDECODABLE, JsonObject
+from streams.json import NOTHING, UNDECODABLE, JsonObject
 
 IN_CODE: Final = "the app of this node declares it in code, which counts here; remove one of them"
 
@@ -36,9 +39,13 @@ class Made:
 
     name: str
     """Kind and id, such as `agent.disk_watch`."""
+    revision: int = 0
+    """Of the edition; 0: nobody here can read it."""
     actor: Actor | None = None
     """The actor that is defined, or the one that begins the workflow that is; None: neither is."""
     workflow: Workflow | None = None
+    stand_in: Actor | None = None
+    """Who sees to what is open of it while it is closed; None: it never is, or nobody can."""
     problem: str = ""
     """Why this node cannot run it."""
 
@@ -50,8 +57,12 @@ class Casting:
     actors: Mapping[str, Actor]
     """By id, with those that begin workflows."""
     workflows: Mapping[str, Workflow]
+    closed: Mapping[str, Actor] = field(default_factory=dict)
+    """By id, who stands in for actors that are closed, or that begin workflows which are."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Kind and id of a definition → why it is not among them."""
+    problems_at: Mapping[str, int] = field(default_factory=dict)
+    """Kind and id → the revision that the problem is about, as far as that is known."""
 
 
 def name_of(edition: Edition) -> str:
@@ -59,24 +70,43 @@ def name_of(edition: Edition) -> str:
     return f"{edition.kind.value}.{edition.id}"
 
 
+def unmade(name: str, *, problem: str = "", revision: int = 0, body: msgspec.Raw = NOTHING) -> Made:
+    """Return what a definition comes to that is disabled, or that cannot be made.
+
+    Args:
+        name: kind and id.
+        problem: why it cannot; empty: it is disabled.
+        revision: of the edition.
+        body: the definition, as far as it is known: an actor that is closed keeps its limits.
+    """
+    kind, _, id_ = name.partition(".")
+    made = Made(name=name, revision=revision, problem=problem)
+    if kind != DefinitionKind.WORKFLOW:
+        return replace(made, stand_in=closed_actor(id_, body))
+    try:
+        return replace(made, stand_in=stand_in(id_))
+    except DeclarationError:  # No workflow can be called so, and none ever was.
+        return made
+
+
 def make(edition: Edition, app: App) -> Made:
-    """Return what `edition` comes to; of one that is disabled, nothing.
+    """Return what `edition` comes to.
 
     It calls the template that the edition names, so it may raise whatever that raises.
     """
-    name = name_of(edition)
+    made = unmade(name_of(edition), revision=edition.revision, body=edition.body)
     if not edition.holds:
-        return Made(name=name)
+        return made
     try:
         data = _bodies.decode(edition.body)
         if edition.kind is DefinitionKind.AGENT:
-            return Made(name=name, actor=_actor(edition, data, app))
+            return replace(made, actor=_actor(edition, data, app), stand_in=None)
         workflow = to_workflow(workflow_of(data), revision=edition.revision)
         _check_name(workflow.name, edition)
         (starter,) = starters_of({workflow.name: workflow}, {})
     except UNDECODABLE as error:  # A definition that cannot work is such a `ValueError`, too.
-        return Made(name=name, problem=str(error))
-    return Made(name=name, actor=starter, workflow=workflow)
+        return replace(made, problem=str(error))
+    return replace(made, actor=starter, workflow=workflow)
 
 
 def in_code(app: App) -> Casting:
@@ -95,7 +125,7 @@ def cast(app: App, made: Iterable[Made], *, stack: str | None = None) -> Casting
         stack: the name of the node's; None: whatever the stack is, as if all were for it.
     """
     problems: dict[str, str] = {}
-    actors, begins = dict(app.actors), {}
+    actors, begins, made = dict(app.actors), {}, list(made)
     for each in made:
         problem = each.problem or _clash(each, app, stack)
         if problem:
@@ -107,13 +137,33 @@ def cast(app: App, made: Iterable[Made], *, stack: str | None = None) -> Casting
     workflows = _workable(app, actors, begins, problems)
     starters = {starter_id(name): begins[name].actor for name in begins if name in workflows}
     actors.update((id_, starter) for id_, starter in starters.items() if starter is not None)
-    return Casting(actors=actors, workflows=workflows, problems=problems)
+    return Casting(
+        actors=actors,
+        workflows=workflows,
+        closed=_closed(made, actors, stack),
+        problems=problems,
+        problems_at={
+            each.name: each.revision for each in made if each.revision and each.name in problems
+        },
+    )
 
 
 def _actor(edition: Edition, data: JsonObject, app: App) -> Actor:
     actor = to_actor(agent_of(data), app, revision=edition.revision)
     _check_name(actor.id, edition)
     return actor
+
+
+def _closed(
+    made: Iterable[Made], actors: Mapping[str, Actor], stack: str | None
+) -> Mapping[str, Actor]:
+    """Return who stands in for those who are not among `actors`, and are for this stack."""
+    stand_ins = (each.stand_in for each in made)
+    return {
+        each.id: each
+        for each in stand_ins
+        if each is not None and each.id not in actors and (stack is None or each.runs_on(stack))
+    }
 
 
 def _check_name(said: str, edition: Edition) -> None:

@@ -8,6 +8,7 @@ steps name.
 from __future__ import annotations
 
 import asyncio
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -23,12 +24,23 @@ class Cast:
         """Begin with `casting`."""
         self._actors: dict[str, Actor] = {}
         self._workflows: dict[str, Workflow] = {}
+        self._ready: dict[str, Actor] = {}
+        self._closed: dict[str, Actor] = {}
         self.actors: Mapping[str, Actor] = MappingProxyType(self._actors)
         """By id, as they are at any moment; with those that begin workflows."""
         self.workflows: Mapping[str, Workflow] = MappingProxyType(self._workflows)
         """By name, as they are at any moment."""
+        self.ready: Mapping[str, Actor] = MappingProxyType(self._ready)
+        """Those of the actors whose queues are open. One that is replaced stays until its successor
+        is ready: what is published meanwhile is seen, by either."""
+        self.closed: Mapping[str, Actor] = MappingProxyType(self._closed)
+        """By id, who stands in for actors of which only that goes on which is open."""
+        self.served: Mapping[str, Actor] = ChainMap(self._actors, self._closed)
+        """Both, as they are at any moment."""
         self.problems: Mapping[str, str] = {}
         """Kind and id of what is defined and not among them → why not."""
+        self.problems_at: Mapping[str, int] = {}
+        """Kind and id → the revision that the problem is about, as far as that is known."""
         self.changed = asyncio.Event()
         """Set with the next change, and then replaced by another one."""
         self.become(casting)
@@ -39,7 +51,19 @@ class Cast:
         self._actors.update(casting.actors)
         self._workflows.clear()
         self._workflows.update(casting.workflows)
-        self.problems = casting.problems
+        for gone in self._ready.keys() - casting.actors.keys():
+            del self._ready[gone]
+        self._closed.clear()
+        self._closed.update(casting.closed)
+        self.problems, self.problems_at = casting.problems, casting.problems_at
+        self._tell()
+
+    def note_ready(self, actor: Actor) -> None:
+        """Take note that the queues of an actor are open, as far as they may be."""
+        self._ready[actor.id] = actor
+        self._tell()
+
+    def _tell(self) -> None:
         before, self.changed = self.changed, asyncio.Event()
         before.set()
 

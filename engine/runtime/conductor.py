@@ -20,11 +20,12 @@ from engine.backoff import backoff_s
 from engine.obstacle import Obstacle
 from engine.runtime.editions import Hindered
 from engine.runtime.hands import Hands
-from engine.runtime.instance_desk import InstanceDesk
+from engine.runtime.instance_desk import CLOSED, InstanceDesk
 from engine.runtime.intake import taking
 from engine.runtime.permit import Permit
 from engine.runtime.slots import Slots
 from engine.runtime.undertaker import Undertaker
+from engine.runtime.waits import wait_first
 from engine.workflows.starter import starter_id
 from streams import codec
 from streams.commands import WorkflowCommand
@@ -82,7 +83,7 @@ class Conductor:
 
     @property
     def _actor(self) -> str:
-        return starter_id(self.desk.workflow.name)
+        return starter_id(self.desk.workflow)
 
     async def serve(self) -> None:
         """Take commands for as long as the node may run the workflow. What was taken is done.
@@ -97,13 +98,14 @@ class Conductor:
             while not withdrawn.is_set():
                 if not self._room.free:
                     await source.pause()
-                room = await self._room.wait_free()
-                for delivery in await source.receive(room=room, wait_s=WAIT_S):
+                    await wait_first(self._room.wait_free(), withdrawn.wait())
+                    continue
+                for delivery in await source.receive(room=self._room.free, wait_s=WAIT_S):
                     self._take(delivery)
                 telemetry.backlog.set(source.pending, labels)
 
     def _opening(self) -> Awaitable[Source[WorkflowCommand | Unreadable]]:
-        return self.ports.inbox.open_workflow(self.desk.workflow.name)
+        return self.ports.inbox.open_workflow(self.desk.workflow)
 
     def _take(self, delivery: Incoming) -> None:
         """Have a command put to its instance, behind those that are being put to it."""
@@ -130,7 +132,7 @@ class Conductor:
 
     async def _answer(self, instance_id: str, pulled: Sequence[Pulled]) -> None:
         commands = [command for command, _ in pulled]
-        workflow, trace = self.desk.workflow.name, pulled[0][1].trace
+        workflow, trace = self.desk.workflow, pulled[0][1].trace
         try:
             with (
                 bound_contextvars(instance_id=instance_id, workflow=workflow),
@@ -156,9 +158,13 @@ class Conductor:
     async def _refuse(
         self, command: WorkflowCommand, delivery: Incoming, hindrance: Obstacle
     ) -> None:
-        """Leave a command to another node, or to a person if none has followed it for long."""
+        """Leave a command to another node, or to a person if none has followed it for long.
+
+        What waits for a workflow that is disabled waits for as long as that is.
+        """
         age_s = (self.desk.clock.now() - delivery.at).total_seconds()
-        if delivery.deliveries < HOPELESS_DELIVERIES or age_s < HOPELESS_S:
+        is_young = delivery.deliveries < HOPELESS_DELIVERIES or age_s < HOPELESS_S
+        if is_young or hindrance.reason == CLOSED:
             return await _hand_back(delivery)
         subject = inbox_of(self.ports.stack, command)
         letter = Unreadable(

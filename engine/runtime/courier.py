@@ -256,7 +256,7 @@ class Courier:
     ) -> Later | None:
         """Put the output down, with the first attempt if that can be made at once."""
         may_go = proposed.approval is None and self.crew.may_go_on.is_given
-        if outlet is None or not may_go or not outlet.throttle.try_enter():
+        if outlet is None or not may_go or not outlet.throttle.try_enter(parcel.key):
             await _write(parcel, proposed)
             return None
         return await self._deliver(parcel, outlet, proposed)
@@ -268,11 +268,11 @@ class Courier:
             return None
         runs, throttle = self.crew.may_go_on, outlet.throttle
         # Who has just come must not overtake all those who were sent away before.
-        is_soon = bool(parcel.since) or throttle.queue_s <= PLACE_S
+        is_soon = bool(parcel.since) or throttle.is_open_to_new(within_s=PLACE_S)
         has_place = (
             runs.is_given
             and is_soon
-            and await throttle.enter(within_s=PLACE_S, unless=runs.withdrawn)
+            and await throttle.enter(parcel.key, within_s=PLACE_S, unless=runs.withdrawn)
         )
         if has_place:
             return await self._deliver(parcel, outlet)
@@ -314,6 +314,8 @@ class Courier:
             known = START if retells or parcel.since is None else parcel.since
             since = proposal.told_until(known)
             news = output_news(self.opened, proposal.proposed, proposal.history, since=since)
+        if outcome is not None and proposal is not None:
+            self._free_place(proposal.proposed.adapter, parcel.key)
         if outcome is not None and parcel.version > (parcel.since or START):
             adapter = proposal.proposed.adapter if proposal else ""
             telemetry.outputs.add(1, {"adapter": adapter, "outcome": outcome.outcome})
@@ -324,6 +326,12 @@ class Courier:
             wakes_at=last.at if isinstance(last, Later) else None,
             news=tuple(news),
         )
+
+    def _free_place(self, adapter: str, key: str) -> None:
+        """Have nobody wait behind an output that is settled."""
+        outlet = self.crew.outlets.of(adapter)
+        if outlet is not None:
+            outlet.throttle.forget(key)
 
 
 async def _write(parcel: Parcel, *events: OutputEvent) -> None:

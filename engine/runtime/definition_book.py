@@ -206,12 +206,15 @@ def _edition(command: Command, definition: Definition, *, seq: int) -> Edition:
 
 
 async def _copy(ports: Ports, edition: Edition) -> None:
-    """Have the registry say what `edition` does, unless it says something newer."""
+    """Have the registry say what `edition` does, unless it says something newer.
+
+    If it says so already, it is said again: nodes that have failed to make it then try again.
+    """
     key, data = definition_key(edition.kind, edition.id), encode_edition(edition)
     for _ in range(TRIES_MAX):
         stands = await ports.registry.get(key)
         said = None if stands is None or stands.value is None else decode_edition(stands.value)
-        if said is not None and not edition.is_newer_than(said):
+        if said is not None and said.is_newer_than(edition):
             return
         try:
             await ports.registry.put(key, data, after=stands.revision if stands else 0)

@@ -75,6 +75,7 @@ class Dispatcher:
         if self.takes_causes:
             await self._begin()
         self.is_open.set()
+        await self._unless_withdrawn(self._wait_counted())
         while not self._withdrawn.is_set():
             await self._unless_withdrawn(self._wait_needed())
             freed = self.vacancies.of(self._key)
@@ -155,13 +156,22 @@ class Dispatcher:
         over.set()
 
     async def _wait_known(self) -> None:
-        """Wait until this node knows the others, and they know it.
-
-        Before that there seems to be no room anywhere, and what finds no room may be dropped.
-        """
+        """Wait until this node knows the others, and they know it."""
         await self.roster.has_looked.wait()
         while all(each.name != self.crew.node for each in self.roster.nodes):
             await self.roster.wait_change()
+
+    async def _wait_counted(self) -> None:
+        """Wait until this node's own room for the actor is known, which it tells once it is open.
+
+        Before that there seems to be no room anywhere, and what finds no room may be dropped.
+        """
+        while not self._is_counted():
+            await self.roster.wait_change()
+
+    def _is_counted(self) -> bool:
+        own = (each for each in self.roster.nodes if each.name == self.crew.node)
+        return any(self.crew.actor.id in {**each.actors, **each.closed} for each in own)
 
     async def _wait_needed(self) -> None:
         while not self._is_needed():

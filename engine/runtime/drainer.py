@@ -5,6 +5,9 @@ gates go on where the last dispatcher stopped. The lane says so in one commit, a
 if it had never been: should the actor have limits again, it begins anew where its gates are then.
 
 While nodes of the older version still dispatch, they have the lease, and this waits for them.
+
+It takes no causes, so nodes that run the actor do this also while nobody may wake it: what waits
+for its turn would else stand still until then. The gates find their place whenever they open.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ class Drainer:
             Unavailable: the log is away.
         """
         self.is_open.set()
-        withdrawn = self.crew.permits.wakes.withdrawn
+        withdrawn = self.crew.permits.runs.withdrawn
         key = lane_claim(self.crew.actor.id)
         while not withdrawn.is_set() and not await self._is_closed():
             freed = self.vacancies.of(key)

@@ -2,7 +2,7 @@
 
 An episode goes on as it was opened, on whichever node takes it, however often its actor has been
 defined anew since. What it was opened under is on the journal of the definition. It never changes,
-so what was made of it once is kept.
+so what was made of it once is kept. What could not be made is tried again when it is needed again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from engine.actor import Actor
 from engine.app import App
 from engine.definitions import casting
-from engine.definitions.casting import Made, name_of
+from engine.definitions.casting import Made, name_of, unmade
 from engine.errors import EpisodeFailed
 from engine.obstacle import NO_SUCH_EDITION, Obstacle
 from engine.runtime.definition_book import body_of
@@ -22,6 +22,7 @@ from engine.workflows.workflow import Workflow
 from streams.definitions import Edition
 from streams.errors import BadName, UnreadableEvent
 from streams.events import DefinitionKind
+from streams.json import NOTHING
 from streams.log import START
 from streams.ports import Ports
 
@@ -54,16 +55,19 @@ class Editions:
         self._made: OrderedDict[Key, Made] = OrderedDict()
 
     async def make(self, edition: Edition) -> Made:
-        """Return what `edition` comes to, or why this node cannot run it."""
+        """Return what `edition` comes to, or why this node cannot run it.
+
+        Raises:
+            Unavailable: the log is away, and the edition is of an agent that is disabled.
+        """
+        if not edition.holds and edition.kind is DefinitionKind.AGENT:
+            return await self._close(edition)
         key = (edition.kind, edition.id, edition.revision)
         made = self._made.pop(key, None) if edition.holds else None
         if made is None:
-            try:
-                made = await call(casting.make, edition, self._app)
-            except EpisodeFailed as failed:
-                last = failed.detail.strip().rpartition("\n")[-1]
-                made = Made(name=name_of(edition), problem=f"what it is made by has failed: {last}")
-        if edition.holds:
+            made = await self._make(edition)
+        # What has failed is tried again: its template may have looked at what was away just then.
+        if edition.holds and not made.problem:
             self._keep(key, made)
         return made
 
@@ -106,6 +110,23 @@ class Editions:
             detail = f"the journal holds no revision {revision} of {kind.value} {id_}"
             raise Hindered(Obstacle(NO_SUCH_EDITION, detail))
         return await self.make(Edition(kind=kind, id=id_, revision=revision, seq=START, body=body))
+
+    async def _close(self, edition: Edition) -> Made:
+        """Return what is left of an agent that is disabled: its limits, as they were last."""
+        try:
+            body = await body_of(self._ports, edition.kind, edition.id, edition.revision)
+        except (BadName, UnreadableEvent):
+            body = None
+        return unmade(name_of(edition), revision=edition.revision, body=body or NOTHING)
+
+    async def _make(self, edition: Edition) -> Made:
+        try:
+            return await call(casting.make, edition, self._app)
+        except EpisodeFailed as failed:
+            last = failed.detail.strip().rpartition("\n")[-1]
+            problem = f"what it is made by has failed: {last}"
+            name, revision = name_of(edition), edition.revision
+            return unmade(name, problem=problem, revision=revision, body=edition.body)
 
     def _keep(self, key: Key, made: Made) -> None:
         self._made[key] = made

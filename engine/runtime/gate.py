@@ -3,7 +3,7 @@
 All gates of an actor on all nodes share one durable queue per stream of events. The queue of the
 stack's own events holds what any version of the actor watches. So an event that this node's
 version knows nothing of is left to a newer node, or to an older one, and is refused only when none
-has taken it for long.
+has taken it for long, or when the queue is not for it any more.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from engine import telemetry
 from engine.backoff import backoff_s
 from engine.runtime.entrance import Entrance
 from engine.runtime.intake import taking
+from engine.runtime.watch_list import WatchList
 from streams.delivery import Delivery, Source, Unreadable
 from streams.world import DomainEvent
 
@@ -54,6 +55,11 @@ class Gate:
     """Set once the queue is open: whatever is published from then on is ruled on."""
     _strange: set[str] = field(default_factory=set)
     """Names that were logged. The queue holds no others than some version watches."""
+    _watch_list: WatchList = field(init=False)
+
+    def __post_init__(self) -> None:
+        crew = self.entrance.crew
+        self._watch_list = WatchList(crew.ports.world, crew.clock, crew.actor.id)
 
     async def serve(self) -> None:
         """Rule on the actor's events for as long as the node may. What they opened here goes on.
@@ -76,13 +82,13 @@ class Gate:
         content = delivery.content
         if isinstance(content, Unreadable):
             return await self.entrance.let_in(delivery, [content])
-        if self._is_left_to_others(delivery, content):
+        if self._is_strange(content) and not await self._is_hopeless(delivery, content):
             return await leave(delivery)
         is_repeat = delivery.deliveries > 1
         parts = await self.entrance.arbiter.rule(content, is_repeat=is_repeat)
         return await self.entrance.let_in(delivery, parts)
 
-    def _is_left_to_others(self, delivery: Incoming, event: DomainEvent) -> bool:
+    def _is_strange(self, event: DomainEvent) -> bool:
         """Return whether an event is for a node with another version of the actor, and say so."""
         actor = self.entrance.crew.actor
         if event.stream or event.name in actor.event_names():
@@ -96,7 +102,12 @@ class Gate:
                 event_id=event.id,
                 further="counted as not_watched when it is refused, not logged",
             )
-        return delivery.deliveries < STRANGE_DELIVERIES_MAX
+        return True
+
+    async def _is_hopeless(self, delivery: Incoming, event: DomainEvent) -> bool:
+        """Return whether no other node will take an event, either."""
+        is_old = delivery.deliveries >= STRANGE_DELIVERIES_MAX
+        return is_old or await self._watch_list.is_gone(event.name)
 
 
 async def leave(delivery: Delivery[object]) -> None:

@@ -24,12 +24,13 @@ from engine.runtime.witness import end_of
 from engine.workflows.batch import Batch, decide_all
 from engine.workflows.binding import problem_of_code
 from engine.workflows.commands import InstanceCommand
-from engine.workflows.decision import decided_at
+from engine.workflows.decision import abort_at, decided_at
 from engine.workflows.instance import Instance
+from engine.workflows.starter import starter_id
 from engine.workflows.steps import Code
 from engine.workflows.workflow import Workflow
 from streams.clock import Clock
-from streams.commands import Advance, StepDone, WorkflowCommand
+from streams.commands import Advance, CancelWorkflow, StepDone, WorkflowCommand
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
 
 ROUNDS_MAX: Final = 1_000
@@ -38,6 +39,7 @@ comes with the next, and others may win some races."""
 
 NO_SUCH_INSTANCE: Final = "no_such_instance"
 NO_SUCH_CODE: Final = "no_such_code"
+CLOSED: Final = "workflow_closed"
 UNREADABLE: Final = "unreadable_journal"
 
 log = structlog.get_logger("vigil.conductor")
@@ -47,8 +49,8 @@ log = structlog.get_logger("vigil.conductor")
 class InstanceDesk:
     """Decides for the instances of one workflow, on one node."""
 
-    workflow: Workflow
-    """As it is now. An instance goes on as it was when that was begun."""
+    workflow: str
+    """Its name. An instance goes on as it was when that was begun, even if nothing begins now."""
     cast: Cast
     editions: Editions
     clock: Clock
@@ -68,10 +70,16 @@ class InstanceDesk:
         try:
             page = await self.book.read(instance_id)
             workflow = await self._as_begun(page, instance_id)
+            lack = _lack(page.instance, self.cast)
+            if lack is not None and not self._is_to_stop(page.instance, commands):
+                raise Hindered(lack)
             said = await asyncio.gather(*(self._said(each, page.instance) for each in commands))
             # A timer fires by the servers' clock, which may be ahead of ours: is it time by then?
             page.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)
-            await self._decide(page, workflow, [each for each in said if each is not None])
+            left = [each for each in said if each is not None]
+            if lack is not None:  # First what stops it: then nothing more begins after the rest.
+                left.sort(key=lambda each: not isinstance(each, CancelWorkflow))
+            await self._decide(page, workflow, left)
         except UnreadableEvent as error:
             detail = f"this version cannot read it: {error}"
             raise Hindered(Obstacle(UNREADABLE, detail)) from error
@@ -90,12 +98,24 @@ class InstanceDesk:
         if page.instance.started is None:
             detail = f"the journal holds no instance {instance_id}"
             raise Hindered(Obstacle(NO_SUCH_INSTANCE, detail))
-        spec, workflow = page.instance.begun.spec, self.workflow
-        if spec.revision not in (0, workflow.revision):
-            workflow = await self.editions.workflow(workflow.name, spec.revision)
-        if problem := _problem(page.instance, workflow, self.cast):
+        spec, workflow = page.instance.begun.spec, self.cast.workflows.get(self.workflow)
+        if spec.revision not in (0, workflow.revision if workflow else 0):
+            workflow = await self.editions.workflow(self.workflow, spec.revision)
+        if workflow is None:
+            raise Hindered(Obstacle(NO_SUCH_CODE, f"there is no workflow {self.workflow!r}"))
+        if problem := problem_of_code(spec, workflow):
             raise Hindered(Obstacle(NO_SUCH_CODE, problem))
         return workflow
+
+    def _is_to_stop(self, instance: Instance, commands: Sequence[WorkflowCommand]) -> bool:
+        """Return whether nothing more is to begin of an instance, after `commands` at the latest.
+
+        So it can be canceled, and its time is up, whatever it lacks to go on.
+        """
+        if not instance.goes_on or any(isinstance(each, CancelWorkflow) for each in commands):
+            return True
+        over_at = abort_at(instance)
+        return over_at is not None and over_at <= self.clock.now()
 
     async def _said(self, command: WorkflowCommand, instance: Instance) -> InstanceCommand | None:
         if isinstance(command, StepDone):
@@ -139,13 +159,17 @@ class InstanceDesk:
             raise Unavailable(instance_id, detail="what a replica holds is not the newest")
 
 
-def _problem(instance: Instance, workflow: Workflow, cast: Cast) -> str | None:
-    """Return what the code of this node lacks to go on with an instance, or None."""
-    spec = instance.begun.spec
-    subs = (step.workflow for step in spec.steps if step.task is None)
-    if missing := next((each for each in subs if each not in cast.workflows), ""):
-        return f"there is no workflow {missing!r}"
-    return problem_of_code(spec, workflow)
+def _lack(instance: Instance, cast: Cast) -> Obstacle | None:
+    """Return which workflow cannot begin here that a step of an instance runs; None: all can.
+
+    One that is closed may stay so for long, and nobody is at fault.
+    """
+    subs = (step.workflow for step in instance.begun.spec.steps if step.task is None)
+    missing = next((each for each in subs if each not in cast.workflows), None)
+    if missing is None:
+        return None
+    reason = CLOSED if starter_id(missing) in cast.closed else NO_SUCH_CODE
+    return Obstacle(reason, f"there is no workflow {missing!r} to begin")
 
 
 def _note_refused(commands: Sequence[InstanceCommand], batch: Batch) -> None:

@@ -3,6 +3,9 @@
 An actor comes, is replaced and goes while the rest works on. Whoever had its posts takes no more
 work at once, and who comes next takes work at once; what was taken goes on as it began, and counts
 against the room of those who come next. So nothing that runs is disturbed, and none of it is twice.
+
+Of a workflow that begins nothing now, for it is disabled or lacks something, the instances go on;
+and of an actor that opens nothing now, the episodes.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from engine.runtime.instance_book import InstanceBook
 from engine.runtime.instance_desk import InstanceDesk
 from engine.runtime.keeper import Keeper
 from engine.runtime.outlets import Outlets
-from engine.runtime.posts import Post, posts_of
+from engine.runtime.posts import Post, closed_posts_of, posts_of
 from engine.runtime.presence import Roster
 from engine.runtime.running import Running
 from engine.runtime.slots import Slots
@@ -33,6 +36,7 @@ from engine.runtime.switchboard import Switchboard
 from engine.runtime.turns import Turns
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.vacancies import Vacancies
+from engine.runtime.waits import wait_first
 from engine.workflows.starter import workflow_of
 from streams.clock import Clock
 from streams.ports import Ports
@@ -95,23 +99,42 @@ class Lineup:
 
     def have(self, casting: Casting) -> None:
         """Have what `casting` says and nothing else, from now on. What stays is not disturbed."""
-        for actor_id in self._places.keys() - casting.actors.keys():
+        wanted = {**casting.actors, **casting.closed}
+        for actor_id in self._places.keys() - wanted.keys():
             self._clear(actor_id)
         self._means.cast.become(casting)
-        for actor in casting.actors.values():
+        for actor in wanted.values():
             place = self._places.get(actor.id)
             if place is None or place.crew.actor is not actor:
                 self._fill(actor)
+
+    async def wait_open(self) -> None:
+        """Wait until all queues are open that may be now."""
+        for post in self.posts:
+            await _wait_open(post)
 
     def _fill(self, actor: Actor) -> None:
         """Give an actor its place, and whoever has it leave to go."""
         if before := self._places.get(actor.id):
             before.crew.permits.end()
         crew = self._crew(actor)
-        posts = [*self._posts(crew), *self._conductors(crew)]
-        self._places[actor.id] = Place(crew, posts)
+        is_closed = actor.id in self._means.cast.closed
+        posts = [*self._posts(crew, is_closed=is_closed), *self._conductors(crew)]
+        place = self._places[actor.id] = Place(crew, posts)
         for post in posts:
             self._open(post)
+        if not is_closed:
+            self._means.hands.start(self._note_when_ready(place))
+
+    async def _note_when_ready(self, place: Place) -> None:
+        """Tell that an actor sees what comes, once it does; unless it goes before."""
+        runs = place.crew.permits.runs
+        # At first nobody knows what it may do, and it may open nothing.
+        await wait_first(self._means.switchboard.has_looked.wait(), runs.wait_given())
+        for post in place.posts:
+            await _wait_open(post)
+        if not runs.is_over:
+            self._means.cast.note_ready(place.crew.actor)
 
     def _clear(self, actor_id: str) -> None:
         self._places.pop(actor_id).crew.permits.end()
@@ -129,6 +152,9 @@ class Lineup:
     def _crew(self, actor: Actor) -> Crew:
         means = self._means
         permits = means.switchboard.learn(actor.id)
+        own = permits.branch()
+        # A cause of a workflow that has gone is for a node that has it: it must not go on here.
+        may_go_on = permits.runs if workflow_of(actor.id) is None else own.runs
         return Crew(
             app=means.app,
             cast=means.cast,
@@ -138,8 +164,8 @@ class Lineup:
             ports=means.ports,
             clock=means.clock,
             node=means.node,
-            permits=permits.branch(),
-            may_go_on=permits.runs,
+            permits=own,
+            may_go_on=may_go_on,
             running=means.running,
             breakers=self._breakers(actor),
             turns=means.turns,
@@ -168,9 +194,9 @@ class Lineup:
         slots.resize(most)
         return slots
 
-    def _posts(self, crew: Crew) -> Sequence[Post]:
-        means = self._means
-        return posts_of(
+    def _posts(self, crew: Crew, *, is_closed: bool) -> Sequence[Post]:
+        means, its_posts = self._means, closed_posts_of if is_closed else posts_of
+        return its_posts(
             crew,
             means.keeper,
             means.undertaker,
@@ -180,12 +206,17 @@ class Lineup:
         )
 
     def _conductors(self, crew: Crew) -> Iterator[Post]:
-        """Yield who has the instances of a workflow go on, if the actor is what begins it."""
+        """Yield who has the instances of a workflow go on, if the actor begins it or stands in."""
         means, permit = self._means, crew.permits.runs
-        workflow = means.cast.workflows.get(workflow_of(crew.actor.id) or "")
+        workflow = workflow_of(crew.actor.id)
         if workflow is None:
             return
         effector = Effector(means.cast, means.ports, means.clock, means.node)
         book = InstanceBook(means.ports, means.pens)
         desk = InstanceDesk(workflow, means.cast, means.editions, means.clock, book, effector)
         yield Post(Conductor(means.ports, desk, permit, means.undertaker, means.hands), permit)
+
+
+async def _wait_open(post: Post) -> None:
+    """Wait until a queue is open, or may not be."""
+    await wait_first(post.doer.is_open.wait(), post.permit.withdrawn.wait())

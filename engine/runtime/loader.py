@@ -1,8 +1,9 @@
 """Loads what is defined as data, as it is applied and disabled: follow → make → cast → have.
 
 The registry says what holds. A definition that this node's app cannot run is told as a problem, and
-whatever of it ran here before takes no more work: others may run what is new, and it would have two
-meanings at a time. While the registry is away, everything stays as it is.
+whatever of it ran here before begins nothing more: others may run what is new, and it would have
+two meanings at a time. What is open of it goes on. It is tried again now and then, and when it is
+applied again. While the registry is away, everything stays as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 import structlog
 
 from engine.app import App
-from engine.definitions.casting import Casting, Made, cast, name_of
+from engine.definitions.casting import Casting, Made, cast, name_of, unmade
 from engine.runtime.editions import Editions
 from engine.runtime.lineup import Lineup
 from engine.runtime.waits import wait_first
@@ -23,12 +24,11 @@ from streams.bucket import BucketWatch, Entry
 from streams.clock import Clock
 from streams.definitions import Edition, decode_edition
 from streams.keys import DEFINITIONS
-from streams.log import START
 from streams.ports import Ports
 
 DEFINITIONS_MAX: Final = 1_000
-"""Most definitions that a node runs at a time, as many as an app may have workflows. What comes
-when there are as many is told as a problem."""
+"""Most definitions that a node runs at a time, as many as an app may have workflows; and as many
+that are disabled. What comes when there are as many is told as a problem."""
 
 CHANGES_MAX: Final = 500
 """Changes of the registry looked at in one go."""
@@ -37,14 +37,13 @@ WAIT_S: Final = 5.0
 """Longest silent wait for changes; only how often an idle loader looks up."""
 
 LOOK_S: Final = 600.0
-"""Between two looks at all that is defined, in seconds. A node that was cut off for over an hour is
-not told what was deleted meanwhile; but who wants one gone disables it, and deletes nothing."""
+"""Between two looks at all that is defined, in seconds, and between two tries of what cannot be
+made. A node that was cut off for over an hour is not told what was deleted meanwhile; but who wants
+one gone disables it, and deletes nothing."""
 
 NEWER: Final = "a newer version of Vigil has applied it, and this one cannot read it; update it"
 
-TOO_MANY: Final = (
-    f"this node has {DEFINITIONS_MAX:,} definitions already; disable some, apply it anew"
-)
+TOO_MANY: Final = f"this node has {DEFINITIONS_MAX:,} definitions already; disable some"
 
 log = structlog.get_logger("vigil.loader")
 
@@ -54,10 +53,34 @@ class Known(msgspec.Struct, frozen=True):
 
     revision: int
     """Of the entry."""
-    seq: int = START
-    """Of the commit that it is a copy of."""
+    edition: Edition | None = None
+    """None: it is gone, or nobody here could ever read it."""
     made: Made | None = None
     """None: it is gone."""
+    has_room: bool = True
+    """Whether there was room for it."""
+
+    @property
+    def takes_room(self) -> bool:
+        """Whether something of it is served."""
+        made = self.made
+        return made is not None and (made.actor is not None or made.stand_in is not None)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it could not be made; that may have been for a moment."""
+        return self.made is not None and bool(self.made.problem)
+
+    def is_older_than(self, entry: Entry, edition: Edition) -> bool:
+        """Return whether an entry says something newer; or the same, and that has failed here.
+
+        The definition's revision decides, and not the sequence of the commit: another layout of
+        the journal begins those anew.
+        """
+        if self.edition is None or edition.is_newer_than(self.edition):
+            return entry.revision > self.revision
+        is_same = not self.edition.is_newer_than(edition)
+        return is_same and self.has_failed and entry.revision >= self.revision
 
 
 class Loader:
@@ -110,21 +133,19 @@ class Loader:
 
     async def _look(self) -> None:
         """Ask for all that is defined, and whether what seems to be gone really is."""
+        # As it was known before anybody is asked: what comes meanwhile is newer than the answers.
+        known = {key: each.revision for key, each in self._known.items() if each.made}
         found = await self._registry.entries(under=DEFINITIONS)
-        missing = [key for key, each in self._known.items() if each.made and key not in found]
-        asked = [(key, await self._registry.get(key)) for key in missing]
-        gone = (self._gone(key) for key, entry in asked if entry is None)
-        there = (entry for _, entry in asked if entry is not None)
-        await self._hear([*found.values(), *there, *gone])
-
-    def _gone(self, key: str) -> Entry:
-        return Entry(key=key, value=None, revision=self._known[key].revision)
+        missing = known.keys() - found.keys()
+        asked = [await self._registry.get(key) or _gone(key, known[key]) for key in missing]
+        await self._hear([*found.values(), *asked])
 
     async def _hear(self, entries: Iterable[Entry]) -> None:
         """Take note of what is new, and have what comes of it all."""
         async with self._turn:
             for entry in entries:
                 self._is_behind |= await self._note(entry)
+            self._is_behind |= await self._use_room()
             if self._is_behind:
                 casting = cast(self._app, self._made(), stack=self._stack)
                 self._tell(casting)
@@ -139,17 +160,12 @@ class Loader:
         known = self._known.get(entry.key)
         if entry.value is None:
             return self._note_gone(entry, known)
-        if known is not None and entry.revision <= known.revision:
-            return False
-        edition, after = decode_edition(entry.value), known.seq if known else START
+        edition = decode_edition(entry.value)
         if edition is None:
-            made = Made(name=_name_in(entry.key), problem=NEWER)
-            self._known[entry.key] = Known(entry.revision, after, made)
-            return True
-        if edition.seq <= after:
+            return self._note_newer(entry, known)
+        if known is not None and not known.is_older_than(entry, edition):
             return False
-        await self._load(entry, edition)
-        return True
+        return await self._load(entry.key, entry.revision, edition)
 
     def _note_gone(self, entry: Entry, known: Known | None) -> bool:
         if known is None or known.made is None or entry.revision < known.revision:
@@ -157,18 +173,48 @@ class Loader:
         self._known[entry.key] = Known(entry.revision)
         return True
 
-    async def _load(self, entry: Entry, edition: Edition) -> None:
-        self._known.pop(entry.key, None)  # It need not have room beside its successor.
-        made = await self._make(edition)
-        self._known[entry.key] = Known(entry.revision, edition.seq, made)
+    def _note_newer(self, entry: Entry, known: Known | None) -> bool:
+        if known is not None and entry.revision <= known.revision:
+            return False
+        edition = known.edition if known else None
+        made = unmade(_name_in(entry.key), problem=NEWER)
+        self._known[entry.key] = Known(entry.revision, edition, made)
+        return True
+
+    async def _load(self, key: str, revision: int, edition: Edition) -> bool:
+        """Make what stands at a key, and return whether that is news."""
+        before, has_room = self._known.get(key), self._has_room(key, edition)
+        made = await self._editions.make(edition) if has_room else _too_many(edition)
+        if before is not None and before.has_failed and made == before.made:
+            self._known[key] = msgspec.structs.replace(before, revision=revision)
+            return False
+        self._known[key] = Known(revision, edition, made, has_room=has_room)
         said = {"definition": made.name, "revision": edition.revision}
         log.info("definition read" if edition.holds else "definition disabled", **said)
+        return True
 
-    async def _make(self, edition: Edition) -> Made:
-        others = sum(each.actor is not None for each in self._made())
-        if edition.holds and others >= DEFINITIONS_MAX:
-            return Made(name=name_of(edition), problem=TOO_MANY)
-        return await self._editions.make(edition)
+    async def _use_room(self) -> bool:
+        """Load what there was no room for, as far as there is now; return whether there was any."""
+        has_any = False
+        for key, each in list(self._known.items()):
+            if not each.has_room and each.edition is not None and self._has_room(key, each.edition):
+                has_any |= await self._load(key, each.revision, each.edition)
+        return has_any
+
+    def _has_room(self, key: str, edition: Edition) -> bool:
+        """Return whether there is room for what stands at `key` beside all others that are alike.
+
+        What stood there before need not have room beside its successor.
+        """
+        alike = (
+            each
+            for at, each in self._known.items()
+            if at != key
+            and each.takes_room
+            and each.edition is not None
+            and each.edition.holds is edition.holds
+        )
+        return sum(1 for _ in alike) < DEFINITIONS_MAX
 
     def _tell(self, casting: Casting) -> None:
         """Say once of each definition why it cannot run here."""
@@ -176,6 +222,14 @@ class Loader:
             if self._told.get(name) != problem:
                 log.warning("this node cannot run a definition", definition=name, why=problem)
         self._told = casting.problems
+
+
+def _gone(key: str, revision: int) -> Entry:
+    return Entry(key=key, value=None, revision=revision)
+
+
+def _too_many(edition: Edition) -> Made:
+    return Made(name=name_of(edition), revision=edition.revision, problem=TOO_MANY)
 
 
 def _name_in(key: str) -> str:

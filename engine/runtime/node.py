@@ -41,7 +41,6 @@ from engine.runtime.tripper import Tripper
 from engine.runtime.turns import Turns
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.vacancies import Vacancies
-from engine.runtime.waits import wait_first
 from engine.stacking import absent_from, on_stack
 from streams.clock import Clock, SystemClock
 from streams.errors import Incompatible, Unavailable
@@ -97,7 +96,8 @@ class Node:
         self._stopping = asyncio.Event()
         self._absent, app = absent_from(app, ports.stack.name), on_stack(app, ports.stack.name)
         self._cast = Cast(in_code(app))
-        starter = Starter(self._cast, ports, self._clock)
+        self._editions = Editions(ports, app)
+        starter = Starter(self._cast, self._editions, ports, self._clock)
         self._app = app.supplied({ENGINE: Publisher(ports.world), WORKFLOWS: starter})
         self._switchboard = Switchboard(
             ports.registry,
@@ -155,8 +155,7 @@ class Node:
         """Say that the node is up, once all queues that it may open are: what comes is seen."""
         await loader.has_looked.wait()
         await self._switchboard.has_looked.wait()
-        for post in lineup.posts:
-            await wait_first(post.doer.is_open.wait(), post.permit.withdrawn.wait())
+        await lineup.wait_open()
         if not self._stopping.is_set():
             actors = sorted(self._cast.actors)
             stack, mode = self._ports.stack.name, self._switchboard.mode
@@ -177,7 +176,7 @@ class Node:
         return Means(
             app=self._app,
             cast=self._cast,
-            editions=Editions(self._ports, self._app),
+            editions=self._editions,
             ports=self._ports,
             clock=self._clock,
             node=self.name,
@@ -222,7 +221,7 @@ class Node:
     def _helpers(self, means: Means, lineup: Lineup) -> list[Callable[[], Awaitable[None]]]:
         """Return the doers that must outlive the ones that take work."""
         ports, cast = self._ports, self._cast
-        rescuer = Rescuer(ports, cast.actors, self._clock, self._stopping, self._vacancies)
+        rescuer = Rescuer(ports, cast.served, self._clock, self._stopping, self._vacancies)
         tripper = Tripper(ports.gates, cast, lineup.breakers)
         canceler = Canceler(ports.gates, self._running)
         watching = [self._follow_others, rescuer.serve, tripper.serve, canceler.serve]
@@ -230,7 +229,7 @@ class Node:
 
     async def _follow_others(self) -> None:
         """Follow which nodes there are, as soon as episodes of any actor take turns among them."""
-        actors = self._cast.actors
+        actors = self._cast.served
         await self._cast.wait_until(lambda: any(each.is_laned for each in actors.values()))
         await self._roster.serve()
 

@@ -77,7 +77,7 @@ class Parcel:
         self._happened: list[tuple[OutputEvent, int, datetime]] = []
         """All that has: each event, where it is on the log, and when it was recorded."""
         self.since: int | None = None
-        """The version at which it was first read; None: it was not."""
+        """The version at which it was first read, or added to unread; None: it was neither."""
         self._ports, self._clock, self._pen = ports, clock, pen
         self._subject = ports.stack.output(key)
         self._commits = 0
@@ -114,7 +114,9 @@ class Parcel:
         commit = Commit(
             id=f"{self._pen}-{self._commits}", at=now, events=events, trace=traceparent()
         )
-        self.version = await self._ports.log.append(self._subject, commit, after=self.version)
+        before = self.version
+        self.version = await self._ports.log.append(self._subject, commit, after=before)
+        self.since = before if self.since is None else self.since
         self.output = after
         self._happened += ((event, self.version, now) for event in events)
 

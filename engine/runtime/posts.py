@@ -23,6 +23,7 @@ from engine.runtime.runner import Runner
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.vacancies import Vacancies
 from engine.runtime.waker import Waker
+from engine.workflows.starter import workflow_of
 
 
 class Server(Protocol):
@@ -76,6 +77,29 @@ def posts_of(
         *(Post(FeedGate(entrance, feed), wakes) for feed in crew.actor.feeds()),
         Post(Waker(entrance, alarms, wakes, takes_causes=True), wakes),
         Post(Waker(entrance, alarms, tends, takes_causes=False), tends),
-        Post(Drainer(crew, keeper, vacancies), wakes),
+        Post(Drainer(crew, keeper, vacancies), runs),
         runner,
     ]
+
+
+def closed_posts_of(
+    crew: Crew,
+    keeper: Keeper,
+    undertaker: Undertaker,
+    hands: Hands,
+    *,
+    roster: Roster,
+    vacancies: Vacancies,
+) -> list[Post]:
+    """Return the posts of one who stands in: nothing wakes the actor, and what is open goes on.
+
+    Of a workflow nothing is run: what it was to begin is for a node that has it.
+    """
+    runs = crew.permits.runs
+    runner = Post(Runner(crew, keeper, undertaker, hands), runs)
+    if crew.is_laned:
+        dispatcher = Dispatcher(crew, keeper, undertaker, roster, vacancies, takes_causes=False)
+        return [Post(dispatcher, runs), runner]
+    entrance = Entrance(crew, keeper, undertaker, hands, Arbiter(crew))
+    waker = Post(Waker(entrance, Alarms(entrance.arbiter), runs, takes_causes=False), runs)
+    return [waker] if workflow_of(crew.actor.id) is not None else [waker, runner]

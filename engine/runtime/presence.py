@@ -26,6 +26,7 @@ from engine.nodes import NodeInfo
 from engine.runtime.cast import Cast
 from engine.runtime.switchboard import Switchboard
 from engine.runtime.waits import wait_first
+from engine.workflows.starter import workflow_of
 from streams.bucket import Bucket, Entry
 from streams.clock import Clock
 from streams.errors import RevisionConflict, Unavailable
@@ -83,7 +84,8 @@ class Presence:
         return max(TTL_S_MIN, math.ceil(self.lease_s))
 
     def info(self) -> NodeInfo:
-        """Return what the node has to say of itself now."""
+        """Return what the node has to say of itself now: an actor is there once it sees events."""
+        problems = nodes.problems_told(self.cast.problems)
         return NodeInfo(
             name=self.node,
             host=platform.node(),
@@ -95,9 +97,15 @@ class Presence:
             lease_s=self.lease_s,
             actors={
                 id_: nodes.actor_info(actor, self.switchboard.may(id_))
-                for id_, actor in self.cast.actors.items()
+                for id_, actor in self.cast.ready.items()
             },
-            problems=nodes.problems_told(self.cast.problems),
+            closed={
+                id_: actor.max_concurrent_episodes
+                for id_, actor in self.cast.closed.items()
+                if workflow_of(id_) is None and self.switchboard.may(id_).runs
+            },
+            problems=problems,
+            problems_at={id_: at for id_, at in self.cast.problems_at.items() if id_ in problems},
         )
 
     async def serve(self) -> None:
@@ -222,13 +230,16 @@ class Roster:
             before.set()
 
 
-async def live_nodes(gates: Bucket) -> Sequence[NodeInfo]:
+async def live_nodes(gates: Bucket, *, from_leader: bool = False) -> Sequence[NodeInfo]:
     """Return the nodes that live now, by name; for whoever asks once.
+
+    Any replica may answer, which may lack those that have just come: who must know them asks the
+    leader, which costs more.
 
     Raises:
         Unavailable: no answer from the server.
     """
-    found = _said((await gates.entries(under=NODES)).values())
+    found = _said((await gates.entries(under=NODES, from_leader=from_leader)).values())
     return [info for _, info in sorted(found.items()) if info is not None]
 
 

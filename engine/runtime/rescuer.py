@@ -44,7 +44,7 @@ class Rescuer:
 
     ports: Ports
     actors: Collection[str]
-    """The node's, at any moment."""
+    """The node's, at any moment; with those of which only goes on what is open."""
     clock: Clock
     stopping: asyncio.Event
     vacancies: Vacancies = field(default_factory=Vacancies)

@@ -33,9 +33,10 @@ from engine.runtime.intake import taking
 from engine.runtime.keeper import Keeper
 from engine.runtime.shift import Shift
 from engine.runtime.undertaker import Undertaker
+from engine.runtime.waits import wait_first
 from engine.status import ENDED, Status
 from streams.commands import Cancel, Command, Start
-from streams.delivery import Delivery, Source, Unreadable
+from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable, UnreadableEvent
 from streams.log import Recorded
 from streams.tracing import context_of
@@ -96,21 +97,19 @@ class Runner:
         """
         labels = {"actor": self.crew.actor.id, "queue": "commands"}
         opening = self.crew.ports.inbox.open(self.crew.actor.id)
-        withdrawn = self.crew.permits.runs.withdrawn
+        slots, withdrawn = self.crew.slots, self.crew.permits.runs.withdrawn
         async with taking(opening, stopping=withdrawn) as source:
             self.is_open.set()
             while not withdrawn.is_set():
-                room = await self._wait_room(source)
-                for delivery in await source.receive(room=room, wait_s=WAIT_S):
-                    has_slot = self.crew.slots.try_take()
+                if not slots.free:
+                    # Whatever comes meanwhile is for others.
+                    await source.pause()
+                    await wait_first(slots.wait_free(), withdrawn.wait())
+                    continue
+                for delivery in await source.receive(room=slots.free, wait_s=WAIT_S):
+                    has_slot = slots.try_take()
                     self.hands.start(self._run(delivery, has_slot=has_slot))
                 telemetry.backlog.set(source.pending, labels)
-
-    async def _wait_room(self, source: Source[Command | Unreadable]) -> int:
-        """Wait for a free slot, and leave to others whatever comes meanwhile."""
-        if not self.crew.slots.free:
-            await source.pause()
-        return await self.crew.slots.wait_free()
 
     async def _run(self, delivery: Delivery[Command | Unreadable], *, has_slot: bool) -> None:
         """Answer for a delivery in a slot of its own, or hand it back if none gets free soon.

@@ -7,20 +7,23 @@ from typing import Final
 
 import msgspec
 
-from engine.errors import BadRequest
+from engine.errors import BadRequest, BadWorkflow
 from engine.runtime.cast import Cast
+from engine.runtime.editions import Editions, Hindered
 from engine.runtime.instances import begin_instance
 from engine.runtime.subject_locks import keep_subject, take_subject
 from engine.tools import EngineTool, ToolFailed
-from engine.workflows.binding import spec_of
+from engine.workflows.binding import check_steps, spec_of
 from engine.workflows.start import started
 from engine.workflows.starter import START, UNAVAILABLE, Begun
+from engine.workflows.workflow import Workflow
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable, Unwritable
 from streams.events import EpisodeOpened, WorkflowStarted
 from streams.json import JsonObject
 from streams.ports import Ports
 from streams.triggers import Mode
+from streams.workflows import WorkflowSpec
 
 UNSTARTABLE: Final = "workflow_not_started"
 """Error class of an episode whose cause can begin no instance."""
@@ -35,6 +38,7 @@ class Starter(EngineTool):
     """
 
     cast: Cast
+    editions: Editions
     ports: Ports
     clock: Clock
 
@@ -44,12 +48,12 @@ class Starter(EngineTool):
         Raises:
             ToolFailed: `tool_unavailable`, try again; anything else is for good.
         """
-        workflow = self.cast.workflows.get(args.get("workflow", ""))
-        if action != START or workflow is None:
-            raise ToolFailed(UNSTARTABLE, f"nothing known to {action!r}: {args.get('workflow')!r}")
+        name = args.get("workflow")
+        if action != START or not isinstance(name, str):
+            raise ToolFailed(UNSTARTABLE, f"nothing known to {action!r}: {name!r}")
         try:
             event = started(
-                spec_of(workflow, self.cast.actors),
+                await self._spec(name, opened),
                 opened.trigger,
                 stack=self.ports.stack.name,
                 dedupe_key=opened.dedupe_key,
@@ -62,6 +66,32 @@ class Starter(EngineTool):
             raise ToolFailed(UNSTARTABLE, str(error)) from error
         except Unavailable as error:
             raise ToolFailed(UNAVAILABLE, str(error)) from error
+
+    async def _spec(self, name: str, opened: EpisodeOpened) -> WorkflowSpec:
+        """Return what to begin: the workflow as it was when the cause came, or else as it is now.
+
+        Raises:
+            Unavailable: it begins nothing here any more. Whoever tries again leaves the episode to
+                a node that has it: who took it here has lost the leave to go on.
+        """
+        then = await self._as_opened(name, opened)
+        actors, workflows = self.cast.actors, self.cast.workflows
+        now = workflows.get(name)
+        if now is None:
+            raise Unavailable(name, detail=f"workflow {name!r} begins nothing here now")
+        try:
+            check_steps(then or now, actors, workflows)
+        except BadWorkflow:  # What it ran has gone since. What there is now can begin.
+            return spec_of(now, actors)
+        return spec_of(then or now, actors)
+
+    async def _as_opened(self, name: str, opened: EpisodeOpened) -> Workflow | None:
+        if opened.revision == 0:
+            return None
+        try:
+            return await self.editions.workflow(name, opened.revision)
+        except Hindered:
+            return None
 
     async def _begin(self, event: WorkflowStarted) -> Begun:
         # Nothing outside may tell that a dry run was there: it keeps nobody from anything.

@@ -5,11 +5,14 @@ Each node counts for itself: of a receiver that bears five a second, three nodes
 Who cannot begin soon is sent away, with a time to come back at: each one a step of the rate after
 the one before. It is no reservation. They may come back to another node, or not at all, so whoever
 comes takes the next place that is free; only who comes for the first time waits behind the others.
+Once it is settled what somebody was to come back for, their time counts no more; and if it has
+passed without them, their place is free for whoever comes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Final
 
 from engine.runtime.slots import Slots
@@ -21,9 +24,13 @@ AWAY_S: Final = 10.0
 AWAY_S_MAX: Final = 3_600.0
 """Longest such time: after that a route may have another rate, or other nodes may have room."""
 
+LATE_S: Final = 2.0
+"""Longest after their time that whoever was sent away may come, in seconds, before their place is
+free for others. They are called by a timer, which is late by moments."""
+
 AWAY_MAX: Final = 10_000
-"""Outputs whose times are remembered. Forgetting them has each told another one, if it comes back
-too early."""
+"""Outputs whose times are remembered. Who is forgotten is told another one, if it comes back too
+early, and can be overtaken by who comes first."""
 
 
 class Throttle:
@@ -41,10 +48,8 @@ class Throttle:
         self._apart_s = 1 / rate_per_s if rate_per_s else 0.0
         self._next_s = clock.monotonic_s()
         """When the next delivery may begin."""
-        self._last_s = self._next_s
-        """When the last one is to come back of those who were sent away."""
         self._back_s: dict[str, float] = {}
-        """Key → when it is to come back."""
+        """Key → when it is to come back. In that order: nobody is given a time before another's."""
 
     @property
     def wait_s(self) -> float:
@@ -54,11 +59,20 @@ class Throttle:
     @property
     def queue_s(self) -> float:
         """How long until the last one is to come back of those who were sent away, in seconds."""
-        return max(0.0, self._last_s - self._clock.monotonic_s())
+        return max(0.0, self._last_s() - self._clock.monotonic_s())
 
     def is_open(self, *, within_s: float) -> bool:
         """Return whether a delivery may seem to begin within so many seconds."""
         return self.wait_s <= within_s and self._slots.free > 0
+
+    def is_open_to_new(self, *, within_s: float = 0.0) -> bool:
+        """Return whether who comes for the first time need not wait for longer behind the others.
+
+        Those who were sent away come first. But a place that is free at this moment is for whoever
+        comes if one of them has not come, or if the next of them comes late enough to find another.
+        """
+        is_free = self._is_missing() or self._is_next_far()
+        return self.queue_s <= within_s or (self.wait_s <= 0 and is_free)
 
     def send_away_s(self, key: str) -> float:
         """Return how long the output of this key is to stay away, in seconds.
@@ -68,24 +82,31 @@ class Throttle:
         now_s = self._clock.monotonic_s()
         if self._back_s.get(key, now_s) > now_s:
             return self._back_s[key] - now_s
-        back_s = max(self._last_s, self._next_s, now_s + AWAY_S) + self._apart_s
-        self._last_s = min(back_s, now_s + AWAY_S_MAX)
-        if len(self._back_s) >= AWAY_MAX:
+        if self.queue_s <= 0:
             self._back_s.clear()
-        self._back_s[key] = self._last_s
-        return self._last_s - now_s
+        self._back_s.pop(key, None)
+        back_s = max(self._last_s(), self._next_s, now_s + AWAY_S) + self._apart_s
+        if len(self._back_s) >= AWAY_MAX:
+            del self._back_s[next(iter(self._back_s))]
+        self._back_s[key] = min(back_s, now_s + AWAY_S_MAX)
+        return self._back_s[key] - now_s
 
-    def try_enter(self) -> bool:
-        """Take a place for a delivery that begins now, and return whether there was one."""
-        if self.wait_s > 0 or self.queue_s > 0 or not self._slots.try_take():
+    def forget(self, key: str) -> None:
+        """Take note that the output of this key will not come back: it is settled."""
+        self._back_s.pop(key, None)
+
+    def try_enter(self, key: str) -> bool:
+        """Take a place for a first delivery that begins now, and return whether there was one."""
+        if self.wait_s > 0 or not self.is_open_to_new() or not self._slots.try_take():
             return False
-        self._reserve_s()
+        self._reserve_s(key)
         return True
 
-    async def enter(self, *, within_s: float, unless: asyncio.Event) -> bool:
+    async def enter(self, key: str, *, within_s: float, unless: asyncio.Event) -> bool:
         """Wait until a delivery may begin; return whether it may.
 
         Args:
+            key: the output's.
             within_s: longest wait, in seconds.
             unless: once it is set, nobody waits for a place any more.
         """
@@ -96,7 +117,7 @@ class Throttle:
             self.leave()
             return False
         try:
-            await self._clock.sleep(self._reserve_s())
+            await self._clock.sleep(self._reserve_s(key))
         except asyncio.CancelledError:
             self.leave()
             raise
@@ -106,8 +127,30 @@ class Throttle:
         """Give the place back: the delivery is over."""
         self._slots.give_back()
 
-    def _reserve_s(self) -> float:
-        """Put one delivery down, and return how long it has to wait, in seconds."""
+    def _last_s(self) -> float:
+        """Return when the last one is to come back of those who were sent away."""
+        return next(reversed(self._back_s.values()), 0.0)
+
+    def _first_s(self) -> float:
+        """Return when the first of them is to come back, or was."""
+        return next(iter(self._back_s.values()), math.inf)
+
+    def _is_missing(self) -> bool:
+        """Return whether the first of those who were sent away has not come at their time."""
+        return self._first_s() + LATE_S < self._clock.monotonic_s()
+
+    def _is_next_far(self) -> bool:
+        """Return whether who begins now leaves the next of them their place."""
+        next_s = self._clock.monotonic_s() + self._apart_s
+        return self._first_s() >= next_s and self._slots.free > 1
+
+    def _reserve_s(self, key: str) -> float:
+        """Put one delivery down, and return how long it has to wait, in seconds.
+
+        It has the place that it was sent away for, or that of somebody who has not come.
+        """
+        if self._back_s.pop(key, None) is None and self._is_missing():
+            del self._back_s[next(iter(self._back_s))]
         wait_s = self.wait_s
         self._next_s = self._clock.monotonic_s() + wait_s + self._apart_s
         return wait_s

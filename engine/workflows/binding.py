@@ -46,7 +46,7 @@ def checked_workflows(
             raise WorkflowCheck(workflow.name).refuse("name", "declared twice")
         by_name[workflow.name] = workflow
     for workflow in by_name.values():
-        _check_steps(workflow, actors, by_name)
+        check_steps(workflow, actors, by_name)
     _check_nesting(by_name)
     return by_name
 
@@ -63,14 +63,12 @@ def spec_of(workflow: Workflow, actors: Mapping[str, Actor]) -> WorkflowSpec:
     )
 
 
-def problem_of_code(spec: WorkflowSpec, workflow: Workflow | None) -> str | None:
+def problem_of_code(spec: WorkflowSpec, workflow: Workflow) -> str | None:
     """Return what the code lacks to go on with an instance of `spec`, or None.
 
     A node that lacks something leaves the instance to others: they may be of the version that began
     it.
     """
-    if workflow is None:
-        return f"there is no workflow {spec.name!r}"
     for step in spec.steps:
         code = workflow.steps.get(step.id)
         if code is None:
@@ -81,9 +79,14 @@ def problem_of_code(spec: WorkflowSpec, workflow: Workflow | None) -> str | None
     return None
 
 
-def _check_steps(
+def check_steps(
     workflow: Workflow, actors: Mapping[str, Actor], workflows: Mapping[str, Workflow]
 ) -> None:
+    """See to it that all that the steps of `workflow` name is there.
+
+    Raises:
+        BadWorkflow: something is not; the message names workflow, step and field.
+    """
     if not workflow.steps:
         raise WorkflowCheck(workflow.name).refuse("steps", "none; use workflow.step(…)")
     for step in workflow.steps.values():
@@ -113,7 +116,8 @@ def _check_task(
 def _check_known(check: WorkflowCheck, field: str, name: str, known: Iterable[str]) -> None:
     names = sorted(known)
     if name not in names:
-        raise check.refuse(field, f"{name!r} is not there; there are {', '.join(names)}")
+        there = f"there are {', '.join(names)}" if names else "there is none"
+        raise check.refuse(field, f"{name!r} is not there; {there}")
 
 
 def _check_nesting(workflows: Mapping[str, Workflow]) -> None:

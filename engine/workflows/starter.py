@@ -105,6 +105,17 @@ def starter_id(workflow: str) -> str:
     return PREFIX + workflow
 
 
+def stand_in(workflow: str) -> Actor:
+    """Return who has the place of the actor that begins instances of `workflow`, and begins none.
+
+    So those that have begun go on while nothing begins.
+
+    Raises:
+        DeclarationError: no workflow can have this name.
+    """
+    return Actor(starter_id(workflow), domain="workflows", max_concurrent_episodes=STARTS_MAX)
+
+
 def workflow_of(actor_id: str) -> str | None:
     """Return the workflow that an actor begins instances of, if its id says so."""
     return actor_id.removeprefix(PREFIX) if actor_id.startswith(PREFIX) else None

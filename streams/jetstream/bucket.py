@@ -10,8 +10,10 @@ Each put has a nonce, by which a repeated one finds itself after its answer was 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final
 
 from streams.bucket import BucketWatch, Entry, require_ttl
 from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
@@ -22,6 +24,9 @@ from streams.jetstream.headers import Headers
 from streams.jetstream.keys import PURGE, KeyMessage, Keys, is_gone
 from streams.jetstream.link import Link
 from streams.jetstream.publish import Patience, WrongSequence
+
+GETS_IN_FLIGHT_MAX: Final = 32
+"""Keys asked for at a time, when each is asked for by itself."""
 
 
 class JetStreamBucket:
@@ -78,8 +83,10 @@ class JetStreamBucket:
             else:
                 return
 
-    async def entries(self, *, under: str = "") -> Mapping[str, Entry]:
+    async def entries(self, *, under: str = "", from_leader: bool = False) -> Mapping[str, Entry]:
         """Return the entries. See `Bucket.entries`."""
+        if from_leader:
+            return await self._entries_of_leader(under)
         found = self._keys.every(under=under)
         entries = [entry_of(self._keys, each) async for each in found if not is_gone(each)]
         return {entry.key: entry for entry in entries}
@@ -87,6 +94,14 @@ class JetStreamBucket:
     def watch(self, *, under: str = "") -> AbstractAsyncContextManager[BucketWatch]:
         """Return a watch. See `Bucket.watch`."""
         return self._watch(under)
+
+    async def _entries_of_leader(self, under: str) -> Mapping[str, Entry]:
+        names = sorted(await self._keys.names(under=under))
+        found: list[Entry | None] = []
+        for at in range(0, len(names), GETS_IN_FLIGHT_MAX):
+            batch = names[at : at + GETS_IN_FLIGHT_MAX]
+            found += await asyncio.gather(*(self.get(key) for key in batch))
+        return {entry.key: entry for entry in found if entry is not None}
 
     async def _last(self, key: str, patience: Patience) -> KeyMessage | None:
         while True:

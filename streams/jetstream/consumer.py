@@ -2,12 +2,14 @@
 
 Looking comes before making: a consumer that exists keeps where it started (the server does
 not let that change), what is acknowledged, and what an operator tuned. Only its filter
-follows the code, and only ever widens: nodes of an older version may still need what a newer one
-leaves out, and the other way round (docs/adr/0013-shared-queues-only-widen.md).
+follows the code, and opening it only ever widens it: nodes of an older version may still need what
+a newer one leaves out, and the other way round (docs/adr/0013-shared-queues-only-widen.md). Who
+knows what no node needs has it narrowed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -68,7 +70,8 @@ class DurableConsumer:
                 start = await self._start(link, resume_seq)
                 info = await self._make(link, self._fresh(start))
             elif not _filters(info["config"]).issuperset(self.filters):
-                info = await self._make(link, _widened(info["config"], self.filters))
+                wider = _filters(info["config"]).union(self.filters)
+                info = await self._make(link, _filtered(info["config"], wider))
         except api.Refused as error:
             raise _cannot(self.name, error) from error
         return _acknowledged_seq(info)
@@ -92,6 +95,34 @@ class DurableConsumer:
         """
         info = await self._state(link)
         return 0 if info is None else int(info["num_pending"]) + int(info["num_ack_pending"])
+
+    async def filters_there(self, link: Link) -> frozenset[str]:
+        """Return the filters that it has on the server; none without a consumer.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        info = await self._state(link)
+        return frozenset() if info is None else frozenset(_filters(info["config"]))
+
+    async def narrow(self, link: Link, *, without: Collection[str]) -> None:
+        """Take filters from it, if it is there. Without any it would be for everything: it goes.
+
+        Raises:
+            Incompatible: the server will not have it.
+            Unavailable: no answer.
+        """
+        info = await self._state(link)
+        if info is None:
+            return
+        left = _filters(info["config"]).difference(without)
+        if not left:
+            await self.delete(link)
+            return
+        try:
+            await self._make(link, _filtered(info["config"], left))
+        except api.Refused as error:
+            raise _cannot(self.name, error) from error
 
     async def delete(self, link: Link) -> None:
         """Have the consumer be no more.
@@ -205,9 +236,9 @@ def _filters(config: JsonObject) -> set[str]:
     return {single} if single else set(config.get("filter_subjects", []))
 
 
-def _widened(config: JsonObject, filters: tuple[str, ...]) -> JsonObject:
+def _filtered(config: JsonObject, filters: Collection[str]) -> JsonObject:
     kept = {key: value for key, value in config.items() if key != "filter_subject"}
-    return {**kept, "filter_subjects": sorted(_filters(config).union(filters))}
+    return {**kept, "filter_subjects": sorted(filters)}
 
 
 def _cannot(name: str, error: api.Refused) -> StreamError:

@@ -62,6 +62,15 @@ class Keys:
         """
         return stored.every_after(self._link, self.stream, self._all(under), seq=0)
 
+    async def names(self, *, under: str = "") -> set[str]:
+        """Return the keys of which anything is stored, gone ones too, as the leader knows them.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        subjects = await stored.counts(self._link, self.stream, self._all(under))
+        return {subject.removeprefix(self._prefix) for subject in subjects}
+
     def key_of(self, message: KeyMessage) -> str:
         """Return the key that `message` is about."""
         return message.subject.removeprefix(self._prefix)

@@ -130,6 +130,15 @@ class JetStreamWorld:
         wanted = None if found.retention == _WORK_QUEUE else start
         return await self._share(self._feed(actor, feed, wanted), _parser(feed.stream))
 
+    async def watched(self, actor: str) -> frozenset[str]:
+        """Return what the gates share. See `World.watched`."""
+        subjects = await self._gate(actor).filters_there(self._link)
+        return frozenset(self._stack.event_name_of(each) for each in subjects)
+
+    async def unwatch(self, actor: str, names: Collection[str]) -> None:
+        """Share these no more. See `World.unwatch`."""
+        await self._gate(actor).narrow(self._link, without=self._filters(names))
+
     async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
         """Drop how far the gates have come. See `World.forget`."""
         for consumer in self._consumers(actor, feeds):

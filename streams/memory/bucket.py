@@ -52,7 +52,12 @@ class MemoryBucket:
             raise RevisionConflict(key, expected=after)
         self._remove(key)
 
-    async def entries(self, *, under: str = "") -> Mapping[str, Entry]:
+    async def entries(
+        self,
+        *,
+        under: str = "",
+        from_leader: bool = False,  # noqa: ARG002 - there are no others
+    ) -> Mapping[str, Entry]:
         """See `Bucket.entries`."""
         self._settle()
         start = f"{under}." if under else ""

@@ -123,6 +123,19 @@ class MemoryWorld:
             )
         return MemorySource([self._durables[name]], parse=partial(_parse_foreign, feed.stream))
 
+    async def watched(self, actor: str) -> frozenset[str]:
+        """See `World.watched`."""
+        subjects = self._watched.get(self._stack.gate_durable(actor), ())
+        return frozenset(self._stack.event_name_of(each) for each in subjects)
+
+    async def unwatch(self, actor: str, names: Collection[str]) -> None:
+        """See `World.unwatch`."""
+        name = self._stack.gate_durable(actor)
+        if name in self._durables:
+            self._watched[name] -= self._subjects(names)
+            if not self._watched[name]:
+                await self.forget(actor)
+
     async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
         """See `World.forget`."""
         for name in self._names(actor, feeds):

@@ -27,6 +27,13 @@ APP: Final = "tests.acceptance.stacked:app"
 EVENTS: Final = 5
 MOST_S: Final = 30.0
 EVENT: Final = "orders.event.order.placed"
+DEFINITION: Final = """
+id: counter
+expectations:
+  orders_are_counted:
+    on: {event: order.placed}
+    strategy: {template: dispatch, config: {gatherer: orders, event_type: order.counted}}
+"""
 DONE: Final = "select subject_id from vigil.episodes where actor_id = $1 and status = 'done'"
 
 
@@ -152,6 +159,27 @@ async def test_publishing_and_looking_need_no_more_than_the_guide_grants(
     refused = say("node", "--app", APP, "--no-project", url=shop, VIGIL_NATS_INBOX="_INBOX_shop")
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert "a node of stack 'orders' may not publish to orders.inbox.>" in refused.stderr
+    assert node.stop() == 0
+
+
+async def test_applying_definitions_needs_no_more_than_the_guide_grants(
+    cluster: Cluster, accounts: EmbeddedNats, tmp_path: Path
+):
+    node = await cluster.start(
+        "n1", app=APP, url=as_user(accounts.url, "node"), VIGIL_STACK="orders"
+    )
+    file = tmp_path / "counter.yaml"
+    file.write_text(DEFINITION)
+    apply = ("actors", "apply", str(file), "--timeout", "0")
+    author, desk = (as_user(accounts.url, user) for user in ("author", "desk"))
+    history, disable = ("actors", "history", "counter"), ("actors", "disable", "counter", "--yes")
+    for words in (apply, history, disable):
+        done = say(*words, url=author, VIGIL_NATS_INBOX="_INBOX_author")
+        assert done.returncode == 0, done.stderr
+
+    denied = say(*apply, url=desk, VIGIL_NATS_INBOX="_INBOX_desk")
+    assert (denied.returncode, denied.stderr.count("\n")) == (1, 1)
+    assert "may not publish to orders.definition." in denied.stderr
     assert node.stop() == 0
 
 

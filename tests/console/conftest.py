@@ -10,6 +10,7 @@ import pytest
 from projections.embedded import EmbeddedPostgres
 from streams.embedded import EmbeddedNats
 from streams.subjects import Stack
+from tests.console.defining import write_files
 from tests.console.program import Vigil
 
 
@@ -56,6 +57,13 @@ def write_app(tmp_path: Path) -> Callable[[], None]:
         (tmp_path / "watch.py").write_text(APP)
 
     return write
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with definitions of an actor, one of a workflow, and an app."""
+    write_files(tmp_path)
+    return tmp_path
 
 
 APP = '''

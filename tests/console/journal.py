@@ -135,8 +135,15 @@ class Journal:
             problems: actor → why the node cannot run its definition.
         """
         told = {f"agent.{actor}": problem for actor, problem in problems.items()}
-        said = encoded(said_by(name, told, **revisions))
-        self._do(lambda ports: ports.gates.put(node_key(name), said, ttl_s=NODE_TTL_S))
+        self._pretend(said_by(name, told, **revisions))
+
+    def pretend_problem(self, name: str, problems: Mapping[str, str]) -> None:
+        """Have everybody think that a node has no actor, and cannot run these definitions."""
+        self._pretend(said_by(name, problems))
+
+    def _pretend(self, node: NodeInfo) -> None:
+        key, said = node_key(node.name), encoded(node)
+        self._do(lambda ports: ports.gates.put(key, said, ttl_s=NODE_TTL_S))
 
     def has_command(self, episode_id: str) -> bool:
         """Return whether a command to an episode of `dba` waits for a node."""

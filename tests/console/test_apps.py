@@ -40,7 +40,7 @@ def test_an_app_in_the_current_folder_is_found():
         ("watch", "write module:attribute"),
         ("wath:app", "no module named 'wath' in /"),
         ("watch.deeper:app", "no module named 'watch.deeper'"),
-        ("watch:ap", "'ap' in /.*/watch.py is nothing"),
+        ("watch:ap", "there is no 'ap' in watch, which is /.*/watch.py"),
         ("watch:not_an_app", "is a int, not an App"),
         ("wrong:app", "is not an Actor"),
         ("deaf:app", "--app deaf: Webhook: url: not a URL"),

@@ -2,89 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from console.editions import reception
 from streams.definitions import Edition
 from streams.events.definitions import DefinitionKind
+from tests.console.defining import DISKS, HEALTHY, LACKS, REVIEW, calmer, done
 from tests.console.journal import Journal, said_by
 from tests.console.test_command_line import one_line
-
-DISKS = """
-id: disk_watch
-expectations:
-  disk_has_room:
-    on: {event: resource.updated}
-    cooldown_s: 60
-    strategy: {ref: parts:Look}
-"""
-
-LACKS = "strategy.ref: there is none"
-
-REVIEW = """
-name: review
-on: {event: client.changed}
-steps:
-  screen: {actor: disk_watch, expectation: disk_has_room}
-  pay: {actor: disk_watch, expectation: disk_has_room, depends_on: [screen]}
-"""
-
-HEALTHY = """
-  disk_is_healthy:
-    on: [{event: disk.asked}, {every: 30d}]
-    strategy: {ref: parts:Ask}
-"""
-
-PARTS = """
-from engine import Actor, App, ConvergeResult, Strategy, approval, converge, manual, workflow
-
-
-class Look(Strategy):
-    def init(self, episode, trigger):
-        return {}
-
-    def next_step(self, state, ctx):
-        return converge()
-
-    def converge(self, state, ctx):
-        return ConvergeResult(summary="seen")
-
-
-class Ask(Look):
-    def next_step(self, state, ctx):
-        return approval({"look": 1}, summary="look?")
-
-
-clerk = Actor("clerk")
-clerk.expect("look", Look, on=[manual(), workflow()])
-app = App(actors=[clerk], strategies={"parts:Look": Look, "parts:Ask": Ask})
-poor = App(actors=[clerk])
-"""
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """A folder with a definition of an actor, one of a workflow, and an app."""
-    (tmp_path / "disks.yaml").write_text(DISKS)
-    (tmp_path / "two.yaml").write_text(DISKS + HEALTHY)
-    (tmp_path / "review.yaml").write_text(REVIEW)
-    (tmp_path / "parts.py").write_text(PARTS)
-    return tmp_path
-
-
-def done(vigil, *arguments: str, **options) -> str:
-    """Return what a command says that must go well."""
-    ran = vigil.run(*arguments, **options)
-    assert ran.returncode == 0, (ran.stdout, ran.stderr)
-    return ran.stdout
-
-
-def calmer(folder: Path) -> str:
-    """Write a file with a longer cooldown, and return its name."""
-    (folder / "calmer.yaml").write_text(DISKS.replace("60", "120"))
-    return "calmer.yaml"
 
 
 def source_of(actor: str, rows: list[dict[str, object]]) -> object:
@@ -115,15 +40,15 @@ def test_what_is_applied_is_shown_with_its_difference_and_history(standing, file
         "disk_watch: revision 2",
         "  ~ expectations.disk_has_room.cooldown_s: 60 → 120",
     ]
-    assert off == "disk_watch: disabled, at revision 2\n"
-    assert off_again == "disk_watch: was disabled already, at revision 2\n"
-    assert [(row["revision"], row["change"], row["by"], row["reason"]) for row in rows] == [
+    assert off.splitlines()[0] == "disk_watch: disabled, at revision 2"
+    assert off_again.splitlines()[0] == "disk_watch: was disabled already, at revision 2"
+    assert [(row["revision"], row["change"], row["person"], row["reason"]) for row in rows] == [
         (1, "applied", "ada", "new"),
-        (2, "applied", "bob", ""),
-        (2, "disabled", "cyd", ""),
+        (2, "applied", "bob", None),
+        (2, "disabled", "cyd", None),
     ]
     assert rows[1]["difference"] == ["~ expectations.disk_has_room.cooldown_s: 60 → 120"]
-    assert "\n  ~ expectations.disk_has_room.cooldown_s: 60 → 120\n2  disabled  cyd" in words
+    assert "\n  ~ expectations.disk_has_room.cooldown_s: 60 → 120\ndisabled (2)  cyd" in words
 
 
 def test_a_dry_run_changes_nothing(standing, files):
@@ -174,6 +99,7 @@ def test_nothing_is_applied_if_one_file_cannot_work(standing, files, text, why):
 def test_a_file_must_be_there_be_of_a_known_format_and_define_something_else(vigil, files):
     (files / "notes.txt").write_text(DISKS)
     (files / "same.yaml").write_text(DISKS)
+    (files / "other.yaml").write_text(DISKS.replace("disk_watch", "other_watch"))
 
     def complaint(*arguments: str, code: int) -> str:
         return one_line(vigil.run(*arguments), code=code)
@@ -188,7 +114,7 @@ def test_a_file_must_be_there_be_of_a_known_format_and_define_something_else(vig
         "actors", "apply", "disks.yaml", "same.yaml", code=2
     )
     assert "--if-revision is for one file" in complaint(
-        "actors", "apply", "disks.yaml", "same.yaml", "--if-revision", "1", code=2
+        "actors", "apply", "disks.yaml", "other.yaml", "--if-revision", "1", code=2
     )
 
 
@@ -259,7 +185,8 @@ def test_nodes_say_whether_they_run_what_was_applied(standing, files):
 
     assert runs.endswith("disk_watch: runs on n1\n")
     assert some.stdout.endswith("disk_watch: runs on n1\n")
-    assert one_line(some, code=0) == f"vigil: disk_watch: n2 cannot run it: {LACKS}\n"
+    others = "others cannot: n2; `vigil actors show disk_watch` says why"
+    assert one_line(some, code=0) == f"vigil: disk_watch: {others}\n"
     assert (told["running"], told["failing"], told["silent"]) == (["n1"], {"n2": LACKS}, [])
     assert "n2 has not said within 0.2 s that it runs revision 1" in one_line(silent, code=0)
 
@@ -271,7 +198,7 @@ def test_applying_is_in_vain_where_no_node_runs_it(standing, files):
     unasked = standing.run("actors", "apply", "disks.yaml", "--timeout", "0")
 
     assert one_line(waited, code=1) == f"vigil: disk_watch: n1 cannot run it: {LACKS}\n"
-    assert unasked.stdout == "disk_watch: as it is already: revision 1\n"
+    assert unasked.stdout == "disk_watch: as it is already: revision 1\nnot waited for nodes\n"
     assert unasked.returncode == 0
 
 
@@ -393,7 +320,7 @@ def test_what_is_left_of_an_older_revision_is_ended_once_the_nodes_have_the_new_
 
     assert told.splitlines()[-1] == f"{GONE}--actor disk_watch"
     assert GONE not in ended
-    assert ended.splitlines()[-1] == "disarm 1, arm 0, cancel 1, forget 0"
+    assert ended.splitlines()[-1] == "disarm 1, arm 0, cancel 1, forget 0, unwatch 1"
     assert shown["error_detail"] == "by ada: orphan_cleanup"
     assert again["reconciled"]["actors"] == ["disk_watch"]
     assert again["reconciled"]["actions"] == []
@@ -420,7 +347,7 @@ def test_workflows_are_defined_in_the_same_way(standing, files):
     assert (review["triggers"], review["steps"]) == (["event client.changed"], ["screen", "pay"])
     assert review["nodes"] == ["n1"]
     assert "screen, pay" in table
-    assert (change["by"], off["change"]) == ("ada", "disabled")
+    assert (change["person"], off["change"]) == ("ada", "disabled")
 
 
 def test_a_node_that_is_up_runs_what_is_applied_and_lets_go_of_what_is_disabled(standing, files):
@@ -441,6 +368,10 @@ def test_a_node_that_is_up_runs_what_is_applied_and_lets_go_of_what_is_disabled(
     assert first.endswith("disk_watch: runs on n1\n")
     assert second.endswith("disk_watch: runs on n1\n")
     assert review.endswith("review: runs on n1\n")
-    assert "disk_watch: n1 cannot run it: expectations.disk_has_room.strategy.ref:" in one_line(
-        bad, code=1
+    assert bad.returncode == 1
+    lacks, back = bad.stderr.splitlines()
+    assert "disk_watch: n1 cannot run it: expectations.disk_has_room.strategy.ref:" in lacks
+    assert back == (
+        "vigil: disk_watch: nobody runs it now; until revision 3 it ran on n1; go back with: vigil"
+        " actors definition disk_watch --revision 2 | vigil actors apply - --format yaml"
     )

@@ -12,6 +12,10 @@ from projections.postgres import store
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
 from streams.clock import SystemClock
+from streams.definitions import Edition
+from streams.events.definitions import DefinitionKind
+from streams.json import raw
+from tests.console.journal import said_by
 from tests.projections.conftest import open_directory
 
 
@@ -101,3 +105,30 @@ async def test_rows_of_another_layout_of_the_journal_are_a_problem(pool, stack):
     (problem,) = [check for check in checks if check.status == "problem"]
     assert problem.what == "projection journal"
     assert "drop the schema vigil with CASCADE" in problem.remedy
+
+
+def applied(id_, revision):
+    return Edition(kind=DefinitionKind.AGENT, id=id_, revision=revision, seq=1, body=raw({}))
+
+
+def test_definitions_that_nodes_run_are_in_order():
+    running = said_by("n1", {}, disk_watch=2)
+    (check,) = diagnosis.look_at_definitions([running], [applied("disk_watch", 2)])
+    assert (check.status, check.says) == ("ok", "1, and nodes run them")
+    (none,) = diagnosis.look_at_definitions([running], [])
+    assert (none.status, none.says) == ("ok", "none")
+
+
+def test_a_definition_that_no_node_runs_is_a_problem_with_its_reason():
+    nodes = [said_by("n1", {"agent.lost": "there is no 'disks'"}, disk_watch=2)]
+    lost, stale = diagnosis.look_at_definitions(
+        nodes, [applied("lost", 1), applied("disk_watch", 3)]
+    )
+    assert (lost.what, lost.status) == ("actor lost", "problem")
+    assert lost.says == "nobody runs revision 1: n1 cannot: there is no 'disks'"
+    assert stale.says == "nobody runs revision 3: n1 does not say why"
+
+
+def test_while_no_node_is_up_nobody_can_say_what_runs():
+    (check,) = diagnosis.look_at_definitions([], [applied("disk_watch", 2)])
+    assert (check.status, check.says) == ("note", "1, and no node is up")

@@ -60,6 +60,12 @@ def test_a_node_without_projector_needs_no_postgres(connected, write_app):
         assert node.stop(signal.SIGTERM) == 0
 
 
+def test_a_node_whose_app_declares_no_actor_says_so(connected, tmp_path):
+    (tmp_path / "bare.py").write_text("from engine import App\napp = App()\n")
+    with connected.running("node", "--app", "bare:app", "--no-project") as node:
+        assert " · no actor yet\n" in node.wait_said("no actor yet\n")
+
+
 def test_episodes_and_findings_are_shown_for_programs_and_for_people(seen):
     episodes = seen.ask("episodes", "list", "--actor", "watcher")
     assert {row["subject_id"] for row in episodes} == {"a", "b"}

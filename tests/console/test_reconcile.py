@@ -90,11 +90,12 @@ def test_what_a_deploy_left_is_shown_ended_once_and_then_there_is_nothing_to_do(
         ("disarm", "tick every 86400s"),
         ("cancel", f"episode {id_}"),
         ("forget", "cooldown.worker.look.="),
+        ("unwatch", "stops watching thing.happened"),
     ]
     assert {each["outcome"] for each in planned["actions"]} == {"planned"}
     assert (done.returncode, done.stdout.splitlines()[-1]) == (
         0,
-        "disarm 1, arm 0, cancel 1, forget 1",
+        "disarm 1, arm 0, cancel 1, forget 1, unwatch 1",
     )
     assert (ended["status"], ended["error_class"]) == ("canceled", "canceled")
     assert ended["error_detail"] == "by ada: orphan_cleanup: no looks"

@@ -49,10 +49,47 @@ app = App(actors=[clerk], workflows=[review])
 '''
 
 
+TELLER = '''
+"""Two steps that call the bank, which nobody may do in a dry run, and say what it answers."""
+
+from engine import Actor, App, ConvergeResult, Strategy, Tool, Workflow
+from engine import converge, tool_call, workflow
+
+
+class Bank(Tool):
+    side_effect = True
+
+    async def call(self, action, args, ctx):
+        raise AssertionError("a dry run calls nothing outside")
+
+
+class Ask(Strategy):
+    def init(self, episode, trigger):
+        return {"said": None}
+
+    def next_step(self, state, ctx):
+        return converge() if state["said"] else tool_call("bank", "rate", {})
+
+    def handle_result(self, state, step, result):
+        return {"said": result}
+
+    def converge(self, state, ctx):
+        return ConvergeResult(summary=f"the bank says {state['said']}")
+
+
+teller = Actor("teller", tools={"bank": Bank()})
+quote = Workflow("quote")
+for name in ("first", "second"):
+    teller.expect(name, Ask, on=workflow())
+    quote.step(name, "teller", name)
+app = App(actors=[teller], workflows=[quote])
+'''
+
+
 @contextmanager
-def serving(vigil: Vigil) -> Iterator[None]:
+def serving(vigil: Vigil, app: str = APP) -> Iterator[None]:
     """A node and its rows are up meanwhile."""
-    (vigil.folder / "watch.py").write_text(APP)
+    (vigil.folder / "watch.py").write_text(app)
     with vigil.running("node", "--app", "watch:app") as program:
         program.wait_said("node up")
         vigil.wait_for("workflows", "list", until=lambda _: True)
@@ -121,10 +158,50 @@ def test_a_paused_step_is_skipped_and_an_instance_canceled(connected):
     assert (too_late.returncode, "canceled by now" in too_late.stderr) == (1, True)
 
 
+def test_a_dry_run_gets_what_stands_for_the_outside_and_single_steps_get_their_own(connected):
+    general, own = '{"tools": {"bank.rate": 5}}', '{"second": {"tools": {"bank.rate": 7}}}'
+    (connected.folder / "own.json").write_text(own)
+    options = ("--overrides", general, "--step-overrides", f"@{connected.folder}/own.json")
+    with serving(connected, TELLER):
+        ended = connected.ask("workflows", "start", "quote", "--dry-run", *options, "--wait")
+        episodes = connected.wait_for("episodes", "list", until=_both_steps_are_done)
+
+    assert (ended["mode"], ended["status"]) == ("dry_run", "done")
+    assert _summaries(episodes) == {"first": "the bank says 5", "second": "the bank says 7"}
+
+
+def _both_steps_are_done(episodes) -> bool:
+    return set(_summaries(episodes)) == {"first", "second"}
+
+
+def _summaries(episodes) -> dict[str, str]:
+    """Return what the episodes of steps say that have ended, by expectation."""
+    of_steps = [each for each in episodes if each["actor_id"] == "teller"]
+    return {each["expectation_id"]: each["summary"] for each in of_steps if each["summary"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--overrides", "{}"), "overrides: only a dry run has any"),
+        (("--step-overrides", '{"screen": {}}'), "step_overrides.screen: only a dry run has any"),
+        (("--dry-run", "--overrides", '{"tool": 1}'), "--overrides: no field 'tool'"),
+        (("--dry-run", "--overrides", "["), "--overrides: not JSON"),
+        (
+            ("--dry-run", "--step-overrides", '{"screen": {"tool": 1}}'),
+            "--step-overrides: screen: no field 'tool'",
+        ),
+        (("--dry-run", "--step-overrides", "[]"), "--step-overrides: not a JSON object"),
+    ],
+)
+def test_overrides_that_cannot_work_are_refused_in_one_line(standing, options, why):
+    assert why in one_line(standing.run("workflows", "start", "review", *options), code=2)
+
+
 def test_a_workflow_that_nobody_knows_is_refused_while_a_node_is_up(connected):
     with serving(connected):
         done_ = connected.run("workflows", "start", "rewiev")
-    assert "did you mean workflow-review?" in one_line(done_, code=1)
+    assert "did you mean review?" in one_line(done_, code=1)
 
 
 def test_an_instance_that_is_not_there_is_said_in_one_line(standing):

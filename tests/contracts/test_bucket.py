@@ -207,6 +207,17 @@ async def test_the_entries_under_a_word_are_those_that_begin_with_it_and_a_dot(b
     assert await bucket.entries(under="other") == {}
 
 
+async def test_the_leader_lists_what_stands_and_nothing_that_is_gone(bucket):
+    for number in range(50):
+        await bucket.put(f"node.n{number}", b"%d" % number)
+    await bucket.put("nodes.n1", b"")
+    await bucket.delete("node.n7")
+    entries = await bucket.entries(under="node", from_leader=True)
+    assert entries == await bucket.entries(under="node")
+    assert len(entries) == 49
+    assert await bucket.entries(under="other", from_leader=True) == {}
+
+
 async def test_a_key_with_a_time_to_live_stands_until_then_like_any_other(bucket):
     revision = await bucket.put(KEY, b"1", after=0, ttl_s=LONG_S)
     assert await bucket.get(KEY) == Entry(key=KEY, value=b"1", revision=revision)

@@ -185,6 +185,32 @@ async def test_an_actor_that_names_nothing_any_more_takes_nothing_from_others(wo
         assert event_ids(await deliveries_of(source, 1)) == ["ev-1"]
 
 
+async def test_what_no_version_watches_any_more_is_shared_no_more(world):
+    async with opened(world.open("monitor", ["a", "b", "c"])) as source:
+        await world.unwatch("monitor", ["a", "c", "never"])
+        for number, name in enumerate("abc"):
+            await world.publish(name, {}, id=str(number))
+        assert await world.watched("monitor") == {"b"}
+        assert event_ids(await deliveries_of(source, 1)) == ["1"]
+        assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
+
+
+async def test_an_actor_that_watches_nothing_any_more_has_no_queue(world):
+    async with opened(world.open("monitor", ["a"])):
+        pass
+    await world.unwatch("monitor", ["a"])
+    await world.publish("b", {}, id="before")
+    assert await world.watched("monitor") == frozenset()
+    async with opened(world.open("monitor", ["b"])) as source:
+        await world.publish("b", {}, id="after")
+        assert event_ids(await deliveries_of(source, 1)) == ["after"]
+
+
+async def test_of_an_actor_that_was_never_opened_nothing_is_watched(world):
+    await world.unwatch("monitor", ["a"])
+    assert await world.watched("monitor") == frozenset()
+
+
 async def test_an_event_handed_back_comes_again(world):
     async with opened(world.open("monitor", [NAME])) as source:
         await world.publish(NAME, {}, id="ev-1")

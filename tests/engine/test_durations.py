@@ -52,7 +52,7 @@ def test_what_is_no_duration_is_refused_with_what_to_write(written):
     with pytest.raises(ValueError, match="is not a duration") as refused:
         seconds(written)
     assert str(refused.value).startswith(repr(written))
-    assert "write 90, '15m' or timedelta(minutes=15)" in str(refused.value)
+    assert "write 90, '15m' or '1h30m'" in str(refused.value)
 
 
 @pytest.mark.parametrize("written", [1, "1s", timedelta(seconds=1), "366d", YEAR_S])

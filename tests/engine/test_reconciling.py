@@ -48,9 +48,11 @@ LEFT = Standing(
 """What an expectation `old` has left, and what belongs to `new`."""
 
 
-def node(name="n1", *, wakes=True, **schedules):
-    """Return a node whose `worker` has these expectations, with these schedules."""
-    infos = {key: ExpectationInfo(schedules=specs) for key, specs in schedules.items()}
+def node(name="n1", *, wakes=True, watches=(), **schedules):
+    """Return a node whose `worker` has these expectations, with these schedules, and triggers."""
+    infos = {
+        key: ExpectationInfo(schedules=specs, triggers=watches) for key, specs in schedules.items()
+    }
     actor = ActorInfo(runs=True, wakes=wakes, slots=5, expectations=infos)
     full = NodeMode.FULL
     return NodeInfo(
@@ -121,6 +123,22 @@ def test_a_schedule_that_only_a_newer_version_can_read_is_left_to_it():
 def test_what_waits_for_calm_goes_on_though_its_expectation_waits_no_more():
     standing = Standing(actor="worker", calms=["look/web-1"])
     assert planned(node(look=()), standing=standing) == []
+
+
+def test_events_that_no_node_watches_are_watched_no_more():
+    standing = Standing(actor="worker", watched=frozenset({"a.b", "c", "d"}))
+    nodes = [
+        node("n1", watches=("event c", "manual"), look=()),
+        node("n2", watches=("event d", "stream ORDERS a.b"), look=()),
+    ]
+    (unwatch,) = planned(*nodes, standing=standing)
+    assert (unwatch.name, unwatch.expectation_id, unwatch.events) == ("unwatch", "", ("a.b",))
+
+
+def test_of_many_events_the_first_are_told():
+    standing = Standing(actor="worker", watched=frozenset("abcdefgh"))
+    (unwatch,) = planned(node(look=()), standing=standing)
+    assert unwatch.about == "stops watching a, b, c, d, e and 3 more"
 
 
 def test_nothing_is_known_of_an_actor_that_no_node_has():

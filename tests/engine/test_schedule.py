@@ -72,7 +72,7 @@ def test_an_interval_may_be_written_in_any_way(interval):
         ("367d", "'367d' is not from 1s to 366d long"),
         (1.5, "every(): interval: 1.5 is not whole seconds"),
         ("1500ms", "'1500ms' is not whole seconds"),
-        ("hourly", "'hourly' is not a duration; write 90, '15m' or timedelta(minutes=15)"),
+        ("hourly", "'hourly' is not a duration; write 90, '15m' or '1h30m'"),
         (None, "None is not a duration"),
     ],
 )

@@ -12,6 +12,7 @@
 | `wakeful.py` | the actors of the themes |
 | `errands.py` | what the world and its people do for the themes |
 | `flowing.py` | the workflows, and the actors of their steps |
+| `defining.py` | an actor that is data, and people who change it |
 | `deciders.py` | people who see to instances of workflows |
 | `rows.py` | the read model in a dict, behind a fenced checkpoint |
 | `world.py` | three nodes, a publisher and a seed: what happened, as data |
@@ -21,6 +22,7 @@
 | `limits.py` | the same, of all that limits how often it fires |
 | `turns.py` | the same, where episodes take turns in the whole cluster |
 | `flows.py` | the same, of instances of workflows |
+| `editions.py` | the same, of an actor that is data |
 | `rest.py` | whether anything is left to do in a world |
 
 SIM_SEED=17 pytest tests/simulation     replays one world; a breach prints all that happened

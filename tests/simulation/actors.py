@@ -23,7 +23,7 @@ from engine import (
     synthesize,
     tool_call,
 )
-from tests.simulation import flowing, wakeful
+from tests.simulation import defining, flowing, wakeful
 from tests.simulation.outside import TOOL_S_MAX, Outside
 from tests.simulation.receivers import routes
 from tests.simulation.strategies import (
@@ -144,6 +144,7 @@ def simulated_app(outside: Outside, programme: Programme) -> App:
         synthesizer=ask,
         outputs=routes(outside),
         workflows=flowing.workflows() if has_flows else (),
+        templates={defining.TEMPLATE: defining.stamped},
     )
 
 
@@ -165,6 +166,7 @@ ENDS: Final = {
     "tokens": {("failed", "budget_exceeded")},
     "wall": {("failed", "budget_exceeded")},
     "echo": {DONE},
+    defining.EXPECTATION: {DONE},
     **wakeful.ENDS,
 }
 """Expectation → how its episodes may end, whatever goes wrong around them."""

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from engine import cancel, cancel_related, resolve, retry_output
+from engine import cancel, cancel_output, cancel_related, resolve, retry_output
 from engine.resolving import RESOLVED
 from engine.runtime.undertaker import OUTPUT_FAILED, Undertaker
 from streams.blocks import Approval, Wait
@@ -49,6 +49,9 @@ EARLY_S: Final = 20.0
 
 WORDS: Final = ("paid:k1", "sent:k2")
 """What is said to have come about before anybody waits for it."""
+
+DROPPED_SHARE: Final = 0.12
+"""Of the times that an output is proposed or put off, those at which somebody wants it no more."""
 
 RELATED: Final = ("ask_deny", "ask_twice", "wait_ever", "gated", "gated_ever", "send")
 """Expectations all of whose episodes may be canceled at once."""
@@ -91,6 +94,7 @@ class Answers:
                 for record in new:
                     for event in record.commit.events:
                         self._see(group, event, record)
+                        self._see_drop(group, event, record)
 
     def _start(self, group: asyncio.TaskGroup, doing: Coroutine[None, None, None]) -> None:
         def is_over(_: object) -> None:
@@ -136,6 +140,12 @@ class Answers:
                 self._start(group, self._retry(record, rng))
             case DeadLettered(reason=reason) if reason == OUTPUT_FAILED:
                 self._start(group, self._requeue(record, rng))
+
+    def _see_drop(self, group: asyncio.TaskGroup, event: LogEvent, record: Recorded) -> None:
+        rng = Random(f"drops {self.seed} {record.subject} {record.seq}")
+        is_wanted = isinstance(event, OutputProposed | OutputPostponed)
+        if is_wanted and rng.random() < DROPPED_SHARE:
+            self._start(group, self._drop(record, rng))
 
     async def _ask(self, request: Request, rng: Random) -> None:
         """Have people decide, or have the episode canceled that asks them."""
@@ -221,6 +231,14 @@ class Answers:
         _, key = self.servers.ports.stack.aggregate_of(record.subject)
         retries = (partial(retry_output, self._ports, key, by=f"p{n}") for n in range(count))
         await asyncio.gather(*(surely(each) for each in retries))
+
+    async def _drop(self, record: Recorded, rng: Random) -> None:
+        """Have an output not be delivered any more, by itself: wanted by one, or by two at once."""
+        await asyncio.sleep(rng.choice((0.0, rng.uniform(0.0, 8.0))))
+        _, key = self.servers.ports.stack.aggregate_of(record.subject)
+        count = rng.choice((1, 1, 2))
+        drops = (partial(cancel_output, self._ports, key, by=f"d{n}") for n in range(count))
+        await asyncio.gather(*(surely(each) for each in drops))
 
     async def _requeue(self, record: Recorded, rng: Random) -> None:
         if rng.random() < 0.3:

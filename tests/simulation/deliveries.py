@@ -14,7 +14,7 @@ from typing import Final
 
 from engine.runtime.undertaker import OUTPUT_FAILED
 from streams.blocks import Approval, OnExpiry
-from streams.commands import Decide, RetryOutput, Verdict
+from streams.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.events import (
     EpisodeDeferred,
     EpisodeFinished,
@@ -259,6 +259,32 @@ def a_retry_was_asked_for(evidence: Evidence) -> Breaches:
                 yield f"{key}: nobody has asked for {placed.event}"
 
 
+def a_cancellation_was_asked_for_and_is_not_of_an_attempt_under_way(
+    evidence: Evidence,
+) -> Breaches:
+    """What becomes of an attempt is waited for; and what is canceled alone is not delivered."""
+    asked = {
+        (each.command.output_key, each.command.id, each.command.by)
+        for each in evidence.history.asked
+        if isinstance(each.command, CancelOutput)
+    }
+    for key, life in proposals(evidence):
+        for before, placed in pairwise(life):
+            match placed.event:
+                case OutputCanceled(by=by, cancel_id=id_) if by or id_:
+                    if (key, id_, by) not in asked:
+                        yield f"{key}: nobody has asked for {placed.event}"
+                    if isinstance(before.event, OutputAttempted):
+                        yield f"{key}@{placed.seq}: canceled while it is attempted"
+                    yield from (
+                        f"{delivery}: after it was canceled"
+                        for delivery in evidence.history.ledger.deliveries
+                        if delivery.output_key == key
+                        and delivery.head >= placed.seq
+                        and _before(evidence, delivery)[:1] == life[:1]
+                    )
+
+
 def an_attempt_is_not_made_before_its_time(evidence: Evidence) -> Breaches:
     """By the server's clock, from which that of whoever makes it is off."""
     for key, life in proposals(evidence):
@@ -388,6 +414,7 @@ INVARIANTS: Final[Sequence[Callable[[Evidence], Breaches]]] = (
     what_is_delivered_was_accepted,
     i8_an_output_is_approved_by_a_decision_about_it,
     a_retry_was_asked_for,
+    a_cancellation_was_asked_for_and_is_not_of_an_attempt_under_way,
     an_attempt_is_not_made_before_its_time,
     an_episode_ends_as_its_outputs_did,
     what_waits_for_its_outputs_says_which,

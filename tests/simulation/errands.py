@@ -26,6 +26,7 @@ from streams.keys import mode_key, pause_key
 from streams.parsing import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
 from streams.ports import Ports
 from streams.triggers import Mode
+from tests.simulation import defining
 from tests.simulation.life import Life
 from tests.simulation.themes import TAKING_TURNS, Programme, Theme
 from tests.simulation.time import SimClock
@@ -54,6 +55,7 @@ EVENTS: Final[Mapping[Theme, tuple[Sequence[str], int]]] = {
     Theme.WAITS: (("sim.wait", "sim.wait", "sim.wait_turn"), 7),
     Theme.OUTPUTS: (("sim.send", "sim.gated", "sim.inline", "sim.send_turn"), 7),
     Theme.WORKFLOWS: (("sim.flow", "sim.flow", "sim.fan", "sim.saga", "sim.outer"), 4),
+    Theme.DEFINITIONS: ((defining.EVENT,), 12),
 }
 """Theme → its events, and how many of them there are at most."""
 
@@ -119,6 +121,9 @@ class Errands:
             yield self._fire_cool()
         if Theme.WORKFLOWS in themes:
             yield self._start_flow()
+        if Theme.DEFINITIONS in themes:
+            ports = wired(self._wire.life, self.servers)
+            yield defining.define(ports, Random(f"definitions of {self.seed}"))
         if self.programme.has_orders:
             yield self._switch_nodes()
             yield self._pause_actor()

@@ -15,6 +15,7 @@ from engine import dedupe
 from streams.events import (
     CompensationBegun,
     DeadLettered,
+    DefinitionEvent,
     EpisodeConverged,
     EpisodeFinished,
     EpisodeOpened,
@@ -200,6 +201,19 @@ class Evidence:
                 if isinstance(event, OutputEvent) and not isinstance(event, OutputForgone)
             ]
             for key, records in self._by_key(Kind.OUTPUT).items()
+        }
+
+    @cached_property
+    def definitions(self) -> dict[str, list[Placed[DefinitionEvent]]]:
+        """What happened to each definition, by kind and id."""
+        return {
+            key: [
+                Placed(event, record.seq, record.commit.id)
+                for record in records
+                for event in record.commit.events
+                if isinstance(event, DefinitionEvent)
+            ]
+            for key, records in self._by_key(Kind.DEFINITION).items()
         }
 
     @cached_property

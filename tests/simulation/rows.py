@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from projections import blocks, outputs, steps, workflow_steps, workflows
+from projections import blocks, definitions, outputs, steps, workflow_steps, workflows
 from projections.episodes import ADVANCE, OPEN
 from projections.errors import ProjectorFenced
 from projections.findings import SUPERSEDE, SUPERSEDED
@@ -41,6 +41,8 @@ _LATER: Final = (
     SUPERSEDE,
     workflows.ADVANCE_INSTANCE,
     workflow_steps.ADVANCE,
+    definitions.DISABLE_AGENT,
+    definitions.DISABLE_WORKFLOW,
 )
 """Statements that do nothing where there is no row."""
 
@@ -109,6 +111,9 @@ class Rows:
             self.tables.pop(place, None)
         elif statement == EMPTY:
             self._empty(row)
+        elif statement in (definitions.APPLY_AGENT, definitions.APPLY_WORKFLOW):
+            first_at = (earlier or row)["first_applied_at"]
+            self.tables[place] = row | {"first_applied_at": first_at}
         elif statement == workflow_steps.PLACE:
             self.tables[place] = _placed(earlier or {}, row)
         elif statement in (workflow_steps.RESUME, workflow_steps.STOP):

@@ -10,7 +10,6 @@ from typing import Final
 import pytest
 
 from tests.simulation.invariants import breaches
-from tests.simulation.world import happened
 
 SEEDS: Final = int(os.environ.get("SIM_SEEDS", "250"))
 SEEDS_PER_TEST: Final = 25
@@ -23,9 +22,9 @@ ALL: Final = (
 
 
 @pytest.mark.parametrize("seeds", ALL, ids=lambda seeds: f"{seeds.start}..{seeds.stop - 1}")
-def test_every_invariant_survives_every_fault(seeds):
+def test_every_invariant_survives_every_fault(seeds, history_of):
     for seed in seeds:
-        history = happened(seed)
+        history = history_of(seed)
         found = breaches(history)
         if found:
             told = [f"SIM_SEED={seed}", *found, "what happened:", *history.trace]

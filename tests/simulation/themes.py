@@ -45,6 +45,8 @@ class Theme(StrEnum):
     """Outputs, gated and not, and receivers that are busy, silent or gone."""
     WORKFLOWS = "workflows"
     """Workflows, and people who approve steps, have them tried again, and cancel instances."""
+    DEFINITIONS = "definitions"
+    """An actor that is data, and people who define it anew, disable it and apply it again."""
 
 
 TAKING_TURNS: Final = frozenset(
@@ -79,7 +81,10 @@ THEMED_SHARE: Final = 0.65
 FLOWING_SHARE: Final = 0.3
 """Of the others, those that have workflows: many events each, and so fewer worlds."""
 
-OTHERS: Final = [theme for theme in Theme if theme is not Theme.WORKFLOWS]
+DEFINED_SHARE: Final = 0.35
+"""Of what is left then, those that have definitions."""
+
+OTHERS: Final = [theme for theme in Theme if theme not in {Theme.WORKFLOWS, Theme.DEFINITIONS}]
 
 ORDERS_SHARE: Final = 0.3
 FINE_SHARE: Final = 0.35
@@ -94,11 +99,19 @@ def programme_of(seed: int) -> Programme:
 
 
 def _programme_with_workflows(seed: int) -> Programme:
-    """Return what a world has that has workflows, or nothing special."""
+    """Return what a world has that has workflows, or none of the other themes."""
     rng = Random(f"workflows {seed}")
     if rng.random() >= FLOWING_SHARE:
-        return Programme()
+        return _programme_with_definitions(seed)
     return _programme({Theme.WORKFLOWS, *rng.sample(OTHERS, rng.choice((0, 0, 1)))}, rng)
+
+
+def _programme_with_definitions(seed: int) -> Programme:
+    """Return what a world has that has definitions, or nothing special."""
+    rng = Random(f"definitions {seed}")
+    if rng.random() >= DEFINED_SHARE:
+        return Programme()
+    return _programme({Theme.DEFINITIONS, *rng.sample(OTHERS, rng.choice((0, 0, 1)))}, rng)
 
 
 def _programme(themes: set[Theme], rng: Random) -> Programme:

@@ -154,8 +154,9 @@ ACTORS: Final[Mapping[Theme, Callable[[], Iterator[Actor]]]] = {
     Theme.WAITS: asking.waiters,
     Theme.OUTPUTS: sending.senders,
     Theme.WORKFLOWS: flowing.steppers,
+    Theme.DEFINITIONS: lambda: iter(()),
 }
-"""Theme → the actors that it brings."""
+"""Theme → the actors that it brings, but for what is defined as data."""
 
 _DONE: Final = ("done", "")
 _CRASHED: Final = ("failed", "crash")

@@ -486,6 +486,14 @@ class WiredWorld:
         )
         return WiredSource(self.wire, source)
 
+    async def watched(self, actor: str) -> frozenset[str]:
+        world = self.wire.servers.ports.world
+        return await self.wire.request("watched", lambda: done(world.watched(actor)))
+
+    async def unwatch(self, actor: str, names: Collection[str]) -> None:
+        world = self.wire.servers.ports.world
+        await self.wire.request("unwatch", lambda: done(world.unwatch(actor, names)))
+
     async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
         world = self.wire.servers.ports.world
         await self.wire.request("forget", lambda: done(world.forget(actor, feeds)))
@@ -774,8 +782,10 @@ class WiredBucket:
     async def delete(self, key: str, *, after: int | None = None) -> None:
         await self.wire.surely(f"delete {key}", lambda: done(self.bucket.delete(key, after=after)))
 
-    async def entries(self, *, under: str = "") -> Mapping[str, Entry]:
-        return await self.wire.request("entries", lambda: done(self.bucket.entries(under=under)))
+    async def entries(self, *, under: str = "", from_leader: bool = False) -> Mapping[str, Entry]:
+        return await self.wire.request(
+            "entries", lambda: done(self.bucket.entries(under=under, from_leader=from_leader))
+        )
 
     @asynccontextmanager
     async def watch(self, *, under: str = "") -> AsyncIterator[BucketWatch]:

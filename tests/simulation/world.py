@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
+from unittest.mock import patch
 
 import msgspec
 import structlog
@@ -20,6 +21,7 @@ from engine import App
 from engine.resolving import RESOLVED
 from engine.runtime.node import Node
 from engine.runtime.resolver import QUEUE
+from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.json import JsonObject
 from streams.layout import Stream
@@ -29,7 +31,7 @@ from streams.memory.stream import Message
 from streams.parsing import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
 from streams.subjects import Stack
 from streams.timers import Due
-from tests.simulation import rest
+from tests.simulation import defining, rest
 from tests.simulation.actors import simulated_app
 from tests.simulation.answers import Answers
 from tests.simulation.errands import Errands, Fired, Pause
@@ -38,7 +40,7 @@ from tests.simulation.life import Life
 from tests.simulation.outside import Ledger, Outside
 from tests.simulation.rest import Asked
 from tests.simulation.rows import Rows, keep_up
-from tests.simulation.themes import TAKING_TURNS, Programme, programme_of
+from tests.simulation.themes import TAKING_TURNS, Programme, Theme, programme_of
 from tests.simulation.time import SimClock, simulate
 from tests.simulation.wire import Arming, Kept, Servers, Wire, done, wired
 
@@ -139,7 +141,8 @@ class World:
     programme: Programme = field(init=False)
     errands: Errands = field(init=False)
     answers: Answers = field(init=False)
-    _lives: dict[str, Life] = field(default_factory=dict)
+    _declared: App = field(init=False)
+    """What every process has in code."""
     _numbers: int = 0
 
     def __post_init__(self) -> None:
@@ -149,13 +152,14 @@ class World:
         ports = memory_ports(stack=stack, clock=SimClock(), lease_ttl_s=LEASE_TTL_S)
         self.servers = Servers(ports, self.weather)
         self._workload = Random(f"workload {self.seed}")
+        self._declared = self._app(Life("setup"))
         self.errands = Errands(
             self.seed,
             self.programme,
             self.servers,
             self._publish,
             nodes=NODES,
-            actors=list(self._app(Life("setup")).actors),
+            actors=[*self._declared.actors, *self._defined],
         )
         self.answers = Answers(self.seed, self.programme, self.servers)
 
@@ -223,12 +227,20 @@ class World:
 
     def _open_queues(self) -> None:
         """An actor that nobody ever ran hears nothing; these have been run before."""
-        for actor in self._app(Life("setup")).actors.values():
+        for actor in self._declared.actors.values():
             done(self.servers.ports.world.open(actor.id, actor.event_names()))
             done(self.servers.ports.inbox.open(actor.id))
-        for workflow in self._app(Life("setup")).workflows:
+        for workflow in self._declared.workflows:
             done(self.servers.ports.inbox.open_workflow(workflow))
+        for actor_id in self._defined:
+            done(self.servers.ports.world.open(actor_id, [defining.EVENT]))
+            done(self.servers.ports.inbox.open(actor_id))
         done(self.servers.ports.world.open(QUEUE, [RESOLVED]))
+
+    @property
+    def _defined(self) -> Sequence[str]:
+        """The actors that no app declares in code."""
+        return [defining.ACTOR] if Theme.DEFINITIONS in self.programme.themes else []
 
     async def _publish_all(self) -> None:
         rng = self._workload
@@ -278,7 +290,7 @@ class World:
         return is_over and self._has_dispatched()
 
     def _has_dispatched(self) -> bool:
-        actors = self._app(Life("look")).actors.values() if self._has_lanes else ()
+        actors = self._declared.actors.values() if self._has_lanes else ()
         return all(rest.has_dispatched(self.servers, each) for each in actors if each.is_laned)
 
     @property
@@ -336,13 +348,14 @@ def _unless_away() -> Iterator[None]:
 
 @contextmanager
 def _chance_of(seed: int) -> Iterator[None]:
-    """Draw from `seed` what nobody could guess, too: ids of requests end up on the log."""
-    before, rng = os.urandom, Random(f"chance {seed}")
-    os.urandom = rng.randbytes
-    try:
+    """Draw from `seed` what nobody could guess, too: ids of requests end up on the log.
+
+    So does the time of whoever changes a definition, who has no clock of their own.
+    """
+    rng = Random(f"chance {seed}")
+    now = patch.object(SystemClock, "now", lambda _: SimClock().now())
+    with patch.object(os, "urandom", rng.randbytes), now:
         yield
-    finally:
-        os.urandom = before
 
 
 @contextmanager

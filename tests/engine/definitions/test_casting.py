@@ -112,6 +112,25 @@ def test_a_workflow_that_lacks_something_takes_only_those_along_that_need_it():
     assert "'inner' is not there" in casting.problems["workflow.outer"]
 
 
+def test_a_workflow_that_begins_nothing_has_somebody_who_sees_to_its_instances():
+    disabled = Edition(kind=WORKFLOW, id="v", revision=1, seq=2, body=NOTHING)
+    casting = cast_with(agent(), flow(of()), flow(of("missing"), name="u"), disabled)
+    assert set(casting.closed) == {"workflow-u", "workflow-v"}
+    assert not casting.closed.keys() & casting.actors.keys()
+    assert all(not each.expectations for each in casting.closed.values())
+
+
+def test_nobody_sees_to_what_no_workflow_can_be_called_or_what_is_in_code():
+    odd = Edition(kind=WORKFLOW, id="x" * 64, revision=1, seq=2, body=NOTHING)
+    coded = Edition(kind=WORKFLOW, id="coded", revision=1, seq=2, body=NOTHING)
+    assert cast_with(odd, coded).closed == {}
+
+
+def test_a_problem_says_which_revision_it_is_about():
+    casting = cast_with(agent("coded", revision=3), flow(of("missing"), revision=4))
+    assert casting.problems_at == {"agent.coded": 3, "workflow.w": 4}
+
+
 def test_workflows_that_run_each_other_are_problems_and_the_rest_is_not():
     circle = [flow({"workflow": to}, name=name) for name, to in (("a", "b"), ("b", "a"))]
     casting = cast_with(agent(), *circle, flow(of()))

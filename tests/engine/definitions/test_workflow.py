@@ -228,7 +228,7 @@ def deep(levels):
 
 
 WRONG = [  # path within the step, what is said, what the step says
-    ("timeout", "there is no such field; write one of actor", {"timeout": 5}),
+    ("timeout", "no such field; did you mean timeout_s? Or write one of actor", {"timeout": 5}),
     ("id", "there is no such field", {"id": "rate"}),
     ("timeout_s", "write a number, not '5'", {"timeout_s": "5"}),
     ("timeout_s", "-1.0 is not a number of seconds", {"timeout_s": -1}),

@@ -47,8 +47,9 @@ from streams.memory.inbox import MemoryInbox
 from streams.memory.world import MemoryWorld
 from streams.triggers import EventTrigger
 
-WAIT_S: Final = 10.0
-"""Longest wait for something that must come, in seconds."""
+WAIT_S: Final = 30.0
+"""Longest wait for something that must come, in seconds: a message that nobody answers for comes
+again after 10."""
 
 LOOK_S: Final = 0.005
 """Between two looks for it, in seconds."""

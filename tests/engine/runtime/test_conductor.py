@@ -6,20 +6,28 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 
 import pytest
 
+from engine.definitions.casting import in_code
+from engine.runtime.cast import Cast
+from engine.runtime.editions import Editions
+from engine.runtime.effector import Effector
+from engine.runtime.instance_book import InstanceBook
+from engine.runtime.instance_desk import InstanceDesk
 from engine.trigger import event
 from engine.workflows.binding import spec_of
 from engine.workflows.decision import decide
 from engine.workflows.failure import retrying
 from engine.workflows.history import fold
 from engine.workflows.start import started
+from engine.workflows.starter import starter_id
 from engine.workflows.steps import Code
 from engine.workflows.workflow import Workflow
 from streams.clock import SystemClock
 from streams.commands import Advance, CancelWorkflow, ResumeWorkflow, StepDone
-from streams.events import EpisodeOpened, StepBegun, WorkflowFinished
+from streams.events import EndStatus, EpisodeFinished, EpisodeOpened, StepBegun, WorkflowFinished
 from streams.keys import LOCKS, workflow_lock_key
 from streams.log import Commit
 from streams.memory.log import MemoryLog
@@ -34,6 +42,7 @@ from tests.engine.runtime.stage import (
     lived,
     running,
     told,
+    write,
 )
 from tests.engine.runtime.workflow_stage import (
     Script,
@@ -375,6 +384,43 @@ async def test_a_timer_that_fires_before_its_time_by_our_clock_is_armed_again(po
     async with running(app_of(made, script=script), ports, clock=Behind()):
         done = await ended(ports, await begin(ports, "w"))
     assert (done.status, script.called("rate")) == (WorkflowStatus.DONE, 2)
+
+
+async def test_a_timer_that_fires_too_soon_and_comes_with_the_end_of_a_step_is_armed_again(
+    ports, script
+):
+    """What else is decided then is about the step: nothing else asks when the timer is due."""
+    made = flow()
+    made.step("a", "act", "a", on_failure=retrying(attempts=2, backoff_s=0.5))
+    made.step("b", "act", "b")
+    app = app_of(made, script=script)
+    id_ = await _left_after_begin(ports, app)
+    begun = {e.step: e for e in await history(ports, id_) if isinstance(e, StepBegun)}
+    desk, advance = _desk(app, ports, Behind()), Advance(workflow="w", instance_id=id_)
+    fired = await ports.timers.open(starter_id("w"))
+    await desk.put(id_, [advance])
+    await desk.put(id_, [await _ended_as(ports, begun["a"], EndStatus.FAILED, id_)])
+    (due,) = await fired.receive(room=1, wait_s=WAIT_S)
+    await due.ack()
+    await desk.put(id_, [advance, await _ended_as(ports, begun["b"], EndStatus.DONE, id_)])
+    (again,) = await fired.receive(room=1, wait_s=WAIT_S)
+    assert again.seq > due.seq
+    assert [*(await instance(ports, id_)).with_status(StepStatus.RETRYING)]
+
+
+def _desk(app, ports, clock) -> InstanceDesk:
+    """Return who decides for the instances of `w` on a node with that clock."""
+    cast = Cast(in_code(app))
+    book = InstanceBook(ports, (f"pen{number}" for number in count()))
+    effector = Effector(cast, ports, clock, "n1")
+    return InstanceDesk("w", cast, Editions(ports, app), clock, book, effector)
+
+
+async def _ended_as(ports, begun: StepBegun, status: EndStatus, id_: str) -> StepDone:
+    """Have the episode of an attempt end, and return what tells its instance."""
+    await write(ports, begun.episode_id, EpisodeFinished(status=status, error_class="boom"))
+    told_of = {"step": begun.step, "item": begun.item, "attempt": begun.attempt}
+    return StepDone(workflow="w", instance_id=id_, episode_id=begun.episode_id, **told_of)
 
 
 async def test_a_step_whose_episode_gets_no_place_has_failed(ports, script):

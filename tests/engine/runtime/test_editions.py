@@ -23,7 +23,6 @@ from tests.engine.runtime.defining import (
     agent,
     app_with,
     apply,
-    disable,
     flow,
     happen,
     nodes_of,
@@ -169,23 +168,6 @@ async def test_what_was_blocked_goes_on_as_it_was_opened_once_it_has_its_answer(
     assert (done.end.status, tool.calls) == (EndStatus.DONE, ["old"])
 
 
-async def test_what_was_blocked_waits_for_its_answer_while_its_actor_is_disabled(ports):
-    tool = Counter()
-    async with running(app_with(tool, templates=ASKING), ports):
-        await apply(ports, agent("old", template="asking"))
-        await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
-        id_ = await happen(ports)
-        asked = await _blocked(ports, id_)
-        await disable(ports, "worker")
-        await says(ports, lambda info: not info.actors)
-        await approve(ports, id_, plan_hash=asked, by="ada")
-        assert tool.calls == []
-        await apply(ports, agent("new"))
-        assert (await lived(ports, id_)).end.status is EndStatus.DONE
-    assert tool.calls == ["old"]
-
-
 async def test_what_is_older_than_the_turns_takes_one_and_gives_it_back(ports):
     """Nothing limited its actor when it was opened; now one may run at a time."""
     tool = Counter()
@@ -232,6 +214,22 @@ async def test_an_edition_that_the_journal_does_not_hold_is_left_to_others(ports
         await find("worker", 3)
     assert hindered.value.obstacle.reason == NO_SUCH_EDITION
     assert "holds no revision 3" in hindered.value.obstacle.detail
+
+
+async def test_an_edition_whose_template_failed_once_is_made_anew_when_it_is_needed_again(ports):
+    away = [True]
+
+    def moody(config):
+        if away:
+            raise OSError("the file server is away")
+        return Scripted()
+
+    await apply(ports, agent("a", template="moody"))
+    editions = Editions(ports, app_with(templates={"moody": moody}))
+    with pytest.raises(Hindered, match="the file server is away"):
+        await editions.actor("worker", 1)
+    away.clear()
+    assert (await editions.actor("worker", 1)).revision == 1
 
 
 async def test_an_edition_that_came_with_a_delay_is_found_then(ports):

@@ -16,7 +16,7 @@ from engine.dedupe import by_value
 from engine.filters import gt
 from engine.gating import share_of
 from engine.runtime import entrance as entrance_module
-from engine.runtime import feeds
+from engine.runtime import feeds, watch_list
 from engine.runtime import gate as gate_module
 from engine.trigger import event
 from streams.errors import Unavailable
@@ -273,6 +273,19 @@ async def test_an_event_that_no_node_watches_any_more_does_not_come_for_ever(por
     await watch(ports, new)
     await ports.world.publish("thing.new", {}, id="x1")
     async with running(old, ports):
+        await all_answered(ports.world)
+    assert await opened(ports) == []
+
+
+async def test_what_came_before_its_queue_was_narrowed_does_not_come_for_ever(ports, monkeypatch):
+    monkeypatch.setattr(gate_module, "STRANGE_S", 0.001)
+    monkeypatch.setattr(watch_list, "LOOK_S", 0.01)
+    old, new = of_two_versions()
+    await watch(ports, new)
+    await ports.world.publish("thing.new", {}, id="x1")
+    async with running(old, ports):
+        await eventually(lambda: all(each._unanswered for each in gates(ports.world).values()))
+        await ports.world.unwatch("worker", ["thing.new"])
         await all_answered(ports.world)
     assert await opened(ports) == []
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import gc
+from types import CoroutineType
 
 import pytest
 
@@ -10,7 +13,7 @@ from engine import raise_finding
 from engine.actions import tool_call
 from engine.runtime.requester import cancel
 from streams.events import EndStatus, EpisodeOpened
-from streams.keys import pause_key
+from streams.keys import node_key, pause_key
 from streams.workflows import WorkflowStatus
 from tests.engine.runtime.defining import (
     WORKFLOW,
@@ -37,6 +40,9 @@ from tests.engine.runtime.stage import (
     running,
 )
 from tests.engine.runtime.workflow_stage import begin, ended
+
+TURNS = 200
+"""Of the event loop: as many as a dispatcher takes to drop something, and more."""
 
 FOUND = raise_finding("disk:a", class_="full", severity="high", subject=("host", "a"))
 
@@ -133,9 +139,9 @@ async def test_a_node_that_is_killed_while_it_replaces_an_actor_loses_nothing(po
     assert revision_of(ends[0]) == 1
 
 
-async def test_what_is_disabled_takes_no_more_work_until_it_is_applied_again(ports):
+async def test_what_is_disabled_is_woken_no_more_until_it_is_applied_again(ports):
     tool = Counter(open_=False)
-    async with running(app_with(tool), ports) as node:
+    async with running(app_with(tool), ports):
         await apply(ports, agent("a"))
         await says(ports, runs(1))
         await eventually(lambda: gates(ports.world))
@@ -146,7 +152,6 @@ async def test_what_is_disabled_takes_no_more_work_until_it_is_applied_again(por
         waiting = await happen(ports, "x2")
         tool.gate.set()
         assert (await lived(ports, first)).end.status is EndStatus.DONE, "what runs ends"
-        await eventually(lambda: "worker" not in node._switchboard.permits)
         assert tool.calls == ["a"]
         await apply(ports, agent("b"))
         done = await lived(ports, waiting)
@@ -168,6 +173,20 @@ async def test_what_runs_when_its_actor_is_disabled_keeps_the_rules_for_its_find
         tool.gate.set()
         done = await lived(ports, id_)
     assert [each.outcome for each in done.end.findings] == ["raised"]
+
+
+async def test_what_runs_when_its_definition_is_deleted_ends(ports):
+    tool, key = Counter(open_=False), "definition.agent.worker"
+    async with running(app_with(tool), ports):
+        await apply(ports, agent("a", "b"))
+        await says(ports, runs(1))
+        await eventually(lambda: gates(ports.world))
+        id_ = await happen(ports)
+        await eventually(lambda: tool.calls == ["a"])
+        await ports.registry.delete(key, after=(await ports.registry.get(key)).revision)
+        await says(ports, lambda info: not info.actors)
+        tool.gate.set()
+        assert (await lived(ports, id_)).end.status is EndStatus.DONE
 
 
 async def test_what_runs_when_its_actor_is_disabled_can_be_canceled(ports):
@@ -265,6 +284,87 @@ async def test_what_was_pulled_for_an_actor_that_goes_is_for_others(ports, how):
             await lived(ports, each)
         node.stop()
         assert await task
+
+
+class Opening:
+    """A world in which the second opening of an actor's queue of events waits."""
+
+    def __init__(self, world):
+        self._world, self.opened, self.go = world, 0, asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._world, name)
+
+    async def open(self, actor, names, *, after=None):
+        if actor == "worker":
+            self.opened += 1
+            if self.opened == 2:
+                await self.go.wait()
+        return await self._world.open(actor, names, after=after)
+
+
+async def test_a_node_says_that_it_runs_a_revision_once_it_sees_what_that_watches(ports):
+    """Whoever waits for it, and publishes then, is heard."""
+    world = Opening(ports.world)
+    async with running(app_with(), dataclasses.replace(ports, world=world)):
+        await apply(ports, agent("a"))
+        await says(ports, runs(1))
+        await apply(ports, agent("a", on="other.happened"))
+        await eventually(lambda: world.opened == 2)
+        await apply(ports, agent("a", id_="another"))
+        info = await says(ports, runs(1, "another"))
+        assert info.actors["worker"].revision == 1, "it is on the way, and the old one still said"
+        world.go.set()
+        await says(ports, runs(2))
+
+
+class Telling:
+    """Gates in which what a node says of `worker` waits until it is let go."""
+
+    def __init__(self, gates):
+        self._gates, self.held, self.go = gates, asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._gates, name)
+
+    async def put(self, key, value, **more):
+        if key == node_key("n1") and b"worker" in value:
+            self.held.set()
+            await self.go.wait()
+        return await self._gates.put(key, value, **more)
+
+
+async def test_nothing_is_dropped_for_want_of_room_that_a_node_has_not_told_of(ports):
+    """Room in the whole cluster is what its nodes say that they have."""
+    told = Telling(ports.gates)
+    async with running(app_with(), dataclasses.replace(ports, gates=told)):
+        await apply(ports, agent("a", max_concurrent_cluster=1, overflow="drop"))
+        await eventually(told.held.is_set)
+        id_ = await happen(ports)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        told.go.set()
+        assert (await lived(ports, id_)).end.status is EndStatus.DONE
+
+
+async def test_who_waits_for_room_leaves_when_they_are_replaced(ports):
+    tool = Counter(open_=False)
+    async with running(app_with(tool), ports):
+        await apply(ports, agent("a", most=1))
+        await says(ports, runs(1))
+        await eventually(lambda: gates(ports.world))
+        await happen(ports)
+        await eventually(lambda: tool.calls)
+        for action in ("b", "c", "d"):
+            await says(ports, runs(await apply(ports, agent(action, most=1))))
+        await eventually(lambda: _named("Runner.serve") <= 1)
+        tool.gate.set()
+
+
+def _named(name: str) -> int:
+    """Return how many coroutines of a name run now."""
+    found = (each for each in gc.get_objects() if isinstance(each, CoroutineType))
+    return sum(each.__qualname__ == name and each.cr_frame is not None for each in found)
 
 
 async def _happen_until_opened(ports) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from contextlib import asynccontextmanager
 
@@ -21,6 +22,7 @@ from streams.workflows import WorkflowStatus
 from tests.engine.runtime.defining import (
     AGENT,
     WORKER,
+    WORKFLOW,
     agent,
     app_with,
     apply,
@@ -71,7 +73,7 @@ async def test_an_actor_of_the_app_goes_before_a_definition_of_its_id(ports):
     tool = Counter()
     async with running(app_with(tool, coded), ports):
         await apply(ports, agent("a"))
-        info = await says(ports, lambda info: info.problems)
+        info = await says(ports, lambda info: info.problems and info.actors)
         done = await lived(ports, await happen(ports))
     assert info.actors["worker"].revision == 0
     assert "declares it in code" in info.problems[WORKER]
@@ -259,6 +261,107 @@ async def test_a_node_runs_no_more_definitions_than_it_may(ports, monkeypatch):
         await disable(ports, "worker")
         await apply(ports, agent("b", id_="another"))
         assert (await says(ports, runs(2, "another"))).problems == {}
+
+
+async def test_what_there_was_no_room_for_is_run_as_soon_as_there_is(ports, monkeypatch):
+    monkeypatch.setattr(module, "DEFINITIONS_MAX", 1)
+    async with running(app_with(), ports):
+        await apply(ports, agent("a"))
+        await says(ports, runs(1))
+        await apply(ports, agent("a", id_="another"))
+        await says(ports, lambda info: info.problems)
+        await disable(ports, "worker")
+        assert (await says(ports, runs(1, "another"))).problems == {}
+
+
+async def test_no_more_workflows_that_are_disabled_are_seen_to_than_may_be(ports, monkeypatch):
+    monkeypatch.setattr(module, "DEFINITIONS_MAX", 1)
+    async with running(app_with(), ports):
+        for name in ("v", "w"):
+            await apply(ports, flow("one", name=name))
+            await disable(ports, name, WORKFLOW)
+        info = await says(ports, lambda info: TOO_MANY in info.problems.values())
+        assert list(info.problems.values()) == [TOO_MANY]
+
+
+class Moody:
+    """A template that fails for as long as a file server is away."""
+
+    def __init__(self):
+        self.is_away = True
+
+    def __call__(self, config):
+        if self.is_away:
+            raise OSError("the file server is away")
+        return Scripted()
+
+
+@pytest.mark.parametrize("when", ["applied again", "looked at again"])
+async def test_what_could_not_be_made_is_tried_again(ports, monkeypatch, when):
+    monkeypatch.setattr(module, "LOOK_S", 0.01 if when == "looked at again" else 600.0)
+    moody = Moody()
+    async with running(app_with(templates={"moody": moody}), ports):
+        await apply(ports, agent("a", template="moody"))
+        await says(ports, lambda info: info.problems)
+        moody.is_away = False
+        if when == "applied again":
+            await apply(ports, agent("a", template="moody"))
+        assert (await says(ports, runs(1))).problems == {}
+
+
+async def test_a_problem_says_which_revision_it_is_about(ports):
+    """So whoever applies another one need not guess whether that is meant, too."""
+    async with running(app_with(), ports):
+        for action in ("a", "b"):
+            revision = await apply(ports, agent(action, template="missing"))
+            await says(ports, lambda info: info.problems_at == {WORKER: revision})  # noqa: B023
+
+
+async def test_what_is_applied_after_the_journal_was_laid_out_anew_is_newer(ports):
+    """Its commits have lower sequences from then on, and the registry is as it was."""
+    await _put(ports, agent("a"), revision=1, seq=1_000)
+    async with running(app_with(), ports):
+        await says(ports, runs(1))
+        await _put(ports, agent("b"), revision=2, seq=3)
+        await says(ports, runs(2))
+
+
+class Deleted:
+    """A registry whose definition is deleted just before a look, and whose answer stands still."""
+
+    def __init__(self, registry):
+        self._registry, self.asked, self.go = registry, asyncio.Event(), asyncio.Event()
+        self.is_armed = False
+        self.put, self.watch, self.delete = registry.put, registry.watch, registry.delete
+
+    async def entries(self, *, under=""):
+        if self.is_armed:
+            await self._registry.delete(KEY)
+        return await self._registry.entries(under=under)
+
+    async def get(self, key):
+        found = await self._registry.get(key)
+        if self.is_armed and key == KEY:
+            self.is_armed = False
+            self.asked.set()
+            await self.go.wait()
+        return found
+
+
+async def test_what_comes_back_while_a_node_asks_whether_it_is_gone_stays(ports, monkeypatch):
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    registry = Deleted(ports.registry)
+    async with running(app_with(), dataclasses.replace(ports, registry=registry)):
+        await apply(ports, agent("a"))
+        await says(ports, runs(1))
+        registry.is_armed = True
+        await eventually(registry.asked.is_set)
+        await apply(ports, agent("b"))
+        await says(ports, runs(2))
+        registry.go.set()
+        await apply(ports, agent("a", id_="another"))
+        info = await says(ports, runs(1, "another"))
+    assert info.actors["worker"].revision == 2
 
 
 async def test_actors_that_are_for_other_stacks_are_not_here(ports):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from engine.route import Route
-from engine.runtime.throttle import AWAY_S, AWAY_S_MAX, Throttle
+from engine.runtime.courier import PLACE_S
+from engine.runtime.requester import cancel
+from engine.runtime.throttle import AWAY_S, AWAY_S_MAX, LATE_S, Throttle
 from streams.events import EpisodeDeferred, EpisodeStarted
 from tests.engine.runtime.output_stage import Pager, Proposing, Scene, app_of, play
 from tests.engine.runtime.test_outputs_left import page
@@ -77,6 +81,28 @@ async def _are_called(pager: Pager) -> bool:
     return bool(pager.views)
 
 
+def test_who_comes_when_all_others_were_canceled_need_not_wait_for_them():
+    async def story(scene: Scene):
+        ids = [await scene.open(f"x{number}") for number in range(MANY)]
+
+        async def have_come() -> bool:
+            lives = [await scene.life(id_) for id_ in ids]
+            return all(each.of(EpisodeDeferred) or each.episode.finished for each in lives)
+
+        await scene.until(have_come)
+        for id_ in ids:
+            await cancel(scene.ports, "worker", id_, by="ann")
+            await scene.ended(id_)
+        since_s = scene.clock.monotonic_s()
+        for id_ in [await scene.open(f"new{number}") for number in range(MANY // 2)]:
+            await scene.ended(id_)
+        return scene.clock.monotonic_s() - since_s
+
+    app = app_of(Proposing(outputs=[page()]), rated(), most=MANY)
+    waited_s, _ = play(story, app)
+    assert waited_s < MANY // 2 * EVERY_S + 2 * PLACE_S
+
+
 def throttled(story, **said):
     async def played():
         clock = SimClock()
@@ -114,7 +140,73 @@ def test_nobody_is_sent_away_for_longer_than_an_hour():
 
 def test_who_comes_first_does_not_overtake_those_who_were_sent_away():
     async def story(clock, throttle):
-        throttle.send_away_s("a")
-        return throttle.try_enter(), await throttle.enter(within_s=1.0, unless=asyncio.Event())
+        for key in "abc":
+            throttle.send_away_s(key)
+        await clock.sleep(AWAY_S + EVERY_S / 2)
+        first = throttle.try_enter("new")
+        return first, await throttle.enter("a", within_s=1.0, unless=asyncio.Event())
 
     assert throttled(story, rate_per_s=0.5) == (False, True)
+
+
+def test_a_place_is_free_for_all_until_those_who_were_sent_away_need_it():
+    async def story(clock, throttle):
+        throttle.send_away_s("a")
+        entered = []
+        while throttle.queue_s:
+            entered.append(throttle.try_enter("new"))
+            throttle.leave()
+            await clock.sleep(EVERY_S)
+        return entered
+
+    assert throttled(story, rate_per_s=0.5) == [True] * 6
+
+
+@pytest.mark.parametrize(("free", "may"), [(1, False), (2, True)])
+def test_the_last_place_of_few_is_kept_for_those_who_were_sent_away(free, may):
+    async def story(clock, throttle):
+        for _ in range(5 - free):
+            assert throttle.try_enter("x")
+        throttle.send_away_s("a")
+        return throttle.try_enter("new")
+
+    assert throttled(story, rate_per_s=None) is may
+
+
+def test_nobody_waits_behind_who_is_settled():
+    async def story(clock, throttle):
+        for key in "abc":
+            throttle.send_away_s(key)
+        throttle.forget("c")
+        before_s = throttle.queue_s
+        for key in "ab":
+            throttle.forget(key)
+        return before_s, throttle.queue_s, throttle.try_enter("new")
+
+    assert throttled(story, rate_per_s=0.5) == (AWAY_S + 2 * EVERY_S, 0.0, True)
+
+
+def test_the_place_of_who_has_not_come_is_free_for_one_other():
+    async def story(clock, throttle):
+        throttle.send_away_s("a")
+        await clock.sleep(AWAY_S / 2 + LATE_S / 2)
+        throttle.send_away_s("b")
+        entered = []
+        for pause_s in (AWAY_S / 2 + EVERY_S, LATE_S, EVERY_S):
+            await clock.sleep(pause_s)
+            entered.append(throttle.try_enter("new"))
+        return entered
+
+    assert throttled(story, rate_per_s=0.5) == [False, True, False]
+
+
+def test_places_of_those_who_have_not_come_are_no_reason_to_overtake_who_came_later():
+    async def story(clock, throttle):
+        for number in range(100):
+            throttle.send_away_s(str(number))
+        await clock.sleep(100 * EVERY_S + 2 * AWAY_S)
+        throttle.send_away_s("a")
+        await clock.sleep(AWAY_S + EVERY_S / 2)
+        return throttle.try_enter("new")
+
+    assert throttled(story, rate_per_s=0.5) is False

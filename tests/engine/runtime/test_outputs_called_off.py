@@ -8,6 +8,7 @@ import pytest
 
 from engine.errors import Refused
 from engine.proposal import output
+from engine.route import Route
 from engine.runtime.output_requests import cancel_output
 from engine.runtime.requester import cancel
 from streams.commands import CancelOutput
@@ -157,6 +158,22 @@ def test_a_request_that_comes_again_is_one_and_tells_once_more():
 
 
 # Told at least once.
+
+
+def test_of_what_is_canceled_while_it_waits_for_its_turn_all_is_told():
+    """Whoever proposed it has told of nothing yet when they find it canceled."""
+
+    async def story(scene: Scene):
+        id_ = await scene.open()
+        await scene.reached("disk", "proposed")
+        await cancel_output(scene.ports, "disk", by="ann")
+        return await scene.ended(id_)
+
+    outputs = Proposing(outputs=[page(), page(dedupe_key="disk")])
+    life, scene = play(story, app_of(outputs, {"pager": Route(Pager(), rate_per_s=0.5)}))
+    names = [each for each, said in scene.told if said["output_key"] == "disk"]
+    assert sorted(outcomes(life)) == ["canceled", "delivered"]
+    assert sorted(names) == ["output.canceled", "output.proposed"]
 
 
 async def test_whoever_carries_what_was_approved_tells_of_the_approval(ports):

@@ -17,21 +17,23 @@ from engine.calm import PURPOSE as CALM
 from engine.errors import BadRequest
 from engine.modes import SWITCHES, NodeMode
 from engine.nodes import NodeInfo, actor_info, encoded
-from engine.reconciling import REASON_MAX
-from engine.runtime import reconciler
+from engine.reconciling import REASON_MAX, Outcome
+from engine.runtime import reconciler, tidier
 from engine.runtime.census import blocked_episodes, open_episodes
-from engine.runtime.reconciler import Outcome, reconcile
+from engine.runtime.reconciler import reconcile
 from engine.runtime.responder import resolve
 from engine.runtime.ticker import PURPOSE as TICK
 from engine.runtime.ticker import Ticker
 from engine.schedule import every
 from engine.status import Status
 from engine.trigger import event
+from streams.errors import Unavailable
 from streams.events import EndStatus
 from streams.keys import breaker_key, calmed_key, cooldown_key, node_key
 from streams.memory import memory_ports
 from streams.memory.bucket import MemoryBucket
 from streams.memory.timers import MemoryTimers
+from streams.memory.world import MemoryWorld
 from streams.timers import Timer
 from tests.engine.runtime.crew import crew_of
 from tests.engine.runtime.stage import STARTED, Scripted, life, lived, open_episode, running, write
@@ -103,6 +105,9 @@ async def reconciled(ports, **options):
     return await reconcile(ports, by="ada", clock=CLOCK, **options)
 
 
+NOTHING = ("disarm", "arm", "cancel", "forget", "unwatch")
+"""What may be done."""
+
 # A deploy.
 
 
@@ -142,7 +147,10 @@ def test_a_deploy_that_drops_an_expectation_ends_what_waits_of_it_and_says_who_w
             return ids, told(done), ended.end, told(again), await blocked(ports)
 
     ids, done, end, again, left = simulated(work)
-    assert done == [("cancel", f"episode {ids['look']}", "done")]
+    assert done == [
+        ("cancel", f"episode {ids['look']}", "done"),
+        ("unwatch", "stops watching thing.happened", "done"),
+    ]
     assert (end.status, end.error_class) == (EndStatus.CANCELED, "canceled")
     assert end.error_detail == "by ada: orphan_cleanup: no looks"
     assert (again, left) == ([], {"stay": ids["stay"]})
@@ -182,7 +190,7 @@ def test_what_gates_remember_of_an_expectation_that_is_gone_is_forgotten_and_not
         return keys, done.counts, stand
 
     keys, counts, stand = simulated(work)
-    assert counts == {"disarm": 0, "arm": 0, "cancel": 0, "forget": 3}
+    assert counts == {"disarm": 0, "arm": 0, "cancel": 0, "forget": 3, "unwatch": 0}
     assert stand == {*keys[3:], cooldown_key("worker2", "gone", "")}
 
 
@@ -286,6 +294,16 @@ def test_impossible_values_are_refused_by_their_names(options, field):
     assert refused.value.field == field
 
 
+def as_(kind):
+    """Return what makes a port one of `kind`, which does something more."""
+
+    def made(plain):
+        plain.__class__ = kind
+        return plain
+
+    return made
+
+
 # Beside nodes.
 
 
@@ -298,7 +316,7 @@ def test_a_timer_that_a_node_relied_on_before_it_was_seen_is_put_back_as_it_was(
         await be_there(ports, app_of(other=event("thing.happened")), "n1")
         await ticker.ensure()  # It comes up, and is content with what is armed,
         doing = asyncio.create_task(reconciled(ports))
-        await asyncio.sleep(reconciler.SETTLE_S / 2)
+        await asyncio.sleep(tidier.SETTLE_S * 1.5)
         disarmed = await armed(ports)
         await be_there(ports, app, "n2")  # and is seen a moment later.
         after = await doing, await ports.timers.pending("worker", TICK, f"look/{QUARTERS}")
@@ -308,6 +326,146 @@ def test_a_timer_that_a_node_relied_on_before_it_was_seen_is_put_back_as_it_was(
     assert disarmed == {}
     assert told(done) == [("disarm", f"tick {QUARTERS}", "overtaken")]
     assert (after.payload, after.due_at) == (before.payload, before.due_at)
+
+
+class Behind(MemoryBucket):
+    """Gates of which one replica, that anybody may ask, lacks a node."""
+
+    lacks = node_key("n2")
+
+    async def entries(self, *, under="", from_leader=False):
+        found = await super().entries(under=under)
+        return {key: each for key, each in found.items() if from_leader or key != self.lacks}
+
+
+def test_a_node_that_a_replica_does_not_know_yet_keeps_all_that_it_declares():
+    async def work(ports):
+        new, old = app_of(look=every("15m")), app_of(old=every("15m"))
+        await ports.gates.put(cooldown_key("worker", "old", ""), b"")
+        await arm(ports, f"old/{QUARTERS}")
+        await be_there(ports, new, "n1")
+        await be_there(ports, old, "n2")
+        return [(await reconciled(ports, dry_run=dry)).counts for dry in (True, False)]
+
+    only_armed = dict.fromkeys(NOTHING, 0) | {"arm": 1}
+    assert simulated(work, gates=as_(Behind)) == [only_armed, only_armed]
+
+
+def test_what_a_node_declares_that_comes_up_a_moment_later_is_neither_ended_nor_forgotten():
+    async def work(ports):
+        old = app_of(plan=[ASK], thing=event("thing.happened"))
+        async with running(old, ports, clock=CLOCK):
+            id_ = await open_episode(ports, old)
+            await lived(ports, id_, lambda so_far: so_far.episode.status is Status.BLOCKED)
+        await ports.gates.put(cooldown_key("worker", "thing", ""), b"")
+        await be_there(ports, app_of(other=event("other.happened")))
+        doing = asyncio.create_task(reconciled(ports))
+        await asyncio.sleep(tidier.SETTLE_S / 2)
+        await be_there(ports, old, "n2")
+        done, waits = told(await doing), (await life(ports, id_)).episode.status
+        return done, waits, await ports.gates.get(cooldown_key("worker", "thing", ""))
+
+    done, waits, cooldown = simulated(work)
+    assert {outcome for *_, outcome in done} == {"overtaken"}
+    assert [name for name, *_ in done] == ["cancel", "forget", "unwatch"]
+    assert (waits, cooldown.value) == (Status.BLOCKED, b"")
+
+
+class Refusing(MemoryBucket):
+    """Gates that let nobody forget."""
+
+    async def delete(self, key, *, after=None):
+        raise Unavailable(key, detail="away")
+
+
+def test_no_event_that_waits_for_calm_is_taken_before_all_else_is_done():
+    async def work(ports):
+        await arm(ports, "gone/web-1", purpose=CALM)
+        await ports.gates.put(cooldown_key("worker", "gone", ""), b"")
+        await be_there(ports, app_of(look=event("thing.happened")))
+        with pytest.raises(Unavailable):
+            await reconciled(ports)
+        return await armed(ports)
+
+    assert simulated(work, gates=as_(Refusing)) == {CALM: ["gone/web-1"]}
+
+
+class Unsure(MemoryTimers):
+    """Timers of which one is canceled, and nobody hears of it; others take long."""
+
+    async def cancel(self, actor, purpose, key, *, expecting=None):
+        if key != "look/web-1":
+            await asyncio.sleep(2 * tidier.SETTLE_S)
+        await super().cancel(actor, purpose, key, expecting=expecting)
+        if key == "look/web-1":
+            raise Unavailable(key, detail="no answer")
+
+
+def test_what_was_disarmed_and_is_declared_is_armed_again_though_something_has_failed():
+    keys = ["look/web-1", "look/web-2"]
+
+    async def work(ports):
+        for key in keys:
+            await arm(ports, key, purpose=CALM)
+        await be_there(ports, app_of(other=event("other.happened")))
+        doing = asyncio.create_task(reconciled(ports))
+        await asyncio.sleep(tidier.SETTLE_S * 1.5)
+        disarmed = await armed(ports)
+        await be_there(ports, app_of(look=event("thing.happened")), "n2")
+        with pytest.raises(Unavailable):
+            await doing
+        await asyncio.sleep(2 * tidier.SETTLE_S)
+        return disarmed, await armed(ports)
+
+    assert simulated(work, timers=as_(Unsure)) == ({CALM: keys[1:]}, {CALM: keys})
+
+
+# What an actor's queue is for.
+
+
+async def watch(ports, *names):
+    await (await ports.world.open("worker", names)).close()
+
+
+def test_a_queue_holds_no_event_any_more_that_no_node_watches():
+    async def work(ports):
+        await watch(ports, "thing.a", "thing.b", "thing.c")
+        await be_there(ports, app_of(one=event("thing.b")), "n1")
+        await be_there(ports, app_of(one=event("thing.c")), "n2", mode=NodeMode.DISABLED)
+        return told(await reconciled(ports)), await ports.world.watched("worker")
+
+    done, watched = simulated(work)
+    assert done == [("unwatch", "stops watching thing.a", "done")]
+    assert watched == {"thing.b", "thing.c"}
+
+
+def test_a_queue_holds_again_what_a_node_relies_on_that_comes_up_meanwhile():
+    async def work(ports):
+        await watch(ports, "thing.a", "thing.b")
+        await be_there(ports, app_of(one=event("thing.b")))
+        doing = asyncio.create_task(reconciled(ports))
+        await asyncio.sleep(tidier.SETTLE_S * 1.5)
+        narrowed = await ports.world.watched("worker")
+        await be_there(ports, app_of(one=event("thing.a")), "n2")
+        return narrowed, told(await doing)[0][2], await ports.world.watched("worker")
+
+    narrowed, outcome, watched = simulated(work)
+    assert (narrowed, outcome) == ({"thing.b"}, "overtaken")
+    assert watched == {"thing.a", "thing.b"}
+
+
+def test_an_event_that_a_node_adds_in_the_moment_of_narrowing_is_added_again():
+    class Overwritten(MemoryWorld):
+        async def unwatch(self, actor, names):
+            await super().unwatch(actor, {*names, "thing.new"})
+
+    async def work(ports):
+        await watch(ports, "thing.a", "thing.b", "thing.new")
+        await be_there(ports, app_of(one=event("thing.b", "thing.new")))
+        return told(await reconciled(ports))[0][2], await ports.world.watched("worker")
+
+    outcome, watched = simulated(work, world=as_(Overwritten))
+    assert (outcome, watched) == ("done", {"thing.b", "thing.new"})
 
 
 class Raced(MemoryTimers):
@@ -330,16 +488,6 @@ class Raced(MemoryTimers):
         if asked in self.meanwhile:
             happens, self.meanwhile = self.meanwhile[asked], {}
             await happens()
-
-
-def as_(kind):
-    """Return what makes a port one of `kind`, which does something more."""
-
-    def made(plain):
-        plain.__class__ = kind
-        return plain
-
-    return made
 
 
 def test_an_event_that_is_held_between_a_look_and_the_deed_is_kept():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from engine.definitions.casting import in_code
+from engine.actor import Actor
+from engine.definitions.casting import Casting, in_code
 from engine.runtime.cast import Cast
+from engine.runtime.editions import Editions
 from engine.runtime.starter import Starter
 from engine.runtime.subject_locks import free_subject, keep_subject, take_subject
 from engine.tools import ToolFailed
@@ -15,6 +18,7 @@ from streams.keys import workflow_lock_key
 from streams.log import Commit
 from streams.triggers import Budget, ManualTrigger, Mode
 from streams.workflows import WorkflowStatus
+from tests.engine.runtime.defining import agent, app_with, apply, flow
 from tests.engine.runtime.stage import CLOCK
 from tests.engine.runtime.workflow_stage import Script, app_of, history
 
@@ -37,7 +41,8 @@ def cause(number: int = 1, *, mode: Mode = Mode.LIVE, client: int = 7) -> Episod
 def starter(ports) -> Starter:
     made = Workflow("w", subject_key="client", overlap="skip")
     made.step("a", "act", "a")
-    return Starter(Cast(in_code(app_of(made, script=Script()))), ports, CLOCK)
+    app = app_of(made, script=Script())
+    return Starter(Cast(in_code(app)), Editions(ports, app), ports, CLOCK)
 
 
 async def begin(starter: Starter, opened: EpisodeOpened) -> tuple[str, bool]:
@@ -95,6 +100,33 @@ async def test_the_lock_of_another_instance_stays(ports):
     assert await take_subject(ports, "w", "7", "i2") == "i1"
 
 
-async def test_a_workflow_that_the_app_does_not_have_is_no_try_again(starter):
-    with pytest.raises(ToolFailed, match="workflow_not_started"):
+async def test_a_workflow_that_has_gone_from_this_node_is_for_another_try(starter):
+    with pytest.raises(ToolFailed, match="tool_unavailable"):
         await starter.serve(cause(), "start", {"workflow": "other"})
+
+
+@pytest.mark.parametrize("begun_by", [1, 2])
+async def test_a_cause_begins_the_workflow_as_it_was_when_it_came_if_that_can_still_begin(
+    ports, begun_by
+):
+    await apply(ports, flow("old", expectation="thing" if begun_by == 1 else "gone"))
+    await apply(ports, flow("new"))
+    app = app_with()
+    editions = Editions(ports, app)
+    worker = await _actor(ports, editions)
+    now = await editions.workflow("w", 2)
+    casting = Casting(actors={"worker": worker}, workflows={"w": now})
+    opened = msgspec.structs.replace(cause(), revision=1)
+    id_, _ = await begin(Starter(Cast(casting), editions, ports, CLOCK), opened)
+    (started,) = await history(ports, id_)
+    assert started.spec.revision == begun_by
+
+
+async def _actor(ports, editions) -> Actor:
+    await apply(ports, agent("a"))
+    return await editions.actor("worker", 1)
+
+
+async def test_what_is_no_call_to_begin_a_workflow_is_no_try_again(starter):
+    with pytest.raises(ToolFailed, match="workflow_not_started"):
+        await starter.serve(cause(), "stop", {"workflow": "w"})

@@ -49,6 +49,7 @@ from tests.engine.runtime.stage import (
     app_of,
     doomed,
     eventually,
+    life,
     lived,
     opening,
     running,
@@ -285,6 +286,24 @@ async def test_a_lane_without_events_is_drained_when_a_deploy_has_removed_the_li
 
     lane = await lane_of(ports)
     assert (lane.waiting, lane.admitted) == ((), ())
+
+
+async def test_a_lane_whose_limits_a_deploy_has_removed_is_drained_while_its_actor_is_paused(ports):
+    app, tool = held()
+    async with doomed(app, ports):
+        await begun(ports)
+        await publish(ports, "x0", "x1", "x2")
+        await lane_reached(ports, lambda lane: len(lane.waiting) == 2)
+    await ports.registry.put(pause_key("worker"), b"{}")
+    await publish(ports, "x3")
+    tool.gate.set()
+    unlimited = app_of(Scripted(CALL), tools={"api": tool})
+    async with running(unlimited, ports, "n2"):
+        await all_ended(ports, app, "x0", "x1", "x2")
+        last = opening(app, id_="x3").episode_id
+        assert (await life(ports, last)).records == ()
+        await ports.registry.delete(pause_key("worker"))
+        await lived(ports, last)
 
 
 # What finds no room.

@@ -248,6 +248,11 @@ def test_a_workflow_that_is_not_there_is_named():
         checked_workflows([nested("a", "b")], ACTORS)
 
 
+def test_where_there_is_nothing_to_choose_from_that_is_said():
+    with refused("step 'a': actor: 'risk' is not there; there is none"):
+        checked_workflows([with_step("a", "risk", "rate")], {})
+
+
 def test_a_workflow_never_runs_itself_by_way_of_others():
     with refused("runs itself: ") as error:
         checked_workflows([nested("a", "b"), nested("b", "c"), nested("c", "a")], ACTORS)
@@ -299,7 +304,6 @@ def test_code_that_lacks_what_an_instance_needs_is_told_apart():
     spec = spec_of(with_step("a", "risk", "rate", when=lambda t, p: True), ACTORS)
     assert problem_of_code(spec, with_step("a", "risk", "rate", when=lambda t, p: False)) is None
     for other, problem in [
-        (None, "no workflow 'review'"),
         (with_step("b", "risk", "rate"), "has no step 'a'"),
         (with_step("a", "risk", "rate"), "step 'a' of workflow 'review' was begun with when"),
     ]:

@@ -1,0 +1,50 @@
+"""Events that no node watches any more hold up the others of their actor only until somebody says
+so; on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+
+from engine import dedupe
+from engine.runtime import watch_list
+from engine.runtime.reconciler import reconcile
+from streams.events import EndStatus
+from streams.jetstream import connect, consumer
+from streams.ports import Ports
+from tests.engine.runtime.stage import HAPPENED, Scripted, app_of, lived, running
+
+OLD: Final = "old.news"
+
+UNANSWERED_MAX: Final = 20
+"""What a queue may have unanswered here."""
+
+
+@pytest.fixture
+async def jet(nats, stack) -> AsyncIterator[Ports]:
+    async with connect(nats.url, stack=stack) as ports:
+        yield ports
+
+
+async def test_what_no_node_watches_any_more_holds_up_the_queue_until_it_is_reconciled(
+    jet, monkeypatch
+):
+    monkeypatch.setattr(consumer, "UNANSWERED_MAX", UNANSWERED_MAX)
+    monkeypatch.setattr(watch_list, "LOOK_S", 0.2)
+    # An older version of the actor has watched it.
+    await (await jet.world.open("worker", {OLD, HAPPENED})).close()
+    id_ = dedupe.episode_id(
+        stack=jet.stack.name, actor="worker", expectation="thing", dedupe_key="event:x1"
+    )
+    async with running(app_of(Scripted()), jet):
+        for number in range(2 * UNANSWERED_MAX):
+            await jet.world.publish(OLD, {}, id=f"o{number}")
+        await jet.world.publish(HAPPENED, {}, id="x1")
+        done = await reconcile(jet, by="ada")
+        life = await lived(jet, id_)
+
+        assert [each.action.about for each in done.steps] == [f"stops watching {OLD}"]
+        assert await jet.world.watched("worker") == {HAPPENED}
+        assert life.end.status is EndStatus.DONE
