@@ -11,8 +11,8 @@ from engine import calm, lanes
 from engine.nodes import ExpectationInfo
 from engine.runtime.tracks import feed_cursor
 from streams.errors import UnreadableEvent
+from streams.feeds import Feed
 from streams.ports import Ports
-from streams.world import Feed
 
 UNREADABLE: Final = "unreadable"
 

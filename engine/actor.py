@@ -31,9 +31,9 @@ from engine.strategy import Strategy
 from engine.tools import Synthesizer, Tool, ToolLike
 from engine.trigger import On
 from streams.errors import BadName
+from streams.feeds import Feed
 from streams.tokens import name as checked_name
 from streams.triggers import Budget, Overrides
-from streams.world import Feed
 
 CONCURRENT_EPISODES_MAX: Final = 10_000
 """Most episodes of one actor that one node may run at a time."""

@@ -15,8 +15,8 @@ from engine.schema import StateSchema
 from engine.strategy import Strategy
 from engine.tools import Synthesizer
 from engine.trigger import EventSource, Sources, schedules_of
+from streams.feeds import Feed
 from streams.triggers import Budget, Overrides
-from streams.world import Feed
 
 Durability = Literal["pipelined", "strict"]
 """`pipelined`: a recorded step is on its way to disk while the next one is decided, and is

@@ -19,8 +19,8 @@ from engine.expectation import Expectation
 from engine.modes import NodeMode, Switch
 from engine.schedule import Cron, Every, spec_of
 from engine.trigger import EventSource, ManualSource, Source, WorkflowSource
+from streams.feeds import Feed
 from streams.triggers import Budget
-from streams.world import Feed
 
 INFO_BYTES_MAX: Final = 256 * 1024
 """Most that a node says of itself, in bytes. The server's own limit is four times that, and it is

@@ -14,10 +14,11 @@ import msgspec
 from engine.filters import Filter, filter_of
 from engine.paths import ABSENT, value_at
 from engine.schedule import Cron, Every, Schedule, checked_schedule, cron, every
+from streams.feeds import Feed, FeedStart, problem_of_feed
 from streams.json import JsonObject
 from streams.tokens import event_name
 from streams.triggers import EventTrigger
-from streams.world import DomainEvent, Feed, FeedStart, problem_of_feed
+from streams.world import DomainEvent
 
 ENTITY_CHARS_MAX: Final = 512
 """Most of a subject key's value that becomes the episode's subject."""

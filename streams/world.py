@@ -17,18 +17,17 @@ What is meant for others goes to any subject that a stream of the server capture
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import msgspec
 
 from streams.delivery import Source, Unreadable
+from streams.feeds import Feed
 from streams.json import JsonObject
-from streams.tokens import matches
 from streams.triggers import CloudEvent
 
 EVENT_BYTES_MAX: Final = 512 * 1024
@@ -37,20 +36,6 @@ so it must leave room for the rest of a commit under the server's 1 MiB default 
 
 HOPS_MAX: Final = 16
 """Longest chain of engine-made events that may wake actors."""
-
-FEED_SUBJECT_CHARS_MAX: Final = 1024
-"""Longest subject filter of a feed. A subject must fit in one protocol line (4,096 bytes by
-default)."""
-
-SEQ_MAX: Final = 2**63 - 1
-"""Highest sequence that a feed may start at."""
-
-_STREAM_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_WILDCARDS: Final = frozenset("*>")
-
-FeedStart: TypeAlias = Literal["new", "all"] | datetime | int
-"""Where the first reading begins: at what is stored from then on, at the first message that is
-left, at the first that was stored at that time or later, or at that sequence."""
 
 
 class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,21 +54,6 @@ class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
     """What a CloudEvent says of itself; None for any other event."""
     stream: str = ""
     """The feed's stream; empty for the stack's own events."""
-
-
-class Feed(msgspec.Struct, frozen=True, kw_only=True):
-    """Which messages of a stream that is not ours are events to an actor."""
-
-    stream: str
-    """Its name on the server. It must exist, and is only ever read."""
-    subject: str = ">"
-    """A filter: words joined by dots, of which `*` is any one, and `>`, at the end, any more."""
-    start: FeedStart = "new"
-    """Where the actor begins. Once it has begun it goes on where it was, whatever this says."""
-
-    def holds(self, *, stream: str, subject: str) -> bool:
-        """Return whether a message on `subject` of `stream` is one of them."""
-        return stream == self.stream and matches(self.subject, subject)
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,35 +295,3 @@ class World(Protocol):
             Unavailable: no answer from the server.
             Incompatible: the stream drops what somebody has read, so that nothing can follow it.
         """
-
-
-def problem_of_feed(feed: Feed) -> str | None:
-    """Return why nobody could read `feed`, in words for whoever declared it, or None."""
-    if not _STREAM_NAME.fullmatch(feed.stream):
-        return f"stream: {feed.stream!r} is not a stream; use 1 to 64 of A-Z a-z 0-9 _ -"
-    return _problem_of_subject(feed.subject) or _problem_of_start(feed.start)
-
-
-def _problem_of_subject(subject: str) -> str | None:
-    *leading, last = subject.split(".")
-    if not all([*leading, last]) or not subject.isprintable() or " " in subject:
-        return f"subject: {subject!r} is not words joined by dots"
-    if len(subject) > FEED_SUBJECT_CHARS_MAX:
-        return f"subject: {subject[:40]!r}… is over {FEED_SUBJECT_CHARS_MAX} characters"
-    if any(len(word) > 1 and _WILDCARDS.intersection(word) for word in [*leading, last]):
-        return f"subject: {subject!r}; a wildcard is a word of its own"
-    if ">" in leading:
-        return f"subject: {subject!r}; > is the last word or none"
-    return None
-
-
-def _problem_of_start(start: FeedStart) -> str | None:
-    match start:
-        case "new" | "all":
-            return None
-        case datetime():
-            return None if start.utcoffset() is not None else f"start: {start} is in no time zone"
-        case int() if not isinstance(start, bool) and 1 <= start <= SEQ_MAX:
-            return None
-        case _:
-            return f'start: {start!r}; use "new", "all", a time or a sequence from 1'

@@ -21,7 +21,7 @@ from engine.schedule import CatchUp, cron, every
 from engine.strict import Listed, Strict, wrong
 from engine.trigger import Source, event, manual, workflow
 from streams.errors import BadName
-from streams.world import FeedStart
+from streams.feeds import FeedStart
 
 KINDS: Final[Mapping[str, frozenset[str]]] = {
     "event": frozenset({"filter"}),

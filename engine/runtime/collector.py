@@ -38,10 +38,11 @@ from streams.commands import Start
 from streams.delivery import Delivery, Unreadable
 from streams.errors import Incompatible
 from streams.events import EpisodeOpened
+from streams.feeds import Feed
 from streams.log import Recorded
 from streams.timers import Due
 from streams.tracing import context_of, traceparent
-from streams.world import Feed, Followed
+from streams.world import Followed
 
 READ_MAX: Final = 256
 """Events read in one go."""

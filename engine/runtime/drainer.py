@@ -31,8 +31,9 @@ from engine.runtime.vacancies import Vacancies
 from engine.runtime.waits import wait_first, wait_set
 from streams.delivery import Source, Unreadable
 from streams.errors import VersionConflict
+from streams.feeds import Feed
 from streams.keys import lane_claim
-from streams.world import DomainEvent, Feed
+from streams.world import DomainEvent
 
 STANDBY_S: Final = 5.0
 """Longest wait for the lease before it is asked for again."""

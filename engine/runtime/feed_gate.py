@@ -10,7 +10,8 @@ from engine.runtime.feeds import find_position, wait_position
 from engine.runtime.gate import Gate
 from engine.runtime.waits import wait_first
 from streams.delivery import Source, Unreadable
-from streams.world import DomainEvent, Feed
+from streams.feeds import Feed
+from streams.world import DomainEvent
 
 
 class FeedGate:

@@ -12,7 +12,7 @@ import structlog
 
 from engine.runtime.crew import Crew
 from streams.errors import NoSuchStream
-from streams.world import Feed
+from streams.feeds import Feed
 
 LOOK_S: Final = 5.0
 """Between two looks for a stream that is not there, in seconds."""

@@ -30,7 +30,7 @@ from engine.runtime.tracks import feed_cursor, missing_cursors, own_track
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.usher import Usher, no_place
 from streams.errors import VersionConflict
-from streams.world import Feed
+from streams.feeds import Feed
 
 LAG_MAX: Final = 1_000
 """Events that came to nothing, all by themselves, before it is written down that they were ruled

@@ -15,8 +15,9 @@ from functools import partial
 from engine.runtime.crew import Crew
 from engine.runtime.feeds import find_position, position_unseen
 from streams.delivery import Unreadable
+from streams.feeds import Feed
 from streams.subjects import Stack
-from streams.world import EventFollower, Feed, Followed
+from streams.world import EventFollower, Followed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,11 +16,11 @@ from typing import Final
 
 from streams.delivery import ACK_WAIT_S
 from streams.errors import Incompatible, StreamError, Unavailable
+from streams.feeds import FeedStart
 from streams.jetstream import api, stored
 from streams.jetstream.link import Link
 from streams.jetstream.shapes import NS_PER_S
 from streams.json import JsonObject
-from streams.world import FeedStart
 
 UNANSWERED_MAX: Final = 10_000
 """Deliveries of one consumer, over all nodes, that may be unanswered at a time."""

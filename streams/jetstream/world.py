@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from streams.delivery import Source, Unreadable
 from streams.errors import Incompatible, Unavailable, Uncaptured, UnknownOutcome
+from streams.feeds import Feed, FeedStart
 from streams.jetstream import api, stored
 from streams.jetstream.arrival import Arrival
 from streams.jetstream.consumer import DurableConsumer, count_past, in_server_time
@@ -31,15 +32,7 @@ from streams.parsing import (
 )
 from streams.sending import checked_subject, sent_headers
 from streams.subjects import Stack
-from streams.world import (
-    NO_HEADERS,
-    DomainEvent,
-    EventFollower,
-    Feed,
-    FeedStart,
-    Followed,
-    Sent,
-)
+from streams.world import NO_HEADERS, DomainEvent, EventFollower, Followed, Sent
 
 Parse: TypeAlias = Callable[[Arrival], DomainEvent | Unreadable]
 

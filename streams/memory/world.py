@@ -11,6 +11,7 @@ from functools import partial
 
 from streams.delivery import Unreadable
 from streams.errors import NoSuchStream, Uncaptured
+from streams.feeds import Feed
 from streams.json import JsonObject
 from streams.memory.durable import Durable, MemorySource
 from streams.memory.following import MemoryEventFollower
@@ -19,7 +20,7 @@ from streams.parsing import copy_headers, event_body, event_headers, parse_event
 from streams.sending import checked_subject, is_event, sent_headers
 from streams.subjects import Stack
 from streams.tokens import matches
-from streams.world import NO_HEADERS, DomainEvent, EventFollower, Feed, Sent
+from streams.world import NO_HEADERS, DomainEvent, EventFollower, Sent
 
 
 class MemoryWorld:

@@ -10,10 +10,11 @@ from typing import Final, TypeVar
 from streams.commands import Start
 from streams.delivery import Delivery, Source
 from streams.events import StepAnnounced
+from streams.feeds import Feed
 from streams.inbox import Inbox
 from streams.log import Commit
 from streams.timers import Timers
-from streams.world import Feed, World
+from streams.world import World
 from tests.streams.jetstream.wire import eventually
 
 WAIT_S: Final = 10.0

@@ -8,8 +8,9 @@ import pytest
 
 from streams.delivery import Unreadable
 from streams.errors import NoSuchStream
+from streams.feeds import Feed
 from streams.triggers import CloudEvent
-from streams.world import EVENT_BYTES_MAX, DomainEvent, Feed
+from streams.world import EVENT_BYTES_MAX, DomainEvent
 from tests.contracts.samples import SILENCE_S, deliveries_of, next_of, opened, wait_backlog
 
 HISTORY = 500

@@ -18,7 +18,7 @@ from engine.schedule import Cron, Every, every
 from engine.schema import StateSchema
 from engine.strategy import Strategy
 from engine.trigger import EventSource, event, manual, workflow
-from streams.world import Feed
+from streams.feeds import Feed
 
 
 class Watch(Strategy):

@@ -20,8 +20,9 @@ from engine.trigger import (
     trigger_of,
     workflow,
 )
+from streams.feeds import Feed
 from streams.triggers import CloudEvent, EventTrigger
-from streams.world import DomainEvent, Feed
+from streams.world import DomainEvent
 from tests.spec import EPOCH
 
 

@@ -29,6 +29,7 @@ from streams.errors import (
     VersionConflict,
 )
 from streams.events import EpisodeFinished, EpisodeOpened, WorkflowFinished, WorkflowStarted
+from streams.feeds import Feed
 from streams.jetstream.grouping import Grouping
 from streams.jetstream.headers import EXPECTED_SEQ
 from streams.jetstream.publish import Ack, BatchRefused, Write
@@ -43,7 +44,7 @@ from streams.memory.durable import MemoryDelivery, MemorySource
 from streams.parsing import COMMIT_HEADER
 from streams.ports import Ports
 from streams.timers import Due, PendingTimer, Timer
-from streams.world import NO_HEADERS, DomainEvent, EventFollower, Feed, Followed, Sent
+from streams.world import NO_HEADERS, DomainEvent, EventFollower, Followed, Sent
 from tests.simulation.faults import Fault, Weather
 from tests.simulation.life import Life
 

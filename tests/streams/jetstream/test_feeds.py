@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from streams.errors import Incompatible, Unavailable
+from streams.feeds import Feed
 from streams.jetstream import LinkSettings, api, connect
 from streams.jetstream.link import Link
 from streams.layout import Stream
-from streams.world import Feed
 from tests.contracts.samples import deliveries_of, next_of, opened
 from tests.streams.jetstream.wire import eventually
 
