@@ -21,8 +21,9 @@ from engine.episode import (
 from engine.errors import BadRequest
 from engine.runtime.requester import cancel
 from engine.status import ENDED, Status
+from projections.postgres.answers import ROWS_MAX, Row
 from projections.postgres.pool import Pool
-from projections.postgres.reader import ROWS_MAX, Row, list_unended_episodes
+from projections.postgres.reader import list_unended_episodes
 from streams.clock import SystemClock
 from streams.ports import Ports
 from streams.subjects import Stack

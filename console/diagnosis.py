@@ -18,9 +18,10 @@ from console.work import connected, link_settings, pooled
 from engine.nodes import NodeInfo
 from engine.runtime.presence import live_nodes
 from projections.errors import ProjectionError
+from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
 from projections.postgres.queries import migrations
-from projections.postgres.reader import Row, list_checkpoints, run_sql
+from projections.postgres.reader import list_checkpoints, run_sql
 from streams import jetstream
 from streams.clock import SystemClock
 from streams.definitions import ID_KINDS, Edition

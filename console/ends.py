@@ -6,8 +6,9 @@ from typing import Final
 from uuid import UUID
 
 from console.errors import Trouble
+from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
-from projections.postgres.reader import Row, show_episode
+from projections.postgres.reader import show_episode
 from streams.clock import SystemClock
 from streams.events import EndStatus
 from streams.subjects import Stack

@@ -10,8 +10,9 @@ from uuid import UUID
 import msgspec
 
 from console.tables import Row
+from projections.postgres.answers import ROWS_MAX
 from projections.postgres.pool import Pool
-from projections.postgres.reader import ROWS_MAX, list_outputs, show_block, show_episode
+from projections.postgres.reader import list_outputs, show_block, show_episode
 from streams.events import BlockReason
 from streams.outputs import OutputOutcome
 from streams.subjects import Stack

@@ -25,8 +25,8 @@ from engine.durations import seconds_of
 from engine.errors import BadRequest
 from engine.overrides import parse_overrides
 from engine.runtime.requester import fire
+from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
-from projections.postgres.reader import Row
 from streams.clock import SystemClock
 from streams.json import JsonObject
 from streams.triggers import Overrides

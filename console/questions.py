@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
+from projections.postgres.answers import Table
 from projections.postgres.pool import Pool
-from projections.postgres.reader import Table, run_sql
+from projections.postgres.reader import run_sql
 from streams.subjects import Stack
 
 

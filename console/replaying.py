@@ -13,7 +13,7 @@ from console.settings import Reading
 from console.work import connected
 from engine import histories
 from engine.histories import Frame
-from projections.postgres.reader import Row
+from projections.postgres.answers import Row
 from streams.events import EpisodeEvent, StepRecorded
 from streams.json import NOTHING, raw, unraw
 from streams.log import Recorded

@@ -11,7 +11,8 @@ from console.overruling import overrule
 from console.reading import ask
 from console.settings import Reading
 from engine.runtime.output_requests import retry_output
-from projections.postgres.reader import ROWS_MAX, list_outputs
+from projections.postgres.answers import ROWS_MAX
+from projections.postgres.reader import list_outputs
 from streams.events import LogEvent, OutputAttempted, OutputRetried
 from streams.outputs import OutputStatus
 

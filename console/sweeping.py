@@ -15,8 +15,9 @@ from console.work import connected
 from engine.runtime.instance_sweeper import InstanceSweeper
 from engine.runtime.sweeper import Candidate, Sweeper
 from engine.sweep import Verdict
+from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
-from projections.postgres.reader import Row, list_silent_episodes, list_silent_instances
+from projections.postgres.reader import list_silent_episodes, list_silent_instances
 from streams.clock import SystemClock
 
 _CLOCK: Final = SystemClock()

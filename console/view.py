@@ -14,8 +14,9 @@ from rich.text import Text
 from console import questions, tables
 from console.running import wait_stop
 from projections.errors import PostgresUnavailable, QueryRefused
+from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
-from projections.postgres.reader import Row, list_episodes, list_findings
+from projections.postgres.reader import list_episodes, list_findings
 from streams.clock import Clock
 from streams.findings import FindingStatus
 from streams.subjects import Stack

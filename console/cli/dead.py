@@ -137,7 +137,8 @@ def _chosen(
 
 def _waiting(reading: Reading) -> list[str]:
     from console.reading import ask
-    from projections.postgres.reader import ROWS_MAX, list_dead_letters
+    from projections.postgres.answers import ROWS_MAX
+    from projections.postgres.reader import list_dead_letters
 
     rows = ask(
         reading,

@@ -120,8 +120,9 @@ def steps(
     """List what one episode did, in order."""
     from console.errors import Trouble
     from console.reading import ask, parse_id
+    from projections.postgres.answers import Row
     from projections.postgres.pool import Pool
-    from projections.postgres.reader import Row, list_steps, show_episode
+    from projections.postgres.reader import list_steps, show_episode
 
     reading, wanted = context.reading(ctx), parse_id(episode_id)
 

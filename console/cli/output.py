@@ -10,7 +10,7 @@ import typer
 
 def _no_more_than_are_read(limit: int) -> int:
     """Return `limit` if the rows' reader goes as far; looked up late, so that help stays fast."""
-    from projections.postgres.reader import ROWS_MAX
+    from projections.postgres.answers import ROWS_MAX
 
     if limit > ROWS_MAX:
         raise typer.BadParameter(f"{limit:,} is more than {ROWS_MAX:,}")

@@ -1,49 +1,19 @@
-"""Questions people ask of the rows, and any question of their own.
-
-Everything here reads, in a transaction that cannot write, and returns tables: jsonb
-comes back as Python values, everything else as asyncpg gives it.
-"""
+"""Questions people ask of the rows, and any question of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
-from itertools import count
-from typing import Final, TypeAlias
+from typing import Final
 from uuid import UUID
 
-import asyncpg
-import msgspec
-
-from projections.errors import PostgresUnavailable, QueryRefused
-from projections.postgres.pool import AWAY, CONNECT_S_MAX, Connection, Pool
+from projections.errors import QueryRefused
+from projections.postgres.answers import QUERY_S_MAX, ROWS_MAX, Row, Table, answer
+from projections.postgres.pool import Pool
 from projections.postgres.queries import query
 from streams.subjects import Stack
 
-ROWS_MAX: Final = 10_000
-"""Most rows of one answer."""
-
-QUERY_S_MAX: Final = 30.0
-"""Longest that somebody's own query may run, in seconds."""
-
 ORDERS: Final = ("severity", "updated_at", "raised_at", "expires_at")
 """What active findings can be ordered by."""
-
-Row: TypeAlias = dict[str, object]
-
-
-class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer."""
-
-    columns: Sequence[str]
-    """Each of its own name: the second `count` is called `count_2`."""
-    rows: Sequence[Sequence[object]]
-    is_cut: bool = False
-    """There were more than `ROWS_MAX` rows."""
-
-    def as_rows(self) -> list[Row]:
-        """Return the rows as one dictionary each."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
 async def list_episodes(
@@ -273,64 +243,11 @@ async def run_sql(pool: Pool, text: str, *args: object, query_s_max: float = QUE
         QueryRefused: it is wrong, writes, holds several statements, or takes too long.
         PostgresUnavailable: Postgres is away.
     """
-    return await _ask(pool, text, *args, query_s_max=query_s_max)
+    return await answer(pool, text, *args, query_s_max=query_s_max)
 
 
 async def _rows(pool: Pool, name: str, *args: object) -> list[Row]:
-    return (await _ask(pool, query(name), *args)).as_rows()
-
-
-async def _ask(pool: Pool, text: str, *args: object, query_s_max: float = QUERY_S_MAX) -> Table:
-    try:
-        async with pool.acquire(timeout=CONNECT_S_MAX) as connection:
-            return await _refusing(connection, text, *args, query_s_max=query_s_max)
-    except AWAY as error:
-        raise PostgresUnavailable("the pool's server", detail=str(error)) from error
-
-
-async def _refusing(connection: Connection, text: str, *args: object, query_s_max: float) -> Table:
-    try:
-        async with connection.transaction(readonly=True):
-            await connection.execute(query("limit_query"), str(round(query_s_max * 1000)))
-            return await _table(connection, text, *args)
-    except asyncpg.QueryCanceledError as error:
-        raise QueryRefused(f"{error} ({query_s_max:g} s)") from error
-    except (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError):
-        raise
-    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        if connection.is_closed():
-            raise
-        raise QueryRefused(str(error)) from error
-
-
-async def _table(connection: Connection, text: str, *args: object) -> Table:
-    statement = await connection.prepare(text)
-    attributes = statement.get_attributes()
-    cursor = await statement.cursor(*args)
-    rows = await cursor.fetch(ROWS_MAX + 1)
-    documents = {i for i, each in enumerate(attributes) if each.type.name in {"json", "jsonb"}}
-    return Table(
-        columns=_told_apart([each.name for each in attributes]),
-        rows=tuple(_values(row, documents) for row in rows[:ROWS_MAX]),
-        is_cut=len(rows) > ROWS_MAX,
-    )
-
-
-def _told_apart(names: Sequence[str]) -> tuple[str, ...]:
-    """Return `names` with a number behind each that came before, and none of them twice."""
-    unique: list[str] = []
-    for name in names:
-        numbered = (f"{name}_{number}" for number in count(2))
-        free = (each for each in numbered if each not in names and each not in unique)
-        unique.append(next(free) if name in unique else name)
-    return tuple(unique)
-
-
-def _values(row: Sequence[object], documents: set[int]) -> tuple[object, ...]:
-    return tuple(
-        msgspec.json.decode(value) if i in documents and isinstance(value, str) else value
-        for i, value in enumerate(row)
-    )
+    return (await answer(pool, query(name), *args)).as_rows()
 
 
 def _only(rows: list[Row]) -> Row | None:

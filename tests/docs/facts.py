@@ -92,8 +92,8 @@ LIMITS: Final = (
     "projections.postgres.feeds.GATHER_S",
     "projections.postgres.projector.STANDBY_S",
     "projections.postgres.projector.DELAY_S_MAX",
-    "projections.postgres.reader.ROWS_MAX",
-    "projections.postgres.reader.QUERY_S_MAX",
+    "projections.postgres.answers.ROWS_MAX",
+    "projections.postgres.answers.QUERY_S_MAX",
     "console.diagnosis.LAG_MAX",
     "console.processes.PROCESSES_MAX",
 )
