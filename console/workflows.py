@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from console import typed
 from console.deciding import require_digits
 from console.errors import Mistake, Trouble
-from console.looking import look_at, require_in_force, require_plausible, waking_obstacle
 from console.outcomes import Outcome, Sent, Stand, watch
 from console.settings import Reading
 from console.work import connected
 from engine.errors import BadRequest, Refused
-from engine.overrides import parse_step_overrides
 from engine.runtime import workflow_requests as requests
 from engine.workflows.instance import Instance
 from engine.workflows.starter import starter_id
@@ -32,10 +28,8 @@ from streams.events import (
     WorkflowFinished,
     WorkflowResumed,
 )
-from streams.json import JsonObject
 from streams.log import Recorded
 from streams.ports import Ports
-from streams.triggers import Overrides
 from streams.workflows import ResumeHow
 
 LOOK_S: Final = 0.2
@@ -46,61 +40,6 @@ _CLOCK: Final = SystemClock()
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """What was typed to begin an instance."""
-
-    workflow: str
-    payload: JsonObject
-    by: str
-    reason: str
-    key: str | None
-    dry_run: bool
-    overrides: Overrides | None = None
-    step_overrides: Mapping[str, Overrides] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Started:
-    """An instance that was asked for."""
-
-    instance_id: str
-    obstacle: str
-    """Why nothing comes of it now, in words; empty: something does."""
-
-
-def step_overrides_of(text: str) -> dict[str, Overrides]:
-    """Return the overrides of steps that `text` says; of `@file`, the file; of `-`, standard input.
-
-    Raises:
-        Mistake: it says none.
-        Trouble: the file cannot be read.
-    """
-    try:
-        return parse_step_overrides(typed.read(text, what="--step-overrides"))
-    except ValueError as error:
-        raise Mistake(f"--step-overrides: {error}") from error
-
-
-def start(reading: Reading, asked: Start) -> Started:
-    """Ask for an instance.
-
-    Raises:
-        Mistake: it cannot work.
-        Trouble: a node is up, and nobody knows the workflow; or it was disabled.
-        Unavailable, Incompatible: the server cannot keep it.
-    """
-
-    async def done(ports: Ports) -> Started:
-        starter, seen = starter_id(asked.workflow), await look_at(ports)
-        await require_plausible(reading, ports, seen, starter)
-        await require_in_force(ports, seen, starter)
-        instance_id = await requests.start_workflow(ports, **vars(asked))
-        return Started(instance_id=instance_id, obstacle=waking_obstacle(seen, starter))
-
-    return _run(reading, "", done)
-
-
 def look(reading: Reading, instance_id: str) -> Instance:
     """Return an instance as its journal says it is.
 
@@ -109,7 +48,7 @@ def look(reading: Reading, instance_id: str) -> Instance:
         UnreadableEvent: a newer version has written it.
         Unavailable, Incompatible: the log is away.
     """
-    return _run(reading, instance_id, lambda ports: requests.read_instance(ports, instance_id))
+    return inquire(reading, instance_id, lambda ports: requests.read_instance(ports, instance_id))
 
 
 def wait_end(reading: Reading, instance_id: str, *, timeout_s: float) -> Instance:
@@ -134,7 +73,7 @@ def wait_end(reading: Reading, instance_id: str, *, timeout_s: float) -> Instanc
                 raise Trouble(f"instance {instance_id} is still {status} after {timeout_s:g} s")
             await _CLOCK.sleep(LOOK_S)
 
-    return _run(reading, instance_id, ended)
+    return inquire(reading, instance_id, ended)
 
 
 def resume(
@@ -165,7 +104,7 @@ def resume(
         stand = _stand_of(id_, Stand(f"{step} {word}", is_wanted=True))
         return await _watch(ports, instance, stand, wait_s=wait_s)
 
-    return _run(reading, instance_id, done)
+    return inquire(reading, instance_id, done)
 
 
 def cancel(
@@ -184,7 +123,7 @@ def cancel(
         await requests.cancel_workflow(ports, instance_id, by=by, reason=reason)
         return await _watch(ports, instance, _stand_of_cancel, wait_s=wait_s)
 
-    return _run(reading, instance_id, done)
+    return inquire(reading, instance_id, done)
 
 
 def asked_of(instance: Instance, step: str, *, hash_: str | None) -> StepApprovalAsked:
@@ -241,10 +180,10 @@ def decide(
         stand = _stand_of(id_, word, rivals_at=step)
         return await _watch(ports, instance, stand, wait_s=wait_s)
 
-    return _run(reading, instance_id, done)
+    return inquire(reading, instance_id, done)
 
 
-def _run(reading: Reading, instance_id: str, question: Callable[[Ports], Awaitable[T]]) -> T:
+def inquire(reading: Reading, instance_id: str, question: Callable[[Ports], Awaitable[T]]) -> T:
     """Return the answer of the log; what is refused is told as one line."""
 
     async def answered() -> T:

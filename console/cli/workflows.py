@@ -120,12 +120,12 @@ def start(
     is_json: IsJson = False,
 ) -> None:
     """Begin an instance of a workflow, and print the instance's id."""
-    from console import firing, picturing, tables, workflows
+    from console import firing, picturing, starting, tables, workflows
     from console.errors import EXIT_TROUBLE
     from console.who import who
 
     reading = context.reading(ctx)
-    asked = workflows.Start(
+    asked = starting.Start(
         workflow=name,
         payload=firing.payload_of(payload),
         by=who(reading, by),
@@ -134,10 +134,10 @@ def start(
         dry_run=is_dry,
         overrides=None if overrides is None else firing.overrides_of(overrides),
         step_overrides=(
-            None if step_overrides is None else workflows.step_overrides_of(step_overrides)
+            None if step_overrides is None else starting.step_overrides_of(step_overrides)
         ),
     )
-    started = workflows.start(reading, asked)
+    started = starting.start(reading, asked)
     if not is_json:
         print(started.instance_id, flush=True)
     if started.obstacle:
