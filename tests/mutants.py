@@ -602,6 +602,13 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/runtime/test_undertaker.py",
     ),
     Mutant(
+        "whoever requeues an output is not refused because a node was faster",
+        "engine/runtime/undertaker.py",
+        "if settled.settled == event:",
+        "if False:",
+        "tests/engine/runtime/test_output_desk.py",
+    ),
+    Mutant(
         "an event published again is the same event",
         "streams/parsing.py",
         "same = {EVENT_ID_HEADER: event_id} if len(event_id) <= ID_CHARS_MAX else {}",

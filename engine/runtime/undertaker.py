@@ -272,7 +272,10 @@ class Undertaker:
         try:
             await self.ports.log.append(subject, commit, after=after)
         except VersionConflict:
-            dead.decide(dead.fold(await self.ports.log.read(subject)), command)
+            settled = dead.fold(await self.ports.log.read(subject))
+            if settled.settled == event:
+                return  # A node that was faster at trying it again has noted it.
+            dead.decide(settled, command)
             raise
 
     async def _write(self, subject: str, letter: DeadLettered) -> None:

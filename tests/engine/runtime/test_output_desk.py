@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
 import pytest
 
 from engine.actions import wait
@@ -12,7 +15,9 @@ from engine.runtime.requester import cancel
 from engine.runtime.undertaker import Undertaker
 from engine.status import Status
 from streams.commands import Decide, RetryOutput, Verdict
-from streams.events import EpisodeStarted
+from streams.events import DeadRequeued, EpisodeStarted
+from streams.inbox import Inbox
+from streams.layout import Stream
 from streams.outputs import OutputStatus
 from tests.engine.runtime.output_stage import Pager, Scene, broken, busy, play
 from tests.engine.runtime.test_outputs import ASKING, PAGE, ends, outcomes, page, paging
@@ -87,6 +92,37 @@ def test_what_was_to_be_tried_again_before_its_episode_waited_is_not_handed_back
     app = paging(asks, wait("payment:42"), pager=Pager(broken()))
     (unanswered, failed), _ = play(story, app)
     assert (unanswered, failed.status) == ([], OutputStatus.FAILED)
+
+
+@dataclass
+class Unhurried:
+    """An inbox that has sent a command only once a node has followed it."""
+
+    inbox: Inbox
+    is_followed: Callable[[], Awaitable[None]]
+
+    async def send(self, command, *, id, trace=""):
+        await self.inbox.send(command, id=id, trace=trace)
+        await self.is_followed()
+
+
+def test_whoever_requeues_a_letter_is_not_refused_because_a_node_was_faster_at_trying_it_again():
+    async def story(scene: Scene):
+        await scene.ended(await scene.open())
+        (letter,) = scene.ports.log._streams["vigil-dead"].past(0)
+        _, key = scene.ports.stack.aggregate_of(letter.subject)
+
+        async def is_followed() -> None:
+            await scene.reached("disk", OutputStatus.DELIVERED)
+
+        slow = replace(scene.ports, inbox=Unhurried(scene.ports.inbox, is_followed))
+        return await Undertaker(slow, scene.clock).requeue(key, by="ann")
+
+    pager = Pager(broken())
+    requeued, scene = play(story, paging(outputs=[page(dedupe_key="disk")], pager=pager))
+    noted = [each for each in scene.events(Stream.DEAD) if isinstance(each, DeadRequeued)]
+    assert noted == [requeued]
+    assert requeued.by == "ann"
 
 
 def test_a_node_whose_clock_is_behind_does_not_defer_over_and_over():
