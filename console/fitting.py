@@ -13,7 +13,7 @@ from console.drafts import Draft
 from console.editions import in_code
 from console.errors import Mistake, Trouble
 from console.needing import around
-from engine import App, Context, ConvergeResult, EpisodeView, Strategy, converge
+from engine import App, Context, ConvergeResult, EpisodeView, OutputView, Strategy, converge
 from engine.actions import Action
 from engine.definitions import AgentDefinition, agent_of
 from engine.definitions.agent import StrategyDefinition
@@ -30,6 +30,7 @@ from streams.triggers import Trigger
 STRATEGY: Final = "strategy"
 TEMPLATE: Final = "template"
 GATHERER: Final = "gatherer"
+OUTPUT: Final = "output"
 """What definitions name of an app."""
 
 
@@ -115,13 +116,14 @@ def _require_all_named(
 
 def _app_with(named: Iterable[tuple[str, str]]) -> App:
     """Return an app that has what is `named`, and does nothing with it."""
-    names: dict[str, list[str]] = {STRATEGY: [], TEMPLATE: [], GATHERER: []}
+    names: dict[str, list[str]] = {STRATEGY: [], TEMPLATE: [], GATHERER: [], OUTPUT: []}
     for what, name in named:
         names[what].append(name)
     return App(
         strategies=dict.fromkeys(names[STRATEGY], _AnyStrategy),
         templates=dict.fromkeys(names[TEMPLATE], _any_template),
         gatherers=dict.fromkeys(names[GATHERER], _no_facts),
+        outputs=dict.fromkeys(names[OUTPUT], _no_delivery),
     )
 
 
@@ -150,6 +152,11 @@ async def _no_facts(payload: JsonObject, options: JsonObject) -> object:
     return {}
 
 
+async def _no_delivery(output: OutputView) -> str | None:
+    del output
+    return None
+
+
 def _named(draft: Draft) -> Iterator[tuple[str, str]]:
     """Yield what a draft names of an app, as far as an app can have it."""
     agent = _agent(draft)
@@ -165,6 +172,13 @@ def _named_by(strategy: StrategyDefinition) -> Iterator[tuple[str, str]]:
         yield from _if_name(TEMPLATE, strategy.template)
     else:
         yield from _if_name(GATHERER, strategy.config.get("gatherer"))
+        yield from _outputs(strategy.config.get("outputs"))
+
+
+def _outputs(said: object) -> Iterator[tuple[str, str]]:
+    """Yield the outputs that a configuration names, as far as it is one."""
+    for each in said if isinstance(said, list) else ():
+        yield from _if_name(OUTPUT, each.get("adapter") if isinstance(each, dict) else None)
 
 
 def _if_name(what: str, name: object) -> Iterator[tuple[str, str]]:

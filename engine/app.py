@@ -17,7 +17,7 @@ from engine.gathering import GATHER, Gatherer, Gathering, checked_gatherers
 from engine.recovery import Policy
 from engine.route import Outputs, Route, checked_routes
 from engine.strategy import Strategy
-from engine.templates import Template, checked_templates, gatherer_of
+from engine.templates import Template, adapters_of, checked_templates, gatherer_of
 from engine.tools import Synthesizer, Tool, ToolLike
 from engine.workflows.binding import checked_workflows
 from engine.workflows.starter import problem_of_id, starters_of
@@ -140,11 +140,7 @@ class App:
         if problem := _problem_of_breakers(actor):
             raise Check(actor.id).refuse("breaker", problem)
         for expectation in actor.expectations.values():
-            gatherer = gatherer_of(expectation.strategy)
-            if gatherer is not None and gatherer not in self.gatherers:
-                known = ", ".join(sorted(self.gatherers)) or "nothing"
-                problem = f"no gatherer is called {gatherer!r}; App(gatherers=…) has {known}"
-                raise Check(actor.id, expectation.name).refuse("strategy", problem)
+            self._check_named(Check(actor.id, expectation.name), expectation.strategy)
 
     def supplied(self, tools: Mapping[str, Tool]) -> App:
         """Return this app with tools that the engine supplies, beside its own."""
@@ -159,6 +155,19 @@ class App:
     def synthesizer_of(self, actor: Actor, expectation: Expectation) -> Synthesizer | None:
         """Return the nearest synthesizer: the expectation's, the actor's or the app's."""
         return expectation.synthesizer or actor.synthesizer or self.synthesizer
+
+    def _check_named(self, check: Check, strategy: Strategy[Any]) -> None:
+        """Refuse a strategy made of a template that names what the app does not have."""
+        gatherer = gatherer_of(strategy)
+        if gatherer is not None and gatherer not in self.gatherers:
+            known = ", ".join(sorted(self.gatherers)) or "nothing"
+            problem = f"no gatherer is called {gatherer!r}; App(gatherers=…) has {known}"
+            raise check.refuse("strategy", problem)
+        for index, adapter in enumerate(adapters_of(strategy)):
+            if adapter not in self.outputs:
+                known = ", ".join(sorted(self.outputs)) or "nothing"
+                problem = f"no output is called {adapter!r}; App(outputs=…) has {known}"
+                raise check.refuse(f"strategy.config.outputs.{index}.adapter", problem)
 
 
 def _routes(outputs: Outputs | None) -> Mapping[str, Route]:

@@ -4,13 +4,14 @@
     observe_synthesize_converge    gather, and let a synthesizer say what it is
     dispatch                       gather entities, and publish an event for each
 
+The first two leave a finding, and may propose outputs: see `engine.templates.proposing`.
 A user adds others by `App(templates={"name": factory})`. In Python a template is a function of its
 configuration: `actor.expect("…", observe_classify_converge({…}), on=…)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from engine.gathering import check_name
@@ -33,6 +34,7 @@ BUILT_IN: Final[Mapping[str, Template]] = {
 __all__ = [
     "BUILT_IN",
     "Template",
+    "adapters_of",
     "checked_templates",
     "dispatch",
     "gatherer_of",
@@ -65,3 +67,12 @@ def gatherer_of(strategy: object) -> str | None:
             return strategy.gatherer
         case _:
             return None
+
+
+def adapters_of(strategy: object) -> Sequence[str]:
+    """Return the adapters of what a strategy made of one of our templates proposes, in order."""
+    match strategy:
+        case ObserveClassifyConverge() | ObserveSynthesizeConverge():
+            return [each.adapter for each in strategy.config.outputs]
+        case _:
+            return ()

@@ -1,23 +1,25 @@
 """observe_classify_converge: gather, and let rules say what it is.
 
 The first rule that fits gives class and severity; if none does, the defaults hold. Rules are sure
-of themselves: the confidence is 1.
+of themselves: the confidence is 1. What was found is left as a finding, and may be proposed as
+outputs.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from engine.actions import Action, converge
 from engine.convergence import ConvergeResult
 from engine.paths import ABSENT, value_at
 from engine.strategy import Abort, Context, EpisodeView, StepTaken, Strategy
-from engine.strict import Graded, Listed, parsed
-from engine.templates.observing import GatherConfig, Seen, begin, keep, look
+from engine.strict import Graded, Listed, parsed, wrong
+from engine.templates.observing import Seen, begin, keep, look
+from engine.templates.proposing import ReportConfig, outputs_of
 from engine.templates.reporting import ObservedConfig, Report, intent_of, summary_of
-from engine.templates.rules import CLASS_CHARS_MAX, RULES_MAX, Rule, first_fit
+from engine.templates.rules import RULES_MAX, Rule, first_fit
 from streams.findings import Severity
 from streams.json import JsonObject
 from streams.triggers import Trigger
@@ -26,15 +28,24 @@ SURE: Final = 1.0
 """The confidence of a rule."""
 
 
-class ClassifyConfig(GatherConfig):
+class ClassifyConfig(ReportConfig):
     """What to gather, and what it means."""
 
     rules: Listed[Rule] = Field(min_length=1, max_length=RULES_MAX)
     """In order: the first one that fits decides."""
-    default_class: str = Field(default="healthy", min_length=1, max_length=CLASS_CHARS_MAX)
-    """What it is if no rule fits."""
     default_severity: Graded = Severity.LOW
     finding_config: ObservedConfig = ObservedConfig()
+
+    @model_validator(mode="after")
+    def _can_find_what_it_proposes(self) -> ClassifyConfig:
+        said = dict.fromkeys([*(rule.class_ for rule in self.rules), self.default_class])
+        for index, each in enumerate(self.outputs):
+            for class_ in each.classes:
+                if class_ not in said:
+                    known = ", ".join(said)
+                    problem = f"nothing is ever of class {class_!r}; write some of {known}"
+                    raise wrong(f"outputs.{index}.classes", problem)
+        return self
 
 
 class ObserveClassifyConverge(Strategy[Seen]):
@@ -72,6 +83,7 @@ class ObserveClassifyConverge(Strategy[Seen]):
             confidence=report.confidence,
             summary=summary_of(finding_config, report, state.words),
             findings=[intent_of(finding_config, report, state.words)],
+            outputs=outputs_of(self.config, report, state.words),
         )
 
     def _report(self, fit: int | None, observed: JsonObject) -> Report:

@@ -119,7 +119,7 @@ def summary_of(config: FindingConfig, report: Report, words: JsonObject) -> str:
     if report.summary and not config.summary_template:
         return report.summary
     usual = SUMMARY if words["subject_id"] else SUMMARY_ALONE
-    return worded(wording_of(config.summary_template or usual), _all(report, words))
+    return worded(wording_of(config.summary_template or usual), words_of(report, words))
 
 
 def intent_of(config: FindingConfig, report: Report, words: JsonObject) -> FindingIntent:
@@ -133,7 +133,7 @@ def intent_of(config: FindingConfig, report: Report, words: JsonObject) -> Findi
     Raises:
         InvalidFinding: the key has a placeholder that stands for nothing, or a value is impossible.
     """
-    key = _key(config, _all(report, words))
+    key = key_of(config, report, words)
     if report.is_default and config.clear_on_default:
         return clear_finding(key, reason=report.class_)
     return raise_finding(
@@ -147,13 +147,20 @@ def intent_of(config: FindingConfig, report: Report, words: JsonObject) -> Findi
     )
 
 
-def _key(config: FindingConfig, words: JsonObject) -> str:
+def key_of(config: FindingConfig, report: Report, words: JsonObject) -> str:
+    """Return the key of the finding that a report is about.
+
+    Raises:
+        InvalidFinding: it has a placeholder that stands for nothing.
+    """
     usual = KEY if words["subject_id"] else KEY_ALONE
     wording = wording_of(config.key_template or usual)
-    if lacking := absent(wording, words):
+    told = words_of(report, words)
+    if lacking := absent(wording, told):
         raise InvalidFinding(f"finding key {config.key_template!r}: nothing is at {lacking!r}")
-    return worded(wording, words)
+    return worded(wording, told)
 
 
-def _all(report: Report, words: JsonObject) -> JsonObject:
+def words_of(report: Report, words: JsonObject) -> JsonObject:
+    """Return what placeholders stand for once there is a report."""
     return {**words, "class": report.class_, "severity": report.severity}

@@ -1,7 +1,8 @@
 """observe_synthesize_converge: gather, and let a synthesizer say what it is.
 
 The synthesizer gets what was gathered, and a system prompt; it answers with a JSON object, or with
-a text that holds one. An answer that fails, or that says no class, is asked for again.
+a text that holds one. An answer that fails, or that says no class, is asked for again. What was
+found is left as a finding, and may be proposed as outputs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from engine.actions import Action, converge, synthesize
 from engine.convergence import ConvergeResult
 from engine.strategy import Abort, Context, EpisodeView, Retry, StepTaken, Strategy
 from engine.strict import Graded, parsed, shown
-from engine.templates.observing import GatherConfig, Seen, begin, keep, look
+from engine.templates.observing import Seen, begin, keep, look
+from engine.templates.proposing import ReportConfig, outputs_of
 from engine.templates.reporting import AnswerConfig, Report, intent_of, summary_of
 from engine.templates.rules import CLASS_CHARS_MAX
 from engine.tools import Failure
@@ -40,12 +42,10 @@ INVALID_ANSWER: Final = "invalid_answer"
 _FENCE: Final = "```"
 
 
-class SynthesizeConfig(GatherConfig):
+class SynthesizeConfig(ReportConfig):
     """What to gather, and what to ask about it."""
 
     system_prompt: str = Field(min_length=1, max_length=PROMPT_CHARS_MAX)
-    default_class: str = Field(default="healthy", min_length=1, max_length=CLASS_CHARS_MAX)
-    """The class by which an answer says that nothing special was found."""
     default_severity: Graded = Severity.MEDIUM
     """Where an answer does not say one."""
     finding_config: AnswerConfig = AnswerConfig()
@@ -95,6 +95,7 @@ class ObserveSynthesizeConverge(Strategy[Seen]):
             confidence=report.confidence,
             summary=summary_of(finding_config, report, state.words),
             findings=[intent_of(finding_config, report, state.words)],
+            outputs=outputs_of(self.config, report, state.words),
         )
 
     def _prompt(self, state: Seen) -> JsonObject:

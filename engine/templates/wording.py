@@ -1,4 +1,4 @@
-"""Texts with placeholders: the keys and summaries that templates make. Pure.
+"""Texts with placeholders: the keys, summaries and outputs that templates make. Pure.
 
     "host:disk:{subject_id}"      "{payload.host}: {observed.disk.used} % used, {class}"
 
@@ -8,6 +8,7 @@ Doubled braces stand for themselves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from string import Formatter
 from typing import Final
 
@@ -42,32 +43,56 @@ class Wording(msgspec.Struct, frozen=True):
         """What stands in braces."""
         return frozenset(placeholder for _, placeholder in self.parts if placeholder)
 
+    @property
+    def alone(self) -> str:
+        """The placeholder that is all there is; empty: there is more, or none."""
+        match self.parts:
+            case (("", placeholder),):
+                return placeholder
+            case _:
+                return ""
 
-def wording_of(text: str) -> Wording:
+
+def wording_of(
+    text: str,
+    *,
+    names: Sequence[str] = PLACEHOLDERS,
+    trees: Sequence[str] = TREES,
+    chars_max: int = TEXT_CHARS_MAX,
+) -> Wording:
     """Return `text`, taken apart.
+
+    Args:
+        text: what somebody has written.
+        names: what may stand in braces.
+        trees: what paths in braces may begin with.
+        chars_max: its longest, in characters.
 
     Raises:
         ValueError: it is too long, or something in braces is no placeholder; what to write.
     """
-    if len(text) > TEXT_CHARS_MAX:
-        raise ValueError(f"{len(text):,} characters, the limit is {TEXT_CHARS_MAX}")
+    if len(text) > chars_max:
+        raise ValueError(f"{len(text):,} characters, the limit is {chars_max:,}")
     try:
         parts = list(Formatter().parse(text))
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}; double a brace that stands for itself") from error
     for _, placeholder, form, conversion in parts:
-        if placeholder is not None:
-            _check(placeholder, is_formatted=bool(form or conversion))
+        if placeholder is None:
+            continue
+        if form or conversion or not _is_known(placeholder, names, trees):
+            problem = "takes no format" if form or conversion else "is no placeholder"
+            raise ValueError(f"{{{placeholder}}} {problem}; write one of {_spelled(names, trees)}")
     return Wording(tuple((plain, placeholder or "") for plain, placeholder, _, _ in parts))
 
 
-def _check(placeholder: str, *, is_formatted: bool) -> None:
+def _is_known(placeholder: str, names: Sequence[str], trees: Sequence[str]) -> bool:
     first, _, path = placeholder.partition(".")
-    is_path = first in TREES and not problem_of_path(path)
-    if is_formatted or not (is_path or placeholder in PLACEHOLDERS):
-        known = ", ".join(f"{{{each}}}" for each in (*PLACEHOLDERS, *(f"{t}.a.b" for t in TREES)))
-        problem = "takes no format" if is_formatted else "is no placeholder"
-        raise ValueError(f"{{{placeholder}}} {problem}; write one of {known}")
+    return placeholder in names or (first in trees and not problem_of_path(path))
+
+
+def _spelled(names: Sequence[str], trees: Sequence[str]) -> str:
+    return ", ".join(f"{{{each}}}" for each in (*names, *(f"{tree}.a.b" for tree in trees)))
 
 
 def absent(wording: Wording, words: JsonObject) -> str | None:

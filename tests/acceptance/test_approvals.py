@@ -23,7 +23,8 @@ from streams.events import EpisodeBlocked, EpisodeFinished, EpisodeResolved, Log
 from streams.jetstream import connect
 from streams.ports import Ports
 
-WAIT_S: Final = 30.0
+WAIT_S: Final = 50.0
+"""Long, for a thousand episodes while their memory is traced."""
 LOOK_S: Final = 0.05
 
 ASKED: Final = "refund.asked"

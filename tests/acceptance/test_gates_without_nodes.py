@@ -283,12 +283,15 @@ async def expect_every_tick(cluster: Cluster, died: datetime, up: datetime) -> l
 
 
 async def expect_newest_tick(cluster: Cluster, died: datetime, up: datetime) -> None:
-    """Assert the same, but that of the ticks that were due meanwhile only the newest was opened."""
+    """Assert the same, but that of the ticks that were due meanwhile only the newest was opened.
+
+    Which one that is is found out soon after a node is up: another may have come due since.
+    """
     found = await ticked(cluster, "newest_tick", past=up)
     since = [each for each in found if each.at > died]
     expect_gapless(since, TICK)
     assert ticks(found) == sorted(ticks(found))
-    assert sum(tick < up for tick in ticks(since)) == 1
+    assert up - TICK < ticks(since)[0] < up + timedelta(seconds=LATE_S_MAX)
     assert all(in_time(each, each.event.trigger.scheduled_at, up) for each in since)
 
 

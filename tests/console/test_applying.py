@@ -20,6 +20,28 @@ expectations:
         rules: [{when: {a: {gt: 1}}, class: high, severity: low}]
 """
 
+PAGING = (
+    TEMPLATE
+    + """        outputs: [{adapter: pager, payload: "{class}"}]
+"""
+)
+
+JUDGES = """
+from engine import App
+
+
+async def facts(payload, options):
+    return {}
+
+
+async def deliver(output):
+    return None
+
+
+mails = App(gatherers={"facts": facts}, outputs={"mail": deliver})
+pages = App(gatherers={"facts": facts}, outputs={"mail": deliver, "pager": deliver})
+"""
+
 WAY_BACK = (
     "vigil: disk_watch: nobody runs it now; until revision 2 it ran on n1; go back with: "
     "vigil actors definition disk_watch --revision 1 | vigil actors apply - --format yaml"
@@ -64,6 +86,9 @@ def test_where_nobody_runs_what_was_applied_the_way_back_is_said(standing, files
     [
         (TEMPLATE.replace("facts", "{}"), "strategy.config.gatherer: write a text, not {}"),
         (TEMPLATE.replace("gt: 1", "over: 1"), "strategy.config.rules.0.when"),
+        (PAGING.replace("class}", "clas}"), "strategy.config.outputs.0.payload: {clas} is no"),
+        (PAGING.replace("pager", "5"), "strategy.config.outputs.0.adapter: write a text, not 5"),
+        (TEMPLATE + "        outputs: [pager]\n", "strategy.config.outputs.0: write an object"),
         (TEMPLATE.replace("judge", "workflow-judge", 1), "id: begins with 'workflow-'"),
         (TEMPLATE.replace("judge", "-judge", 1), "id: begins with '-'"),
         (TEMPLATE + "queue_max: 5\n", "queue_max: no episode waits for its turn"),
@@ -90,16 +115,28 @@ def test_what_no_node_can_run_is_refused_without_an_app_too(standing, files, tex
 def test_a_dry_run_says_what_only_an_app_could_tell(standing, files):
     own = DISKS.replace("disk_watch", "own").replace("ref: parts:Look", "template: mine")
     (files / "own.yaml").write_text(own)
-    (files / "judge.yaml").write_text(TEMPLATE)
+    (files / "judge.yaml").write_text(PAGING)
     names = ("disks.yaml", "judge.yaml", "own.yaml")
     planned = standing.run("actors", "apply", *names, "--dry-run")
     checked = standing.run("actors", "apply", "disks.yaml", "--dry-run", "--app", "parts:app")
 
     assert one_line(planned, code=0) == (
         "vigil: not checked, for no --app is given: "
-        "gatherer 'facts', strategy 'parts:Look', template 'mine'\n"
+        "gatherer 'facts', output 'pager', strategy 'parts:Look', template 'mine'\n"
     )
     assert checked.stderr == ""
+
+
+def test_an_app_without_an_output_that_is_named_says_which_it_has(standing, files):
+    (files / "judge.yaml").write_text(PAGING)
+    (files / "judges.py").write_text(JUDGES)
+    lacking = standing.run("apply", "judge.yaml", "--dry-run", "--app", "judges:mails")
+    fitting = standing.run("apply", "judge.yaml", "--dry-run", "--app", "judges:pages")
+
+    place = "expectations.judge.strategy.config.outputs.0.adapter"
+    problem = "no output is called 'pager'; App(outputs=…) has mail"
+    assert one_line(lacking, code=2) == f"vigil: judge.yaml: {place}: {problem}\n"
+    assert (fitting.returncode, fitting.stderr) == (0, "")
 
 
 def test_a_workflow_that_names_what_nobody_has_is_only_warned_of(standing, files):

@@ -56,6 +56,10 @@ async def metrics(payload, options):
     return {}
 
 
+async def page(output):
+    return None
+
+
 def raises_key_error(config):
     return config["missing"]
 
@@ -66,6 +70,7 @@ def app():
     return App(
         actors=[actor],
         gatherers={"metrics": metrics},
+        outputs={"pager": page},
         templates={"watch": lambda config: WATCH, "broken": raises_key_error, "none": dict},
         strategies={"checks:Watch": WATCH},
     )
@@ -339,6 +344,15 @@ WRONG = [  # path, what is said
     ("expectations.x.strategy", "no gatherer is called 'absent'",
      {"strategy": {"template": "observe_classify_converge",
                    "config": {**CONFIG, "gatherer": "absent"}}}),
+    ("expectations.x.strategy.config.outputs.1.adapter",
+     "no output is called 'pagr'; App(outputs=…) has pager",
+     {"strategy": {"template": "observe_classify_converge",
+                   "config": {**CONFIG, "outputs": [{"adapter": "pager", "payload": 1},
+                                                    {"adapter": "pagr", "payload": 1}]}}}),
+    ("expectations.x.strategy.config.outputs.0.payload.to.1", "{hsot} is no placeholder",
+     {"strategy": {"template": "observe_classify_converge",
+                   "config": {**CONFIG, "outputs": [
+                       {"adapter": "pager", "payload": {"to": ["ann", "{hsot}"]}}]}}}),
 ]  # fmt: skip
 
 

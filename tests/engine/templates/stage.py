@@ -35,11 +35,11 @@ class Facts:
         return self.answer
 
 
-def app_of(strategy, facts: Facts, *, synthesizer=None, **declared) -> App:
+def app_of(strategy, facts: Facts, *, synthesizer=None, outputs=None, **declared) -> App:
     """Return an app whose only expectation has a strategy that asks `facts`."""
     actor = Actor("worker", synthesizer=synthesizer)
     actor.expect("thing", strategy, **{"on": event(HAPPENED), **declared})
-    return App(actors=[actor], gatherers={"facts": facts.gather})
+    return App(actors=[actor], gatherers={"facts": facts.gather}, outputs=outputs)
 
 
 def opened_for(app: App, payload=None, *, entity_id="web-1", **changed) -> EpisodeOpened:

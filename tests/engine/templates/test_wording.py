@@ -31,6 +31,22 @@ def test_a_placeholder_stands_for_its_value(text, said):
     assert worded(wording, WORDS) == said
 
 
+@pytest.mark.parametrize(
+    ("text", "alone"),
+    [
+        ("{payload.host}", "payload.host"),
+        ("", ""),
+        ("host", ""),
+        (" {class}", ""),
+        ("{class} ", ""),
+        ("{class}{class}", ""),
+        ("{{class}}", ""),
+    ],
+)
+def test_a_placeholder_may_be_all_that_a_text_is(text, alone):
+    assert wording_of(text).alone == alone
+
+
 @pytest.mark.parametrize("path", ["payload.no", "observed.none", "observed.up.more"])
 def test_what_stands_for_nothing_is_known_and_said_as_a_question(path):
     wording = wording_of(f"at {{{path}}}")

@@ -1,0 +1,191 @@
+"""Proposing: the outputs that a template makes of what it has found. Pure.
+
+    {"adapter": "pager", "payload": {"text": "{subject_id}: {summary}"}, "severities": ["critical"]}
+
+An output is proposed with the finding that it is about, never when that is cleared. What it says
+comes from the journal alone, so after a crash the same outputs are proposed, under the same keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from engine.actions import SUMMARY_CHARS_MAX, ExpiryOfApproval
+from engine.errors import InvalidOutput, Unencodable
+from engine.proposal import propose_output
+from engine.strict import Graded, Listed, Strict, wrong
+from engine.templates.filling import check_payload, filled, wording_of_output
+from engine.templates.observing import GatherConfig
+from engine.templates.reporting import FindingConfig, Report, key_of, summary_of, words_of
+from engine.templates.rules import CLASS_CHARS_MAX
+from engine.templates.wording import absent, worded
+from streams.json import JsonObject
+from streams.outputs import OutputIntent
+
+OUTPUTS_MAX: Final = 10
+"""Most outputs of one template."""
+
+CLASSES_MAX: Final = 100
+"""Most classes for which one output is proposed."""
+
+TERMS: Final = ("summary_template", "approvers", "expires_s", "on_expiry", "remind_every_s")
+"""What is said of an approval; it means nothing where nobody is asked."""
+
+
+class OutputConfig(Strict):
+    """What is to be delivered, and for which findings; see `engine.proposal.propose_output`."""
+
+    adapter: str
+    """A name in `App.outputs`."""
+    payload: object
+    """Any JSON value; see `engine.templates.filling`."""
+    dedupe_key_template: str = ""
+    """Whatever has the same key, of any episode, is delivered once. Empty: once for what fired the
+    episode."""
+    classes: Listed[str] = Field(default=(), max_length=CLASSES_MAX)
+    """Those of which it is proposed; none: all but the default one."""
+    severities: Listed[Graded] = ()
+    """Those of which it is proposed; none: all."""
+    requires_approval: bool = False
+    summary_template: str = ""
+    """What people are asked; empty: the summary of the finding."""
+    approvers: Listed[str] = ()
+    expires_s: float | None = None
+    on_expiry: ExpiryOfApproval = "deny"
+    remind_every_s: float | None = None
+
+    @field_validator("adapter", "payload", "approvers", "expires_s", "remind_every_s")
+    @classmethod
+    def _may_be_proposed(cls, value: object, info: ValidationInfo) -> object:
+        """Try each alone, so that the error is at its place."""
+        field = str(info.field_name)
+        said: dict[str, Any] = {"adapter": "any", "payload": None, field: value}
+        try:
+            propose_output(**said)
+        except (InvalidOutput, Unencodable) as error:
+            problem = str(error).removeprefix("output: ").removeprefix(f"{field}: ")
+            raise ValueError(problem) from error
+        return value
+
+    @field_validator("payload")
+    @classmethod
+    def _can_be_filled(cls, payload: object) -> object:
+        check_payload(payload)
+        return payload
+
+    @field_validator("dedupe_key_template", "summary_template")
+    @classmethod
+    def _is_wording(cls, text: str) -> str:
+        wording_of_output(text)
+        return text
+
+    @model_validator(mode="after")
+    def _asks_somebody(self) -> OutputConfig:
+        said = [term for term in TERMS if term in self.model_fields_set]
+        if said and not self.requires_approval:
+            raise wrong(said[0], "nobody is asked; write requires_approval: true as well")
+        return self
+
+
+class ReportConfig(GatherConfig):
+    """What to gather, and what to make of what was found."""
+
+    default_class: str = Field(default="healthy", min_length=1, max_length=CLASS_CHARS_MAX)
+    """What it is if nothing special was found."""
+    finding_config: FindingConfig = FindingConfig()
+    outputs: Listed[OutputConfig] = Field(default=(), max_length=OUTPUTS_MAX)
+    """What others are to have of it."""
+
+    @model_validator(mode="after")
+    def _proposes_nothing_about_nothing(self) -> ReportConfig:
+        for index, each in enumerate(self.outputs):
+            if self.finding_config.clear_on_default and self.default_class in each.classes:
+                raise wrong(
+                    f"outputs.{index}.classes",
+                    f"{self.default_class!r} clears the finding, and nothing is proposed then;"
+                    " leave it out, or write clear_on_default: false",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _tells_them_apart(self) -> ReportConfig:
+        first: dict[str, int] = {}
+        for index, each in enumerate(self.outputs):
+            key = each.dedupe_key_template
+            if key and first.setdefault(key, index) != index:
+                raise wrong(
+                    f"outputs.{index}.dedupe_key_template",
+                    f"outputs.{first[key]} has the same, and what has one key is delivered once;"
+                    " write another one",
+                )
+        return self
+
+
+def outputs_of(config: ReportConfig, report: Report, words: JsonObject) -> list[OutputIntent]:
+    """Return what is to be delivered of a report.
+
+    Args:
+        config: what is proposed, and when.
+        report: what was found.
+        words: what placeholders stand for; see `engine.templates.wording`.
+
+    Raises:
+        InvalidOutput: a key has a placeholder that stands for nothing, or a value is impossible.
+        Unencodable: a payload is over 256 KiB.
+    """
+    return list(_due(config, report, words)) if config.outputs else []
+
+
+def _due(config: ReportConfig, report: Report, words: JsonObject) -> Iterator[OutputIntent]:
+    told = {
+        **words_of(report, words),
+        "finding_key": key_of(config.finding_config, report, words),
+        "summary": summary_of(config.finding_config, report, words),
+        "confidence": report.confidence,
+        "evidence": report.evidence,
+    }
+    for index, each in enumerate(config.outputs):
+        if _is_due(each, report):
+            yield _intent(each, told, place=f"outputs.{index}")
+
+
+def _is_due(config: OutputConfig, report: Report) -> bool:
+    is_of_class = report.class_ in config.classes if config.classes else not report.is_default
+    return is_of_class and (not config.severities or report.severity in config.severities)
+
+
+def _intent(config: OutputConfig, words: JsonObject, *, place: str) -> OutputIntent:
+    dedupe_key = _dedupe_key(config, words)
+    return propose_output(
+        config.adapter,
+        filled(config.payload, words),
+        dedupe_key=dedupe_key,
+        # One cause, one finding: the place tells the outputs of that apart.
+        key=None if dedupe_key else place,
+        requires_approval=config.requires_approval,
+        summary=_asked(config, words),
+        approvers=config.approvers,
+        expires_s=config.expires_s,
+        on_expiry=config.on_expiry,
+        remind_every_s=config.remind_every_s,
+    )
+
+
+def _dedupe_key(config: OutputConfig, words: JsonObject) -> str | None:
+    if not config.dedupe_key_template:
+        return None
+    wording = wording_of_output(config.dedupe_key_template)
+    if lacking := absent(wording, words):
+        raise InvalidOutput(f"dedupe key {config.dedupe_key_template!r}: nothing is at {lacking!r}")
+    return worded(wording, words)
+
+
+def _asked(config: OutputConfig, words: JsonObject) -> str:
+    """Return what people are asked; empty: nobody is."""
+    if not config.requires_approval:
+        return ""
+    text = config.summary_template or "{summary}"
+    return worded(wording_of_output(text), words)[:SUMMARY_CHARS_MAX]
