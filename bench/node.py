@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from bench.program import ROOT
-from streams.embedded import die_with
+from streams.child import die_with
 
 
 @contextmanager

@@ -27,7 +27,8 @@ from typing import Final, Self
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from engine.runtime.keeper import BEATS_PER_TTL
-from streams.embedded import EmbeddedNats, die_with
+from streams.child import die_with
+from streams.embedded import EmbeddedNats
 from streams.events import EpisodeStarted, StepRecorded
 from streams.jetstream import connect
 from streams.log import Follower, Recorded

@@ -27,8 +27,8 @@ from engine import App
 from projections.errors import NotCaughtUp
 from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
+from streams.child import die_with
 from streams.clock import SystemClock
-from streams.embedded import die_with
 from streams.ports import Ports
 
 FOLDER: Final = runfile.FOLDER / "demo"

@@ -13,7 +13,16 @@ from console.drafts import Draft
 from console.editions import in_code
 from console.errors import Mistake, Trouble
 from console.needing import around
-from engine import App, Context, ConvergeResult, EpisodeView, OutputView, Strategy, converge
+from engine import (
+    App,
+    CallContext,
+    Context,
+    ConvergeResult,
+    EpisodeView,
+    OutputView,
+    Strategy,
+    converge,
+)
 from engine.actions import Action
 from engine.definitions import AgentDefinition, agent_of
 from engine.definitions.agent import StrategyDefinition
@@ -124,6 +133,7 @@ def _app_with(named: Iterable[tuple[str, str]]) -> App:
         templates=dict.fromkeys(names[TEMPLATE], _any_template),
         gatherers=dict.fromkeys(names[GATHERER], _no_facts),
         outputs=dict.fromkeys(names[OUTPUT], _no_delivery),
+        synthesizer=_no_answer,
     )
 
 
@@ -149,6 +159,11 @@ def _any_template(config: JsonObject) -> Strategy[Any]:
 
 async def _no_facts(payload: JsonObject, options: JsonObject) -> object:
     del payload, options
+    return {}
+
+
+async def _no_answer(prompt: object, transient: JsonObject, ctx: CallContext) -> object:
+    del prompt, transient, ctx
     return {}
 
 

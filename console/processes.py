@@ -29,8 +29,8 @@ from console.errors import EXIT_SIGNAL, Mistake
 from console.running import stopping, wait_stop
 from console.settings import NODE_NAME_CHARS_MAX, PREFIX, SECRET, Reading, host_name
 from console.work import connected, pooled
+from streams.child import die_with
 from streams.clock import SystemClock
-from streams.embedded import die_with
 
 PROCESSES_MAX: Final = 64
 """Most nodes of one parent: more cores than most machines have."""

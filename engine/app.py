@@ -17,7 +17,13 @@ from engine.gathering import GATHER, Gatherer, Gathering, checked_gatherers
 from engine.recovery import Policy
 from engine.route import Outputs, Route, checked_routes
 from engine.strategy import Strategy
-from engine.templates import Template, adapters_of, checked_templates, gatherer_of
+from engine.templates import (
+    Template,
+    adapters_of,
+    asks_synthesizer,
+    checked_templates,
+    gatherer_of,
+)
 from engine.tools import Synthesizer, Tool, ToolLike
 from engine.workflows.binding import checked_workflows
 from engine.workflows.starter import problem_of_id, starters_of
@@ -140,7 +146,10 @@ class App:
         if problem := _problem_of_breakers(actor):
             raise Check(actor.id).refuse("breaker", problem)
         for expectation in actor.expectations.values():
-            self._check_named(Check(actor.id, expectation.name), expectation.strategy)
+            check, strategy = Check(actor.id, expectation.name), expectation.strategy
+            self._check_named(check, strategy)
+            if asks_synthesizer(strategy) and self.synthesizer_of(actor, expectation) is None:
+                raise check.refuse("strategy", "there is no synthesizer to ask; App(synthesizer=…)")
 
     def supplied(self, tools: Mapping[str, Tool]) -> App:
         """Return this app with tools that the engine supplies, beside its own."""

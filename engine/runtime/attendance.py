@@ -9,13 +9,12 @@ finds nothing due and arms it anew, and nobody comes too late.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
 from engine.blocking import attend_timer
 from streams.errors import TimerConflict, Unavailable, UnreadableEvent
-from streams.events import EpisodeOpened
 from streams.ports import Ports
 from streams.timers import PendingTimer, Timer
 from streams.tracing import traceparent
@@ -26,13 +25,25 @@ TRIES_MAX: Final = 8
 log = structlog.get_logger("vigil.attendance")
 
 
-async def call_by(ports: Ports, opened: EpisodeOpened, at: datetime) -> None:
+class Attended(Protocol):
+    """What names an episode, such as its opening."""
+
+    @property
+    def actor_id(self) -> str:
+        """The episode's actor."""
+
+    @property
+    def episode_id(self) -> str:
+        """The episode."""
+
+
+async def call_by(ports: Ports, episode: Attended, at: datetime) -> None:
     """Have a node attend an episode at `at`, or sooner if that is so already.
 
     Raises:
         Unavailable: the log is away, or others arm the timer again and again. Do it again.
     """
-    timer = attend_timer(opened.actor_id, opened.episode_id)
+    timer = attend_timer(episode.actor_id, episode.episode_id)
     for _ in range(TRIES_MAX):
         pending = await _pending(ports, timer)
         if pending is not None and pending.due_at <= at:
@@ -43,7 +54,7 @@ async def call_by(ports: Ports, opened: EpisodeOpened, at: datetime) -> None:
         except TimerConflict:
             continue
         return
-    raise Unavailable(opened.episode_id, detail=f"its timer moved {TRIES_MAX} times meanwhile")
+    raise Unavailable(episode.episode_id, detail=f"its timer moved {TRIES_MAX} times meanwhile")
 
 
 async def _pending(ports: Ports, timer: Timer) -> PendingTimer | None:

@@ -7,7 +7,7 @@ left for later, and the episode with it: no node has it meanwhile, and a timer c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -16,19 +16,20 @@ import structlog
 
 from engine import dryrun, placing, publicity
 from engine.blocking import ATTEND
-from engine.commands import Cancel, Finish
+from engine.commands import Cancel
 from engine.episode import Episode
 from engine.proposal import wanted
 from engine.publicity import PublicEvent
 from engine.route import missing
 from engine.runtime.applier import Applier
 from engine.runtime.attendance import call_by
-from engine.runtime.courier import Carried, Courier
+from engine.runtime.carried import Carried, CarriedOut, added_up
+from engine.runtime.courier import Courier
 from engine.runtime.crew import Crew
 from engine.runtime.intended import Applied
 from engine.runtime.running import Run
 from engine.status import Status
-from streams.events import EpisodeDeferred, EpisodeOpened
+from streams.events import EpisodeOpened
 from streams.findings import FindingOutcome
 from streams.outputs import FAILURES, OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
 
@@ -38,37 +39,6 @@ OUTPUTS_IN_FLIGHT_MAX: Final = 16
 _CANCELED: Final = OUTCOMES[OutputStatus.CANCELED]
 
 log = structlog.get_logger("vigil.outputs")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CarriedOut:
-    """How far an episode's decisions are carried out."""
-
-    findings: tuple[FindingOutcome, ...] = ()
-    outputs: tuple[OutputOutcome, ...] = ()
-    """Those that are settled."""
-    pending: tuple[str, ...] = ()
-    """Keys of the others."""
-    wakes_at: datetime | None = None
-    """When something is due about those; None: when somebody decides."""
-    news: tuple[PublicEvent, ...] = ()
-    """What there is to tell: of findings first, then of outputs."""
-    canceled: Cancel | None = None
-    """How the episode ends instead, if outputs were canceled with it."""
-
-    @property
-    def end(self) -> Finish | EpisodeDeferred | Cancel:
-        """What the episode records of it."""
-        if self.canceled is not None:
-            return self.canceled
-        if self.pending:
-            return EpisodeDeferred(
-                findings=self.findings, outputs=self.outputs, pending=self.pending
-            )
-        return Finish(findings=self.findings, outputs=self.outputs)
-
-
-NOTHING_DONE: Final = CarriedOut()
 
 
 @dataclass(frozen=True)
@@ -128,7 +98,7 @@ class Carrier:
         intents = episode.converged.findings if episode.converged else ()
         applied = await self.applier.look(intents, opened=self.opened, since=since)
         looked = await self._each(self._wanted(episode), self.courier.look)
-        outputs = _summary(looked)
+        outputs = added_up(looked)
         return replace(outputs, news=(*_changes(self.opened, applied), *outputs.news))
 
     async def settle(self, episode: Episode) -> CarriedOut:
@@ -147,7 +117,7 @@ class Carrier:
                 return await self.courier.cancel(key, None, reason=finished.error_detail)
             return await self.courier.carry(key, None)
 
-        return _summary(await self._each(self._wanted(episode), carry))
+        return added_up(await self._each(self._wanted(episode), carry))
 
     async def cancel(self, keys: Iterable[str], why: Cancel, *, retells: bool) -> CarriedOut:
         """Have outputs of steps not be delivered, unless they are settled.
@@ -165,7 +135,7 @@ class Carrier:
             reason = why.error_detail
             return await self.courier.cancel(key, None, reason=reason, retells=retells)
 
-        return _summary(await self._each(keys, cancel))
+        return added_up(await self._each(keys, cancel))
 
     async def leave(self, carried: CarriedOut, *, version: int) -> None:
         """See to it that a node comes back to what is pending, and that others have the turn.
@@ -175,16 +145,23 @@ class Carrier:
             Unavailable: do it again.
         """
         self.courier.check_claim()
-        await self.wake(carried.wakes_at)
+        await self.wake(carried.wakes_at, carried.pending)
         if self.crew.is_laned:
             actor, episode_id = self.opened.actor_id, self.opened.episode_id
             left = placing.left_for_now(actor, episode_id)
             await self.crew.ports.timers.send(left, id=f"left.{episode_id}.deferred.{version}")
 
-    async def wake(self, at: datetime | None) -> None:
-        """Have a node attend the episode by `at`; None: nothing will be due."""
+    async def wake(self, at: datetime | None, pending: Iterable[str] = ()) -> None:
+        """Have a node attend the episode by `at`; None: nothing will be due.
+
+        Sooner, if an output that is `pending` waits for a place at its route and there is one.
+
+        Raises:
+            Unavailable: do it again.
+        """
         if at is not None:
             await call_by(self.crew.ports, self.opened, at)
+            self.crew.outlets.line_up(pending, self.opened)
 
     async def sleep(self) -> None:
         """Have nobody attend the episode any more.
@@ -238,7 +215,7 @@ class Carrier:
         left = [key for key in keyed if key not in known]
         carried = await self._each(left, carry)
         told = await self._retold(episode) if retells else ()
-        summary = _summary(carried, known=known, order=keyed)
+        summary = added_up(carried, known=known, order=keyed)
         return replace(summary, news=(*told, *summary.news))
 
     def _undelivered(self, key: str, intent: OutputIntent | None) -> OutputOutcome:
@@ -258,7 +235,7 @@ class Carrier:
             return await self.courier.cancel(key, keyed[key], reason=why.error_detail)
 
         known = {one.output_key: one for one in carried.outputs}
-        dropped = _summary(await self._each(carried.pending, cancel), known=known, order=keyed)
+        dropped = added_up(await self._each(carried.pending, cancel), known=known, order=keyed)
         return replace(dropped, news=(*carried.news, *dropped.news))
 
     async def _retold(self, episode: Episode) -> tuple[PublicEvent, ...]:
@@ -268,7 +245,7 @@ class Carrier:
         """
         settled = episode.deferred.outputs if episode.deferred else ()
         keys = [one.output_key for one in settled if dryrun.delivers(self.opened)]
-        return _summary(await self._each(keys, self.courier.look)).news
+        return added_up(await self._each(keys, self.courier.look)).news
 
     async def _each(
         self, keys: Iterable[str], carry: Callable[[str], Awaitable[Carried]]
@@ -303,23 +280,3 @@ def _known(episode: Episode) -> dict[str, OutputOutcome]:
     later = episode.deferred.outputs if episode.deferred else ()
     settled = (*episode.outputs_settled, *later)
     return {one.output_key: one for one in settled if one.outcome not in FAILURES}
-
-
-def _summary(
-    carried: Iterable[Carried],
-    *,
-    known: Mapping[str, OutputOutcome] | None = None,
-    order: Iterable[str] = (),
-) -> CarriedOut:
-    """Return what several outputs came to, in `order`, with what is `known` of others."""
-    by_key = {one.key: one for one in carried}
-    outcomes = dict(known or {})
-    outcomes |= {key: one.outcome for key, one in by_key.items() if one.outcome is not None}
-    keys = list(dict.fromkeys((*order, *outcomes)))
-    wakes = [one.wakes_at for one in by_key.values() if one.wakes_at is not None]
-    return CarriedOut(
-        outputs=tuple(outcomes[key] for key in keys if key in outcomes),
-        pending=tuple(key for key, one in by_key.items() if one.outcome is None),
-        wakes_at=min(wakes, default=None),
-        news=tuple(event for one in by_key.values() for event in one.news),
-    )

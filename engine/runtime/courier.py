@@ -1,78 +1,42 @@
 """Carries outputs to the outside, for the episode that wants them there.
 
-For each: look → rule → write down that an attempt is made → call the adapter → write down what came
-of it. Whatever is called was written down before; so a crash in the middle is seen by the next who
-carries it, and the attempt is made again, with the same idempotency key.
+For each: look → rule → make the next move, until it is settled or nothing can be done before later.
+Attempts at delivery are the deliverer's.
 
 Every commit names the version that it was decided on, so of two who carry one output only one
-writes. Who is frozen between the two and awakes when another has taken over may still call the
-adapter once more than is known: receivers that must hear nothing twice honour the idempotency key.
+writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from engine import telemetry
-from engine.delivering import (
-    Attempt,
-    Fail,
-    Later,
-    Move,
-    Propose,
-    Settled,
-    next_move,
-)
+from engine.delivering import Attempt, Fail, Later, Move, Propose, Settled, next_move
 from engine.output import Output, is_own
 from engine.output_publicity import output_news
 from engine.proposal import idempotency_key, proposal
 from engine.publicity import PublicEvent
-from engine.route import NO_ADAPTER, Retries, missing
-from engine.runtime.attempting import make_attempt
+from engine.route import Retries
+from engine.runtime.carried import Carried
 from engine.runtime.crew import Crew
+from engine.runtime.deliverer import Deliverer
 from engine.runtime.outlets import Outlet
-from engine.runtime.parcel import Parcel
+from engine.runtime.parcel import Overtaken, Parcel
 from engine.runtime.turns import CONFLICTS_MAX, Contended
 from engine.runtime.undertaker import Undertaker
 from streams.errors import VersionConflict
 from streams.events import (
     EpisodeOpened,
-    OutputAttempted,
     OutputCanceled,
     OutputEvent,
-    OutputFailed,
     OutputForgone,
-    OutputPostponed,
     OutputProposed,
 )
 from streams.log import START
 from streams.outputs import OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
-
-PLACE_S: Final = 10.0
-"""Longest wait for a place at a throttled adapter, in seconds, before the output is left for later:
-an episode that waits so has a slot that others could use."""
-
-
-@dataclass(frozen=True)
-class Carried:
-    """How far an output has got."""
-
-    key: str
-    outcome: OutputOutcome | None
-    """None: it is not settled."""
-    status: str
-    """The outcome, or where it is in its life."""
-    wakes_at: datetime | None
-    """When it is to be looked at again; None: when somebody decides, or never."""
-    news: tuple[PublicEvent, ...]
-    """What there is to tell of it."""
-
-
-class _Overtaken(Exception):
-    """Somebody else has added to an output since it was read."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +82,7 @@ class Courier:
             self.check_claim()
             try:
                 done = await self._move(parcel, intent)
-            except _Overtaken:
+            except Overtaken:
                 await parcel.read()
             else:
                 if done is not None:
@@ -201,6 +165,10 @@ class Courier:
     def _forgone(self) -> OutputForgone:
         return OutputForgone(episode_id=self.opened.episode_id)
 
+    @property
+    def _deliverer(self) -> Deliverer:
+        return Deliverer(self.crew, self.check_claim)
+
     def _proposal(self, parcel: Parcel, intent: OutputIntent, move: Propose) -> OutputProposed:
         now, number = self.crew.clock.now(), move.proposal_no
         return proposal(intent, parcel.key, self.opened, proposal_no=number, at=now)
@@ -238,64 +206,18 @@ class Courier:
             case Propose():
                 if intent is not None:
                     proposed = self._proposal(parcel, intent, move)
-                    return await self._propose(parcel, proposed, outlet)
+                    return await self._deliverer.propose(parcel, outlet, proposed)
                 # It was announced, and nobody came to propose it.
-                await _write(parcel, self._forgone)
+                await parcel.write(self._forgone)
             case Attempt():
-                return await self._attempt(parcel, outlet)
+                return await self._deliverer.attempt(parcel, outlet)
             case Fail(event=failed):
-                await _write(parcel, failed)
+                await parcel.write(failed)
         return None
 
     def _outlet(self, output: Output, intent: OutputIntent | None) -> Outlet | None:
         said = output.proposed if self._is_ours(output) else intent
         return self.crew.outlets.of(said.adapter) if said else None
-
-    async def _propose(
-        self, parcel: Parcel, proposed: OutputProposed, outlet: Outlet | None
-    ) -> Later | None:
-        """Put the output down, with the first attempt if that can be made at once."""
-        may_go = proposed.approval is None and self.crew.may_go_on.is_given
-        if outlet is None or not may_go or not outlet.throttle.try_enter(parcel.key):
-            await _write(parcel, proposed)
-            return None
-        return await self._deliver(parcel, outlet, proposed)
-
-    async def _attempt(self, parcel: Parcel, outlet: Outlet | None) -> Later | None:
-        """Make an attempt; return when the next one is due, if there is to be one."""
-        if outlet is None:
-            await _write(parcel, _no_adapter(parcel.output))
-            return None
-        runs, throttle = self.crew.may_go_on, outlet.throttle
-        # Who has just come must not overtake all those who were sent away before.
-        is_soon = bool(parcel.since) or throttle.is_open_to_new(within_s=PLACE_S)
-        has_place = (
-            runs.is_given
-            and is_soon
-            and await throttle.enter(parcel.key, within_s=PLACE_S, unless=runs.withdrawn)
-        )
-        if has_place:
-            return await self._deliver(parcel, outlet)
-        pause_s = throttle.send_away_s(parcel.key) if runs.is_given else 0.0
-        return Later(self.crew.clock.now() + timedelta(seconds=pause_s))
-
-    async def _deliver(
-        self, parcel: Parcel, outlet: Outlet, *first: OutputProposed
-    ) -> Later | None:
-        """Make an attempt, in a place that was taken for it; put down `first` with it."""
-        try:
-            number = 1 if first else parcel.output.attempts + 1
-            await _write(parcel, *first, OutputAttempted(attempt=number, node=self.crew.node))
-            # No version can take a call back: a node that was frozen must not make it now.
-            self.check_claim()
-            came = await make_attempt(
-                outlet, parcel.output, clock=self.crew.clock, stack=self.crew.ports.stack.name
-            )
-        finally:
-            outlet.throttle.leave()
-        # A conflict here is another owner's doing: this node has lost the episode.
-        await parcel.append(came)
-        return Later(came.retry_at) if isinstance(came, OutputPostponed) else None
 
     async def _bury(self, parcel: Parcel) -> None:
         """Keep a dead letter of what has failed for good; doing so again changes nothing.
@@ -334,18 +256,5 @@ class Courier:
             outlet.throttle.forget(key)
 
 
-async def _write(parcel: Parcel, *events: OutputEvent) -> None:
-    try:
-        await parcel.append(*events)
-    except VersionConflict as error:
-        raise _Overtaken from error
-
-
 def _dropped(key: str) -> Settled:
     return Settled(OutputOutcome(output_key=key, outcome=OUTCOMES[OutputStatus.CANCELED]))
-
-
-def _no_adapter(output: Output) -> OutputFailed:
-    assert output.proposed is not None, "what is attempted was proposed"
-    detail = missing(output.proposed.adapter)
-    return OutputFailed(attempt=output.attempts, error_class=NO_ADAPTER, error_detail=detail)

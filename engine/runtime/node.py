@@ -225,7 +225,7 @@ class Node:
         tripper = Tripper(ports.gates, cast, lineup.breakers)
         canceler = Canceler(ports.gates, self._running)
         watching = [self._follow_others, rescuer.serve, tripper.serve, canceler.serve]
-        return [self._switchboard.serve, means.keeper.beat, *watching]
+        return [self._switchboard.serve, means.keeper.beat, self._outlets.serve, *watching]
 
     async def _follow_others(self) -> None:
         """Follow which nodes there are, as soon as episodes of any actor take turns among them."""

@@ -1,18 +1,25 @@
-"""The adapters of an app on one node: opened when they are first needed, closed with the node."""
+"""The adapters of an app on one node: opened when they are first needed, closed with the node.
+
+What waits for a place at one of them is called back from here when there is one.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import structlog
 
 from engine.adapter import DeliveryFailed, OutputView
 from engine.route import Route
+from engine.runtime.attendance import call_by
 from engine.runtime.throttle import Throttle
 from engine.runtime.usercode import BAD_ADAPTER, delivery, in_text
+from engine.runtime.waiting_line import Waiting
 from streams.clock import Clock
+from streams.errors import Unavailable
+from streams.events import EpisodeOpened
 from streams.ports import Ports
 
 CLOSE_S: Final = 5.0
@@ -62,6 +69,16 @@ class Outlet:
                 await delivery(self._adapter.open, self._ports)
                 self._is_open = True
 
+    async def call_back(self) -> None:
+        """Call who waits for a place whenever there is one, until canceled."""
+        while True:
+            for who in await self.throttle.wait_called():
+                try:
+                    await call_by(self._ports, who, self._clock.now())
+                except Unavailable as error:
+                    # They come at their time, all the same.
+                    log.warning("not called", episode_id=who.episode_id, error=str(error))
+
     async def close(self) -> None:
         """Close the adapter, if it was opened."""
         if not self._is_open:
@@ -101,6 +118,24 @@ class Outlets:
     def of(self, adapter: str) -> Outlet | None:
         """Return the adapter of this name; None: the app here has none."""
         return self._outlets.get(adapter)
+
+    def line_up(self, keys: Iterable[str], opened: EpisodeOpened) -> None:
+        """Have an episode called as soon as there is a place for an output that was sent away.
+
+        Args:
+            keys: of outputs that are not settled, whatever they wait for.
+            opened: their episode, which nobody has.
+        """
+        who = Waiting(opened.actor_id, opened.episode_id)
+        for key in keys:
+            for outlet in self._outlets.values():
+                outlet.throttle.line_up(key, who)
+
+    async def serve(self) -> None:
+        """Call those who wait for places, until canceled."""
+        async with asyncio.TaskGroup() as group:
+            for outlet in self._outlets.values():
+                group.create_task(outlet.call_back())
 
     async def close(self) -> None:
         """Close every adapter that was opened."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from engine.backoff import backoff_s
 from engine.output import UNPROPOSED, Output, decide, evolve, fold
 from streams.clock import Clock
-from streams.errors import Unavailable
+from streams.errors import Unavailable, VersionConflict
 from streams.events import (
     OutputApproved,
     OutputCanceled,
@@ -31,6 +31,13 @@ READ_S: Final = 0.01
 """Pause after the first of them, in seconds; it doubles each time."""
 
 READ_MAX_S: Final = 0.5
+
+AMENDS_MAX: Final = 8
+"""Most tries to add to an output that others add to at the same time."""
+
+
+class Overtaken(Exception):
+    """Somebody else has added to an output since it was read. Read it again, and rule again."""
 
 
 class Proposal:
@@ -119,6 +126,38 @@ class Parcel:
         self.since = before if self.since is None else self.since
         self.output = after
         self._happened += ((event, self.version, now) for event in events)
+
+    async def write(self, *events: OutputEvent) -> None:
+        """As `append`, for those who go on if others were faster.
+
+        Raises:
+            Overtaken: someone else has added to it since it was read.
+        """
+        try:
+            await self.append(*events)
+        except VersionConflict as error:
+            raise Overtaken from error
+
+    async def amend(self, ruled: Callable[[Output], OutputEvent | None]) -> bool:
+        """Read it, add what a rule makes of it, and return whether it makes anything of it.
+
+        Args:
+            ruled: the rule; it is asked again if others were faster.
+
+        Raises:
+            Unavailable: the log is away, or others add to it again and again.
+        """
+        for _ in range(AMENDS_MAX):
+            await self.read()
+            event = ruled(self.output)
+            if event is None:
+                return False
+            try:
+                await self.write(event)
+            except Overtaken:
+                continue
+            return True
+        raise Unavailable(f"output {self.key!r}", detail="others write to it at the same time")
 
     def proposal_of(self, episode_id: str) -> Proposal | None:
         """Return the newest proposal of an episode, though others may have proposed it anew since.

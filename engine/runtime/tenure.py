@@ -14,15 +14,14 @@ from datetime import datetime
 
 from engine import publicity, recovery, telemetry
 from engine.commands import Begin, Cancel, Fail
-from engine.episode import (
-    Episode,
-)
+from engine.episode import Episode
 from engine.expiry import expiry
 from engine.publicity import PublicEvent
 from engine.recovery import Takeover
 from engine.runtime.applier import Applier
 from engine.runtime.blocker import Blocker
-from engine.runtime.carrier import NOTHING_DONE, CarriedOut, Carrier
+from engine.runtime.carried import NOTHING_DONE, CarriedOut
+from engine.runtime.carrier import Carrier
 from engine.runtime.courier import Courier
 from engine.runtime.crew import Crew
 from engine.runtime.driver import admitting
@@ -159,7 +158,7 @@ class Tenure:
         """
         await self._epilogue.note(self.episode)
         carried = await self._carrier.tell_again(self.episode, since=self._since)
-        await self._carrier.wake(carried.wakes_at)
+        await self._carrier.wake(carried.wakes_at, carried.pending)
         await self._publish([*carried.news, self._ended()])
         await self._accept_once()
 
@@ -173,7 +172,7 @@ class Tenure:
         """
         await self._accept_once()
         carried = await self._carrier.settle(self.episode)
-        await self._carrier.wake(carried.wakes_at)
+        await self._carrier.wake(carried.wakes_at, carried.pending)
         await self._publish(carried.news)
 
     async def _go_on(self, *, careful: bool) -> CarriedOut:

@@ -7,16 +7,26 @@ the one before. It is no reservation. They may come back to another node, or not
 comes takes the next place that is free; only who comes for the first time waits behind the others.
 Once it is settled what somebody was to come back for, their time counts no more; and if it has
 passed without them, their place is free for whoever comes.
+
+Without a rate nobody can say when a place will be free. Then those who were sent away stand in
+line, too, and are called as soon as there is one; if the call is lost, they come at their time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from engine.runtime.slots import Slots
+from engine.runtime.waiting_line import COME_S, Waiting, WaitingLine
 from streams.clock import Clock
+
+PLACE_S: Final = 10.0
+"""Longest wait for a place, in seconds, before an output is left for later: an episode that waits
+so has a slot that others could use."""
 
 AWAY_S: Final = 10.0
 """Shortest time that somebody is sent away for, in seconds."""
@@ -50,6 +60,9 @@ class Throttle:
         """When the next delivery may begin."""
         self._back_s: dict[str, float] = {}
         """Key → when it is to come back. In that order: nobody is given a time before another's."""
+        self._line = WaitingLine()
+        self._changed = asyncio.Event()
+        """Set when there may be somebody to call."""
 
     @property
     def wait_s(self) -> float:
@@ -61,18 +74,23 @@ class Throttle:
         """How long until the last one is to come back of those who were sent away, in seconds."""
         return max(0.0, self._last_s() - self._clock.monotonic_s())
 
-    def is_open(self, *, within_s: float) -> bool:
-        """Return whether a delivery may seem to begin within so many seconds."""
-        return self.wait_s <= within_s and self._slots.free > 0
+    def is_open(self, key: str, *, within_s: float) -> bool:
+        """Return whether the output of this key may seem to be delivered within so many seconds.
+
+        A place to which others were called is theirs.
+        """
+        return self.wait_s <= within_s and self._spare(key) > 0
 
     def is_open_to_new(self, *, within_s: float = 0.0) -> bool:
         """Return whether who comes for the first time need not wait for longer behind the others.
 
         Those who were sent away come first. But a place that is free at this moment is for whoever
         comes if one of them has not come, or if the next of them comes late enough to find another.
+        Without a rate, nobody knows how soon the others will have theirs.
         """
         is_free = self._is_missing() or self._is_next_far()
-        return self.queue_s <= within_s or (self.wait_s <= 0 and is_free)
+        soon_s = within_s if self._apart_s else 0.0
+        return self.queue_s <= soon_s or (self.wait_s <= 0 and is_free)
 
     def send_away_s(self, key: str) -> float:
         """Return how long the output of this key is to stay away, in seconds.
@@ -91,9 +109,34 @@ class Throttle:
         self._back_s[key] = min(back_s, now_s + AWAY_S_MAX)
         return self._back_s[key] - now_s
 
+    def line_up(self, key: str, who: Waiting) -> None:
+        """Have `who` called when there is a place, if the output of this key was sent away.
+
+        Only once nobody has the episode: who is called before that finds it taken.
+        """
+        if key in self._back_s and not self._apart_s:
+            self._line.join(key, who, until_s=self._back_s[key] + LATE_S)
+            self._changed.set()
+
+    async def wait_called(self) -> Sequence[Waiting]:
+        """Wait until there are places for some of those in line, and return whom to call, in order.
+
+        They are expected from now on: their places are kept for them for `COME_S`.
+        """
+        while True:
+            self._changed.clear()
+            called = self._line.call(self._slots.free, at_s=self._clock.monotonic_s())
+            if called:
+                return called
+            with suppress(TimeoutError):
+                async with self._clock.timeout(COME_S if self._line.is_expecting else None):
+                    await self._changed.wait()
+
     def forget(self, key: str) -> None:
         """Take note that the output of this key will not come back: it is settled."""
         self._back_s.pop(key, None)
+        self._line.leave(key)
+        self._changed.set()
 
     def try_enter(self, key: str) -> bool:
         """Take a place for a first delivery that begins now, and return whether there was one."""
@@ -126,6 +169,12 @@ class Throttle:
     def leave(self) -> None:
         """Give the place back: the delivery is over."""
         self._slots.give_back()
+        self._changed.set()
+
+    def _spare(self, key: str = "") -> int:
+        """Return how many places are free to which nobody but the one of this key was called."""
+        expected = self._line.expected(at_s=self._clock.monotonic_s(), but=key)
+        return self._slots.free - expected
 
     def _last_s(self) -> float:
         """Return when the last one is to come back of those who were sent away."""
@@ -142,13 +191,14 @@ class Throttle:
     def _is_next_far(self) -> bool:
         """Return whether who begins now leaves the next of them their place."""
         next_s = self._clock.monotonic_s() + self._apart_s
-        return self._first_s() >= next_s and self._slots.free > 1
+        return self._first_s() >= next_s and self._spare() > 1
 
     def _reserve_s(self, key: str) -> float:
         """Put one delivery down, and return how long it has to wait, in seconds.
 
         It has the place that it was sent away for, or that of somebody who has not come.
         """
+        self._line.leave(key)
         if self._back_s.pop(key, None) is None and self._is_missing():
             del self._back_s[next(iter(self._back_s))]
         wait_s = self.wait_s

@@ -35,6 +35,7 @@ __all__ = [
     "BUILT_IN",
     "Template",
     "adapters_of",
+    "asks_synthesizer",
     "checked_templates",
     "dispatch",
     "gatherer_of",
@@ -67,6 +68,11 @@ def gatherer_of(strategy: object) -> str | None:
             return strategy.gatherer
         case _:
             return None
+
+
+def asks_synthesizer(strategy: object) -> bool:
+    """Return whether a strategy made of one of our templates is nothing without a synthesizer."""
+    return isinstance(strategy, ObserveSynthesizeConverge)
 
 
 def adapters_of(strategy: object) -> Sequence[str]:

@@ -17,7 +17,8 @@ import asyncpg
 import nats as nats_client
 
 from projections.embedded import EmbeddedPostgres
-from streams.embedded import EmbeddedNats, die_with
+from streams.child import die_with
+from streams.embedded import EmbeddedNats
 from tests.acceptance.agreement import Lives, differences
 
 ROOT: Final = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from streams.embedded import die_with
+from streams.child import die_with
 
 ROOT: Final = Path(__file__).parents[2]
 STOP_S_MAX: Final = 5.0

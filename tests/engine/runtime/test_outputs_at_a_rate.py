@@ -7,9 +7,8 @@ import asyncio
 import pytest
 
 from engine.route import Route
-from engine.runtime.courier import PLACE_S
 from engine.runtime.requester import cancel
-from engine.runtime.throttle import AWAY_S, AWAY_S_MAX, LATE_S, Throttle
+from engine.runtime.throttle import AWAY_S, AWAY_S_MAX, LATE_S, PLACE_S, Throttle
 from streams.events import EpisodeDeferred, EpisodeStarted
 from tests.engine.runtime.output_stage import Pager, Proposing, Scene, app_of, play
 from tests.engine.runtime.test_outputs_left import page

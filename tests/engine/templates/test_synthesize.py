@@ -5,9 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from engine.errors import BadDefinition
+from engine.actor import Actor
+from engine.app import App
+from engine.errors import BadDefinition, DeclarationError
 from engine.templates import observe_synthesize_converge
 from engine.tools import Synthesis, ToolFailed
+from engine.trigger import manual
 from streams.events import EndStatus, StepKind, StepRecorded
 from streams.findings import ClearFinding, RaiseFinding
 from tests.engine.templates.stage import Facts, app_of, opened_for, play
@@ -172,3 +175,15 @@ def test_a_configuration_that_cannot_work_says_where(config, path):
     with pytest.raises(BadDefinition) as refused:
         configured(**config)
     assert refused.value.path == path
+
+
+def test_an_app_must_have_a_synthesizer():
+    """Without one, what is asked would come back as the answer."""
+    with pytest.raises(DeclarationError, match="there is no synthesizer to ask"):
+        app_of(configured(), Facts(OBSERVED))
+
+
+def test_the_synthesizer_may_be_the_actors_own():
+    actor = Actor("worker", synthesizer=Model(ANSWER).think)
+    actor.expect("thing", configured(), on=manual())
+    assert App(actors=[actor], gatherers={"facts": Facts(OBSERVED).gather}).actors
