@@ -17,7 +17,7 @@ the strategy got them, also where people are shown less: keep it like what is in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from engine import recovery
 from engine.actions import Action, Converge, Done
+from engine.actor import Actor
 from engine.app import App
 from engine.episode import (
     UNOPENED,
@@ -135,7 +136,9 @@ def load(data: bytes) -> Sequence[Recorded]:
     return [_recorded(line, number=number) for number, line in enumerate(lines, start=1)]
 
 
-async def replay(records: Sequence[Recorded], app: App) -> Replayed:
+async def replay(
+    records: Sequence[Recorded], app: App, *, defined: Iterable[Actor] = ()
+) -> Replayed:
     """Drive today's strategy over a recorded journal, from its beginning, and perform nothing.
 
     What was recorded takes the place of tools, synthesizers and the outside. `init` is called
@@ -145,17 +148,20 @@ async def replay(records: Sequence[Recorded], app: App) -> Replayed:
     Args:
         records: an episode's journal, as `load` gives it.
         app: with the actor and the expectation that the episode is of.
+        defined: actors that are said as data, as they are to be applied, made by `to_actor` with
+            the app. As on a node, what the app declares in code goes before them.
 
     Raises:
         NondeterministicReplay: the strategy asks for something else than what was recorded.
         EpisodeFailed: it fails where, or as, the history does not.
-        BadHistory: the app has no such expectation, or the history is of no episode.
+        BadHistory: there is no such expectation, or the history is of no episode.
     """
     episode = fold(records)
     if episode.opened is None:
         raise BadHistory("it is of no episode: nothing in it was opened")
     stack = stack_of(records[0].subject)
-    thinker = Thinker(_expectation(episode.opened, app), episode.opened, stack.name)
+    actors = {**{actor.id: actor for actor in defined}, **app.actors}
+    thinker = Thinker(_expectation(episode.opened, actors), episode.opened, stack.name)
     rerun = _Rerun(thinker, recovery.tail(_whole(records)))
     try:
         asks = await rerun.to_the_end()
@@ -235,12 +241,12 @@ def _whole(records: Iterable[Recorded]) -> list[Recorded]:
     return whole
 
 
-def _expectation(opened: EpisodeOpened, app: App) -> Expectation:
-    actor = app.actors.get(opened.actor_id)
+def _expectation(opened: EpisodeOpened, actors: Mapping[str, Actor]) -> Expectation:
+    actor = actors.get(opened.actor_id)
     expectation = actor.expectations.get(opened.expectation_id) if actor else None
     if expectation is None:
         raise BadHistory(
-            f"the app has no expectation {opened.expectation_id!r} of an actor"
+            f"there is no expectation {opened.expectation_id!r} of an actor"
             f" {opened.actor_id!r}, which its episode is of"
         )
     return expectation

@@ -23,5 +23,5 @@ def kind_of(data: JsonObject) -> DefinitionKind:
     """
     said = [kind for kind, field in _FIELDS.items() if field in data]
     if len(said) != 1:
-        raise BadDefinition("", "write expectations for an agent, or steps for a workflow")
+        raise BadDefinition("", "write expectations for an actor, or steps for a workflow")
     return said[0]

@@ -37,7 +37,7 @@ GOES_ON: Final = frozenset({blocking.ATTEND, starter.CONDUCT, placing.PLACE, pla
 actor is paused."""
 
 RESTING_S: Final = 5.0
-"""How long a due message waits for a time when the actor may be woken."""
+"""How long a due message waits for a time when the actor may be woken, at most."""
 
 STRANGE_MAX: Final = 10_000
 """Due messages that nobody knows and whose returns are counted at a time: as many as the server

@@ -56,8 +56,6 @@ HOPELESS_DELIVERIES: Final = 70
 HOPELESS_S: Final = 3_600.0
 """Age of such a command, at least: longer than a deploy takes to bring a node that can."""
 
-UNENDED: Final = Obstacle("attempt_not_ended", "its journal does not show the end it is told of")
-
 Incoming: TypeAlias = Delivery[WorkflowCommand | Unreadable]
 
 Pulled: TypeAlias = tuple[WorkflowCommand, Incoming]
@@ -138,11 +136,11 @@ class Conductor:
                 bound_contextvars(instance_id=instance_id, workflow=workflow),
                 telemetry.span("workflow", context_of(trace)),
             ):
-                unended = await self.desk.put(instance_id, commands)
+                again = await self.desk.put(instance_id, commands)
                 for number, (command, delivery) in enumerate(pulled):
                     await (
-                        self._refuse(command, delivery, UNENDED)
-                        if number in unended
+                        self._refuse(command, delivery, again[number])
+                        if number in again
                         else delivery.ack()
                     )
         except Hindered as hindered:

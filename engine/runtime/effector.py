@@ -19,20 +19,22 @@ from engine.errors import BadRequest
 from engine.runtime.cast import Cast
 from engine.runtime.herald import Herald
 from engine.runtime.instance_book import Page
-from engine.runtime.instances import begin_instance
+from engine.runtime.instances import begin_instance, call_off_instance
 from engine.runtime.opener import open_episode, record_opening
 from engine.runtime.recalling import keep, recall
 from engine.runtime.requester import ask_to_cancel
 from engine.runtime.subject_locks import free_subject
+from engine.runtime.witness import end_of_sub
 from engine.workflows.binding import spec_of
 from engine.workflows.commands import AttemptEnded, Recalled
 from engine.workflows.effects import Effects, follow_up, may_wake, wake_at
 from engine.workflows.start import SubStart, sub_started
 from engine.workflows.starter import CONDUCT, conduct_timer, starter_id
 from engine.workflows.status import ENDED
+from engine.workflows.steps import waiting
 from streams.clock import Clock
 from streams.commands import CancelWorkflow
-from streams.errors import TooLarge, Unavailable, Unwritable
+from streams.errors import TooLarge, Unwritable
 from streams.events import EpisodeOpened
 from streams.ports import Ports
 from streams.tracing import traceparent
@@ -94,7 +96,9 @@ class Effector:
         instance = page.instance
         if instance.started is None or not may_wake(instance.begun.spec):
             return
-        at, is_known = wake_at(instance), not page.is_timer_unknown
+        # Of what waits, somebody has a message: a timer that is due would only add to those.
+        waits = set(waiting(instance, page.closed, at=self.clock.now()))
+        at, is_known = wake_at(instance, but=waits), not page.is_timer_unknown
         workflow, id_ = instance.begun.spec.name, instance.begun.instance_id
         if at is not None and not (is_known and at == page.wakes_at):
             timer = conduct_timer(workflow, id_)
@@ -133,12 +137,14 @@ class Effector:
         return actor is not None and actor.is_laned
 
     async def _begin(self, sub: SubStart) -> AttemptEnded | None:
-        workflow = self.cast.workflows.get(sub.workflow)
-        if workflow is None:  # It went after the step was decided on. Others may have it.
-            raise Unavailable(sub.instance_id, detail=f"no workflow {sub.workflow!r} here")
-        spec = spec_of(workflow, self.cast.actors)
+        """Begin an instance, or call it off if its workflow went after it was decided on."""
+        workflow, now = self.cast.workflows.get(sub.workflow), self.clock.now()
         try:
-            await begin_instance(self.ports, sub_started(spec, sub), at=self.clock.now())
+            if workflow is None:
+                await call_off_instance(self.ports, sub, at=now)
+                return await end_of_sub(self.ports, sub.instance_id)
+            spec = spec_of(workflow, self.cast.actors)
+            await begin_instance(self.ports, sub_started(spec, sub), at=now)
         except (BadRequest, TooLarge, Unwritable) as error:
             return _unopened(sub.trigger, sub.instance_id, error)
         return None

@@ -39,6 +39,8 @@ class Page:
     """When it is to be looked at again, as far as this node has seen to that."""
     is_timer_unknown: bool = False
     """Whether its timer may stand otherwise: others may have armed it since, or it has fired."""
+    closed: frozenset[str] = frozenset()
+    """Workflows that its steps run and that could not begin here when it was looked at last."""
 
 
 @dataclass

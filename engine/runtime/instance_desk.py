@@ -9,7 +9,7 @@ commit asks for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,13 +24,14 @@ from engine.runtime.witness import end_of
 from engine.workflows.batch import Batch, decide_all
 from engine.workflows.binding import problem_of_code
 from engine.workflows.commands import InstanceCommand
-from engine.workflows.decision import abort_at, decided_at
+from engine.workflows.decision import decided_at
 from engine.workflows.instance import Instance
 from engine.workflows.starter import starter_id
-from engine.workflows.steps import Code
+from engine.workflows.status import ENDED
+from engine.workflows.steps import Code, waiting
 from engine.workflows.workflow import Workflow
 from streams.clock import Clock
-from streams.commands import Advance, CancelWorkflow, StepDone, WorkflowCommand
+from streams.commands import Advance, StepDone, WorkflowCommand
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
 
 ROUNDS_MAX: Final = 1_000
@@ -41,6 +42,8 @@ NO_SUCH_INSTANCE: Final = "no_such_instance"
 NO_SUCH_CODE: Final = "no_such_code"
 CLOSED: Final = "workflow_closed"
 UNREADABLE: Final = "unreadable_journal"
+
+UNENDED: Final = Obstacle("attempt_not_ended", "its journal does not show the end it is told of")
 
 log = structlog.get_logger("vigil.conductor")
 
@@ -57,11 +60,14 @@ class InstanceDesk:
     book: InstanceBook
     effector: Effector
 
-    async def put(self, instance_id: str, commands: Sequence[WorkflowCommand]) -> set[int]:
+    async def put(
+        self, instance_id: str, commands: Sequence[WorkflowCommand]
+    ) -> Mapping[int, Obstacle]:
         """Do all that comes of `commands` to one instance.
 
         Returns:
-            Which of them are to come again: the ends that they tell of cannot be seen yet.
+            Which of them are to come again, and why: the ends that they tell of cannot be seen yet;
+            or the instance waits for a workflow to begin, and one of them has it looked at again.
 
         Raises:
             Hindered: nothing was done about any of them.
@@ -70,23 +76,20 @@ class InstanceDesk:
         try:
             page = await self.book.read(instance_id)
             workflow = await self._as_begun(page, instance_id)
-            lack = _lack(page.instance, self.cast)
-            if lack is not None and not self._is_to_stop(page.instance, commands):
-                raise Hindered(lack)
+            page.closed = self._closed(page.instance)
             said = await asyncio.gather(*(self._said(each, page.instance) for each in commands))
             # A timer fires by the servers' clock, which may be ahead of ours: is it time by then?
             page.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)
-            left = [each for each in said if each is not None]
-            if lack is not None:  # First what stops it: then nothing more begins after the rest.
-                left.sort(key=lambda each: not isinstance(each, CancelWorkflow))
-            await self._decide(page, workflow, left)
+            await self._decide(page, workflow, [each for each in said if each is not None])
         except UnreadableEvent as error:
             detail = f"this version cannot read it: {error}"
             raise Hindered(Obstacle(UNREADABLE, detail)) from error
         if page.is_timer_unknown:
             await self.effector.arm(page)
         self.book.keep(page)
-        return {number for number, each in enumerate(said) if each is None}
+        again = {number: UNENDED for number, each in enumerate(said) if each is None}
+        lack = self._lack(page)
+        return again if lack is None else {0: lack, **again}
 
     async def _as_begun(self, page: Page, instance_id: str) -> Workflow:
         """Return the workflow as an instance has it.
@@ -98,6 +101,8 @@ class InstanceDesk:
         if page.instance.started is None:
             detail = f"the journal holds no instance {instance_id}"
             raise Hindered(Obstacle(NO_SUCH_INSTANCE, detail))
+        if page.instance.phase in ENDED:  # It takes no more steps, so it needs no code.
+            return Workflow(self.workflow)
         spec, workflow = page.instance.begun.spec, self.cast.workflows.get(self.workflow)
         if spec.revision not in (0, workflow.revision if workflow else 0):
             workflow = await self.editions.workflow(self.workflow, spec.revision)
@@ -107,15 +112,23 @@ class InstanceDesk:
             raise Hindered(Obstacle(NO_SUCH_CODE, problem))
         return workflow
 
-    def _is_to_stop(self, instance: Instance, commands: Sequence[WorkflowCommand]) -> bool:
-        """Return whether nothing more is to begin of an instance, after `commands` at the latest.
+    def _closed(self, instance: Instance) -> frozenset[str]:
+        """Return which workflows that steps of an instance run cannot begin here now."""
+        subs = (step.workflow for step in instance.begun.spec.steps if step.task is None)
+        return frozenset(subs) - self.cast.workflows.keys()
 
-        So it can be canceled, and its time is up, whatever it lacks to go on.
+    def _lack(self, page: Page) -> Obstacle | None:
+        """Return which workflow steps wait for that would begin now; None: they wait for none.
+
+        One that is closed may stay so for long, and nobody is at fault.
         """
-        if not instance.goes_on or any(isinstance(each, CancelWorkflow) for each in commands):
-            return True
-        over_at = abort_at(instance)
-        return over_at is not None and over_at <= self.clock.now()
+        now = decided_at(page.instance, self.clock.now())
+        place = next(waiting(page.instance, page.closed, at=now), None)
+        if place is None:
+            return None
+        missing = page.instance.specs[place[0]].workflow
+        reason = CLOSED if starter_id(missing) in self.cast.closed else NO_SUCH_CODE
+        return Obstacle(reason, f"there is no workflow {missing!r} to begin")
 
     async def _said(self, command: WorkflowCommand, instance: Instance) -> InstanceCommand | None:
         if isinstance(command, StepDone):
@@ -126,7 +139,8 @@ class InstanceDesk:
         """Put what is `left`, and whatever follows by itself."""
         id_ = page.instance.begun.instance_id
         advance = Advance(workflow=workflow.name, instance_id=id_)
-        code = Code(workflow=workflow, stack=self.book.ports.stack.name)
+        stack = self.book.ports.stack.name
+        code = Code(workflow=workflow, stack=stack, closed=page.closed)
         for _ in range(ROUNDS_MAX):
             left += await self.effector.follow(page)
             now = decided_at(page.instance, self.clock.now())
@@ -157,19 +171,6 @@ class InstanceDesk:
         await self.book.catch_up(page, instance_id)
         if page.instance.version == before:
             raise Unavailable(instance_id, detail="what a replica holds is not the newest")
-
-
-def _lack(instance: Instance, cast: Cast) -> Obstacle | None:
-    """Return which workflow cannot begin here that a step of an instance runs; None: all can.
-
-    One that is closed may stay so for long, and nobody is at fault.
-    """
-    subs = (step.workflow for step in instance.begun.spec.steps if step.task is None)
-    missing = next((each for each in subs if each not in cast.workflows), None)
-    if missing is None:
-        return None
-    reason = CLOSED if starter_id(missing) in cast.closed else NO_SUCH_CODE
-    return Obstacle(reason, f"there is no workflow {missing!r} to begin")
 
 
 def _note_refused(commands: Sequence[InstanceCommand], batch: Batch) -> None:

@@ -1,10 +1,11 @@
-"""Begins instances of workflows, and calls nodes to them. Harmless to repeat, as all ids are."""
+"""Begins instances of workflows, or calls them off, and calls nodes to them. Harmless to repeat."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from engine.workflows.endings import told_of
+from engine.workflows.start import SubStart, called_off
 from streams.commands import Advance
 from streams.errors import VersionConflict
 from streams.events import EpisodeOpened, WorkflowStarted
@@ -22,14 +23,31 @@ async def begin_instance(ports: Ports, started: WorkflowStarted, *, at: datetime
     """
     id_, trace = started.instance_id, traceparent()
     commit = Commit(id=f"begin.{id_}", at=at, events=(started,), trace=trace)
+    return await _be_first(ports, commit, started.spec.name, id_)
+
+
+async def call_off_instance(ports: Ports, sub: SubStart, *, at: datetime) -> bool:
+    """Have an instance never begin, and call a node to tell of it; return False if it has begun.
+
+    Raises:
+        BadRequest, TooLarge, Unwritable: the journal cannot keep that. Nothing can begin, either.
+        Unavailable: the log is away. It may have been called off; do it again.
+    """
+    id_ = sub.instance_id
+    commit = Commit(id=f"call_off.{id_}", at=at, events=called_off(sub), trace=traceparent())
+    return await _be_first(ports, commit, sub.workflow, id_)
+
+
+async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str) -> bool:
+    """Write the first commit of an instance; return whether it is."""
     try:
         await ports.log.append(ports.stack.workflow(id_), commit, after=START)
         is_new = True
     except VersionConflict:
         is_new = False
     # Of one that is not new the call may still be missing.
-    advance = Advance(workflow=started.spec.name, instance_id=id_)
-    await ports.inbox.send(advance, id=f"begin.{id_}", trace=trace)
+    advance = Advance(workflow=workflow, instance_id=id_)
+    await ports.inbox.send(advance, id=f"begin.{id_}", trace=commit.trace)
     return is_new
 
 

@@ -27,8 +27,12 @@ from streams.keys import DEFINITIONS
 from streams.ports import Ports
 
 DEFINITIONS_MAX: Final = 1_000
-"""Most definitions that a node runs at a time, as many as an app may have workflows; and as many
-that are disabled. What comes when there are as many is told as a problem."""
+"""Most definitions that a node runs at a time, as many as an app may have workflows. What comes
+when there are as many is told as a problem. Those that are disabled take none of this room."""
+
+DISABLED_MAX: Final = 1_000
+"""Most definitions that are disabled and of which a node sees to what is open: each has its queues.
+It is those that were disabled last; the others are told as problems."""
 
 CHANGES_MAX: Final = 500
 """Changes of the registry looked at in one go."""
@@ -45,6 +49,11 @@ NEWER: Final = "a newer version of Vigil has applied it, and this one cannot rea
 
 TOO_MANY: Final = f"this node has {DEFINITIONS_MAX:,} definitions already; disable some"
 
+TOO_MANY_DISABLED: Final = (
+    f"{DISABLED_MAX:,} others were disabled after it, and nobody sees to what is open of it now;"
+    " apply it again if anything is"
+)
+
 log = structlog.get_logger("vigil.loader")
 
 
@@ -60,11 +69,19 @@ class Known(msgspec.Struct, frozen=True):
     has_room: bool = True
     """Whether there was room for it."""
 
-    @property
-    def takes_room(self) -> bool:
-        """Whether something of it is served."""
+    def takes_room(self, *, holds: bool) -> bool:
+        """Return whether something is served of a definition that holds, or of one that does not.
+
+        Args:
+            holds: which of the two is asked for.
+        """
         made = self.made
-        return made is not None and (made.actor is not None or made.stand_in is not None)
+        is_served = made is not None and (made.actor is not None or made.stand_in is not None)
+        return is_served and self.edition is not None and self.edition.holds is holds
+
+    def lacks_room(self, *, holds: bool) -> bool:
+        """Return whether there was no room for one that holds, or for one that does not."""
+        return not self.has_room and self.edition is not None and self.edition.holds is holds
 
     @property
     def has_failed(self) -> bool:
@@ -145,6 +162,7 @@ class Loader:
         async with self._turn:
             for entry in entries:
                 self._is_behind |= await self._note(entry)
+            self._is_behind |= self._give_room_up()
             self._is_behind |= await self._use_room()
             if self._is_behind:
                 casting = cast(self._app, self._made(), stack=self._stack)
@@ -183,7 +201,7 @@ class Loader:
 
     async def _load(self, key: str, revision: int, edition: Edition) -> bool:
         """Make what stands at a key, and return whether that is news."""
-        before, has_room = self._known.get(key), self._has_room(key, edition)
+        before, has_room = self._known.get(key), self._has_room(key, edition, revision)
         made = await self._editions.make(edition) if has_room else _too_many(edition)
         if before is not None and before.has_failed and made == before.made:
             self._known[key] = msgspec.structs.replace(before, revision=revision)
@@ -196,25 +214,41 @@ class Loader:
     async def _use_room(self) -> bool:
         """Load what there was no room for, as far as there is now; return whether there was any."""
         has_any = False
-        for key, each in list(self._known.items()):
-            if not each.has_room and each.edition is not None and self._has_room(key, each.edition):
+        for holds in (True, False):
+            without = [key for key, each in self._known.items() if each.lacks_room(holds=holds)]
+            # If the one that came last finds none, no other does.
+            for key in sorted(without, key=lambda each: -self._known[each].revision):
+                each = self._known[key]
+                if each.edition is None or not self._has_room(key, each.edition, each.revision):
+                    break
                 has_any |= await self._load(key, each.revision, each.edition)
         return has_any
 
-    def _has_room(self, key: str, edition: Edition) -> bool:
+    def _give_room_up(self) -> bool:
+        """Let go of those that were disabled first, if too many are; return whether any were."""
+        served = [key for key, each in self._known.items() if each.takes_room(holds=False)]
+        served.sort(key=lambda each: self._known[each].revision)
+        gone = served[: max(0, len(served) - DISABLED_MAX)]
+        for key in gone:
+            each = self._known[key]
+            made = None if each.edition is None else _too_many(each.edition)
+            self._known[key] = msgspec.structs.replace(each, made=made, has_room=False)
+        return bool(gone)
+
+    def _has_room(self, key: str, edition: Edition, revision: int) -> bool:
         """Return whether there is room for what stands at `key` beside all others that are alike.
 
-        What stood there before need not have room beside its successor.
+        What stood there before need not have room beside its successor; nor one that is disabled
+        beside what was disabled earlier.
         """
-        alike = (
+        alike = [
             each
             for at, each in self._known.items()
-            if at != key
-            and each.takes_room
-            and each.edition is not None
-            and each.edition.holds is edition.holds
-        )
-        return sum(1 for _ in alike) < DEFINITIONS_MAX
+            if at != key and each.takes_room(holds=edition.holds)
+        ]
+        if edition.holds:
+            return len(alike) < DEFINITIONS_MAX
+        return sum(1 for each in alike if each.revision > revision) < DISABLED_MAX
 
     def _tell(self, casting: Casting) -> None:
         """Say once of each definition why it cannot run here."""
@@ -229,7 +263,8 @@ def _gone(key: str, revision: int) -> Entry:
 
 
 def _too_many(edition: Edition) -> Made:
-    return Made(name=name_of(edition), revision=edition.revision, problem=TOO_MANY)
+    problem = TOO_MANY if edition.holds else TOO_MANY_DISABLED
+    return Made(name=name_of(edition), revision=edition.revision, problem=problem)
 
 
 def _name_in(key: str) -> str:

@@ -1,7 +1,7 @@
 """Takes what has come due for an actor, from the queue that all its nodes share: take → admit.
 
 Nobody may wake an actor that is paused, but what has been woken goes on: then another waker takes
-what is due about that, and has all else come again.
+what is due about that, and has all else come again: soon at first, for other nodes may wake it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from engine import telemetry
+from engine.backoff import backoff_s
 from engine.runtime.alarms import GOES_ON, RESTING_S, Alarms
 from engine.runtime.entrance import HAND_BACK_S, Entrance
 from engine.runtime.gate import STRANGE_DELIVERIES_MAX, leave
@@ -24,6 +25,10 @@ from streams.timers import Due
 
 WAIT_S: Final = 5.0
 """Longest silent wait for due timers; only how often an idle waker looks up."""
+
+GIVE_WAY_S: Final = 0.05
+"""First wait of a message for a node that may wake the actor, in seconds; it doubles each time, up
+to `RESTING_S`: if there is such a node, it soon has it, and if there is none, nothing is busy."""
 
 log = structlog.get_logger("vigil.waker")
 
@@ -66,7 +71,7 @@ class Waker:
         if isinstance(due, Unreadable):
             return await self.entrance.let_in(delivery, [due])
         if not self.takes_causes and due.purpose not in GOES_ON:
-            return await delivery.nak(delay_s=RESTING_S)
+            return await _rest(delivery)
         try:
             parts = await self.alarms.parts(due, delivery)
         except Unavailable as error:
@@ -78,3 +83,8 @@ class Waker:
             return await leave(delivery)
         letter = self.alarms.forgotten(due, delivery)
         return await self.entrance.let_in(delivery, [] if letter is None else [letter])
+
+
+async def _rest(delivery: Delivery[Due | Unreadable]) -> None:
+    pause_s = backoff_s(delivery.deliveries, first_s=GIVE_WAY_S, most_s=RESTING_S)
+    await delivery.nak(delay_s=pause_s)

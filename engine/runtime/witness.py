@@ -24,10 +24,22 @@ async def end_of(ports: Ports, told: StepDone, instance: Instance) -> AttemptEnd
         Unavailable: the log is away.
     """
     spec = instance.specs.get(told.step)
+    if spec is not None and spec.task is None and not told.is_compensation:
+        return await end_of_sub(ports, told.episode_id)
     try:
-        if spec is None or spec.task is not None or told.is_compensation:
-            return end_of_episode(fold(await ports.log.read(ports.stack.episode(told.episode_id))))
-        sub = fold_instance(await ports.log.read(ports.stack.workflow(told.episode_id)))
+        return end_of_episode(fold(await ports.log.read(ports.stack.episode(told.episode_id))))
+    except UnreadableEvent:
+        return None
+
+
+async def end_of_sub(ports: Ports, instance_id: str) -> AttemptEnded | None:
+    """Return how an instance that is a step of another one has ended; None as `end_of`.
+
+    Raises:
+        Unavailable: the log is away.
+    """
+    try:
+        sub = fold_instance(await ports.log.read(ports.stack.workflow(instance_id)))
     except UnreadableEvent:
         return None
     return end_of_instance(sub) if sub.started is not None else None

@@ -80,6 +80,8 @@ async def start_workflow(
     """
     check_name("workflow", workflow)
     check_switch("dry_run", value=dry_run)
+    if step_overrides is not None and not dry_run:
+        raise BadRequest(field="step_overrides", problem="only a dry run has any; ask for one")
     asked = FireRequest(
         expectation=START,
         requested_by=by,

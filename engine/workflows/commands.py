@@ -26,6 +26,8 @@ class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
     error_detail: str = ""
     result: msgspec.Raw = NOTHING
     is_compensation: bool = False
+    is_called_off: bool = False
+    """Whether what it was to run had not begun and never will: see `start.called_off`."""
 
 
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):

@@ -191,7 +191,8 @@ def _judged(instance: Instance, command: AttemptEnded) -> tuple[StepOutcome, str
     if command.outcome is StepOutcome.DONE and size_bytes > room_bytes:
         detail = f"{size_bytes:,} bytes, and there is room for {room_bytes:,}"
         return StepOutcome.FAILED, RESULT_TOO_LARGE, detail
-    if command.outcome is StepOutcome.CANCELED and instance.goes_on:
+    is_canceled = command.outcome is StepOutcome.CANCELED and not command.is_called_off
+    if is_canceled and instance.goes_on:
         # By somebody else: to the instance it is a failure like any other.
         return StepOutcome.FAILED, command.error_class or CANCELED, command.error_detail
     return command.outcome, command.error_class, command.error_detail

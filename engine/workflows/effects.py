@@ -8,7 +8,7 @@ one does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from datetime import datetime
 
 import msgspec
@@ -88,11 +88,16 @@ def follow_up(instance: Instance) -> Effects:
     )
 
 
-def wake_at(instance: Instance) -> datetime | None:
-    """Return when something about `instance` is due next; None: it waits for others alone."""
+def wake_at(instance: Instance, *, but: Container[Place] = ()) -> datetime | None:
+    """Return when something about `instance` is due next; None: it waits for others alone.
+
+    Args:
+        instance: as it is.
+        but: items whose time to begin again has come, and that cannot begin.
+    """
     if instance.phase in ENDED or instance.started is None:
         return None
-    return min(_due_times(instance), default=None)
+    return min(_due_times(instance, but), default=None)
 
 
 def may_wake(spec: WorkflowSpec) -> bool:
@@ -103,13 +108,14 @@ def may_wake(spec: WorkflowSpec) -> bool:
     )
 
 
-def _due_times(instance: Instance) -> Iterator[datetime]:
+def _due_times(instance: Instance, but: Container[Place]) -> Iterator[datetime]:
     if (deadline := abort_at(instance)) is not None:
         yield deadline
     for place, item in instance.items():
         if (deadline := deadline_of(instance, place, item)) is not None:
             yield deadline
-        if item.status is StepStatus.RETRYING and item.retry_at is not None:
+        is_to_begin = item.status is StepStatus.RETRYING and place not in but
+        if is_to_begin and item.retry_at is not None:
             yield item.retry_at
     for place, undoing in instance.undoings.items():
         deadline = undoing_deadline(instance, place, undoing)

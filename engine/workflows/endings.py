@@ -10,8 +10,9 @@ import msgspec
 from engine.episode import Episode
 from engine.workflows.commands import AttemptEnded
 from engine.workflows.instance import Instance
+from engine.workflows.start import CALLED_OFF
 from streams.commands import StepDone
-from streams.events import EndStatus, EpisodeConverged, EpisodeOpened
+from streams.events import EndStatus, EpisodeConverged, EpisodeOpened, WorkflowFinished
 from streams.json import NOTHING, raw, unraw
 from streams.triggers import WorkflowTrigger
 from streams.workflows import StepOutcome, WorkflowStatus
@@ -62,6 +63,7 @@ def end_of_instance(instance: Instance) -> AttemptEnded | None:
         error_class=finished.error_class,
         error_detail=finished.error_detail,
         result=_results(instance),
+        is_called_off=_is_called_off(finished),
     )
 
 
@@ -94,6 +96,11 @@ def told_of(opened: EpisodeOpened) -> StepDone | None:
         episode_id=opened.episode_id,
         is_compensation=trigger.is_compensation,
     )
+
+
+def _is_called_off(finished: WorkflowFinished) -> bool:
+    # One that fails may do so with any error class; one that is canceled, only with ours.
+    return finished.status is WorkflowStatus.CANCELED and finished.error_class == CALLED_OFF
 
 
 def _results(instance: Instance) -> msgspec.Raw:

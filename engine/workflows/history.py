@@ -211,6 +211,7 @@ def _item_after(
                 item,
                 status=StepStatus(event.outcome.value),
                 attempt=event.attempt,
+                attempts_before=item.attempts_before + (event.outcome is StepOutcome.CANCELED),
                 result=event.result,
                 error_class=event.error_class,
                 error_detail=event.error_detail,

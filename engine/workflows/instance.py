@@ -39,7 +39,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     """The newest; 0: there was none."""
     attempts_before: int = 0
-    """Those before a person last had it tried again."""
+    """Those that count no more: all before a person last had it tried again, and those that were
+    called off before they began."""
     episode_id: str = ""
     """Of the newest attempt; empty: nothing has been opened for it."""
     reused_episode_id: str = ""

@@ -1,4 +1,8 @@
-"""How an instance of a workflow begins: its first event, for any cause. Pure."""
+"""How an instance of a workflow begins: its first event, for any cause. Pure.
+
+One that was to begin as a step may be called off instead. Then its whole life is one commit that
+says so, and who wanted to begin it finds that it is over: two cannot both be first.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,15 @@ from msgspec.structs import replace
 from engine.errors import BadRequest
 from engine.trigger import entity_id
 from engine.workflows.ids import instance_id
-from streams.events import WorkflowStarted
+from streams.events import WorkflowCancelAsked, WorkflowEvent, WorkflowFinished, WorkflowStarted
 from streams.triggers import Mode, Overrides, Trigger, WorkflowTrigger
-from streams.workflows import ParentStep, StepSpec, WorkflowSpec
+from streams.workflows import ParentStep, StepSpec, WorkflowSpec, WorkflowStatus
 
 STARTED_BYTES_MAX: Final = 768 * 1024
 """Largest first event, as JSON: it must fit in one message, 1 MiB by the server's default."""
+
+CALLED_OFF: Final = "called_off"
+"""Error class of an instance that was to begin as a step and never did."""
 
 
 class SubStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +101,23 @@ def sub_started(spec: WorkflowSpec, sub: SubStart) -> WorkflowStarted:
         depth=sub.depth,
     )
     return _of_a_size(event)
+
+
+def called_off(sub: SubStart) -> tuple[WorkflowEvent, ...]:
+    """Return the life of an instance that is not begun: its workflow begins none any more.
+
+    Raises:
+        BadRequest: as `sub_started`.
+    """
+    nothing = WorkflowSpec(name=sub.workflow, steps=())
+    by, reason = f"workflow {sub.parent.workflow}", f"workflow {sub.workflow} begins nothing now"
+    return (
+        sub_started(nothing, sub),
+        WorkflowCancelAsked(by=by, reason=reason),
+        WorkflowFinished(
+            status=WorkflowStatus.CANCELED, error_class=CALLED_OFF, error_detail=reason
+        ),
+    )
 
 
 def _without_overrides(spec: WorkflowSpec) -> WorkflowSpec:

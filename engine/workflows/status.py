@@ -80,7 +80,8 @@ STEP_TRANSITIONS: Final[Mapping[StepStatus, Mapping[type, frozenset[StepStatus]]
     },
     S.DONE: {},
     S.SKIPPED: {},
-    S.CANCELED: {},
+    # Only an attempt that was called off before it began is followed by another one.
+    S.CANCELED: {StepPostponed: frozenset({S.RETRYING})},
 }
 """Status of an item → event → statuses: every legal transition. An event that is not named, or is
 of another step or item, leaves the item as it is."""

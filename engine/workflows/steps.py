@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -49,11 +49,15 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
     """With the functions of the steps; `problem_of_code` has found nothing that it lacks."""
     stack: str
     """Its name."""
+    closed: frozenset[str] = frozenset()
+    """Workflows that cannot begin where this is decided. Steps that run one wait."""
 
 
 def begin_ready(instance: Instance, code: Code, *, at: datetime) -> tuple[WorkflowEvent, ...]:
     """Return how the first step begins, or is tried again, whose time has come; empty: none."""
     for name, step in instance.steps.items():
+        if instance.specs[name].workflow in code.closed:
+            continue
         due = [number for number, item in enumerate(step.items) if _is_due(item, at)]
         if step.inputs is not None:
             spec, items = instance.specs[name], step.items
@@ -66,12 +70,22 @@ def begin_ready(instance: Instance, code: Code, *, at: datetime) -> tuple[Workfl
     return ()
 
 
+def waiting(instance: Instance, closed: Container[str], *, at: datetime) -> Iterator[Place]:
+    """Yield the items that would begin now if only their workflow, one of `closed`, could."""
+    for name, step in instance.steps.items():
+        may_begin = step.inputs is not None or _may_begin(instance, name)
+        if not (instance.goes_on and may_begin and instance.specs[name].workflow in closed):
+            continue
+        yield from ((name, number) for number, item in enumerate(step.items) if _is_due(item, at))
+
+
 def prepared(
     instance: Instance, name: str, inputs: tuple[msgspec.Raw, ...], *, code: Code
 ) -> tuple[WorkflowEvent, ...]:
     """Return that a step runs with `inputs`, all its items at the same time."""
     settled, first = StepPrepared(step=name, inputs=inputs), instance.steps[name].items[0]
-    if waits_for_recall(instance.specs[name], first):
+    spec = instance.specs[name]
+    if waits_for_recall(spec, first) or spec.workflow in code.closed:
         return (settled,)
     return settled, *_begun(instance, name, range(len(inputs)), code=code)
 
@@ -99,9 +113,13 @@ def recalled(instance: Instance, said: Recalled, *, code: Code) -> tuple[Workflo
 def attempt_ended(
     instance: Instance, ended: StepEnded, *, at: datetime
 ) -> tuple[WorkflowEvent, ...]:
-    """Return that an attempt is over, and what becomes of the item if it failed."""
+    """Return that an attempt is over, and what becomes of the item if it is not done."""
     if ended.outcome is StepOutcome.DONE or not instance.goes_on:
         return (ended,)
+    if ended.outcome is StepOutcome.CANCELED:  # It was called off: it is begun when it can be.
+        return ended, StepPostponed(
+            step=ended.step, item=ended.item, attempt=ended.attempt, retry_at=at
+        )
     item = instance.steps[ended.step].items[ended.item]
     tries = ended.attempt - item.attempts_before
     why = ended.error_class, ended.error_detail

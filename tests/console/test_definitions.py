@@ -83,7 +83,7 @@ def test_what_is_printed_can_be_applied_again(standing, files):
     [
         ("id: [", "bad.yaml: not YAML: line 1:"),
         ("id: x\nexpectations: {}", "bad.yaml: expectations: write at least one, not {}"),
-        ("id: x", "bad.yaml: write expectations for an agent, or steps for a workflow"),
+        ("id: x", "bad.yaml: write expectations for an actor, or steps for a workflow"),
         (REVIEW, "bad.yaml: not for actors; say `vigil workflows apply bad.yaml`"),
     ],
 )

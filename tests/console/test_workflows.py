@@ -184,7 +184,8 @@ def _summaries(episodes) -> dict[str, str]:
     ("options", "why"),
     [
         (("--overrides", "{}"), "overrides: only a dry run has any"),
-        (("--step-overrides", '{"screen": {}}'), "step_overrides.screen: only a dry run has any"),
+        (("--step-overrides", '{"screen": {}}'), "step_overrides: only a dry run has any"),
+        (("--step-overrides", "{}"), "step_overrides: only a dry run has any"),
         (("--dry-run", "--overrides", '{"tool": 1}'), "--overrides: no field 'tool'"),
         (("--dry-run", "--overrides", "["), "--overrides: not JSON"),
         (

@@ -8,9 +8,11 @@ import json
 import pytest
 
 from engine.actions import Converge, Done, approval, checkpoint, done, observe, tool_call, wait
+from engine.definitions import agent_of, to_actor
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
 from engine.histories import frames, load, record, replay
 from engine.proposal import output
+from engine.runtime.requester import fire
 from engine.strategy import abort
 from engine.tools import ToolFailed
 from streams.events import (
@@ -20,6 +22,7 @@ from streams.events import (
     EpisodeFinished,
     EpisodeStarted,
 )
+from tests.engine.runtime.defining import agent, app_with, apply, runs, says
 from tests.engine.runtime.output_stage import Pager, Proposing, busy, play
 from tests.engine.runtime.output_stage import app_of as outputs_app
 from tests.engine.runtime.stage import (
@@ -302,3 +305,34 @@ async def test_a_strategy_that_was_done_and_waited_for_its_outputs_may_be_replay
     life, _ = await asyncio.to_thread(play, story, app)
     assert [each.outcome for each in life.end.outputs] == ["delivered"]
     assert isinstance((await replay(life.records, app)).asks, Done)
+
+
+def defined(*actions):
+    """Return the actor `worker` as its definition says it, which asks for tool calls."""
+    return to_actor(agent_of(agent(*actions)), app_with())
+
+
+async def history_of_one_that_is_defined(*actions):
+    ports = ports_in_memory()
+    async with running(app_with(), ports):
+        await apply(ports, agent(*actions))
+        await says(ports, runs(1))
+        episode_id = await fire(ports, "worker", "thing", by="ada")
+        await lived(ports, episode_id)
+    return load(await record(ports, episode_id))
+
+
+async def test_what_is_defined_as_data_is_replayed_as_it_is_to_be_applied():
+    history = await history_of_one_that_is_defined("a", "b")
+    again = await replay(history, app_with(), defined=[defined("a", "b")])
+    assert (again.steps, again.asks) == (2, Converge())
+    with pytest.raises(NondeterministicReplay, match="step 2"):
+        await replay(history, app_with(), defined=[defined("a", "c")])
+    with pytest.raises(BadHistory, match="no expectation 'thing'"):
+        await replay(history, app_with())
+
+
+async def test_what_is_in_code_is_replayed_and_not_what_is_defined_of_the_same_name():
+    history = await history_of_one_that_is_defined("a")
+    with pytest.raises(NondeterministicReplay):
+        await replay(history, app_with(None, defined("b")), defined=[defined("a")])

@@ -216,7 +216,7 @@ def test_a_file_says_what_it_defines_by_one_field():
 
 @pytest.mark.parametrize("data", [{}, {"id": "a"}, {"expectations": {}, "steps": {}}])
 def test_a_file_that_defines_neither_or_both_says_what_to_write(data):
-    with pytest.raises(BadDefinition, match=r"^write expectations for an agent, or steps for a wo"):
+    with pytest.raises(BadDefinition, match=r"^write expectations for an actor, or steps for a wo"):
         kind_of(data)
 
 

@@ -10,8 +10,9 @@ import pytest
 from engine.actions import approval, tool_call
 from engine.definitions.closing import closed_actor
 from engine.reconciling import declared, why_unknown
+from engine.runtime import waker
 from engine.runtime.presence import live_nodes
-from engine.runtime.requester import cancel
+from engine.runtime.requester import cancel, fire
 from engine.runtime.responder import approve
 from engine.status import Status
 from streams.events import EndStatus, EpisodeBlocked, EpisodeOpened
@@ -182,6 +183,20 @@ async def test_nothing_is_known_of_what_it_expects_so_nothing_of_it_is_cleared_a
     assert declared(nodes, "worker") is None
     assert "what is open goes on" in why_unknown(nodes, "worker")
     assert [node.actors for node in nodes] == [{}]
+
+
+async def test_a_node_that_cannot_wake_the_actor_keeps_nothing_from_one_that_can(
+    ports, monkeypatch
+):
+    monkeypatch.setattr(waker, "RESTING_S", 3_600.0)
+    able = app_with(templates={"newer": lambda _: Scripted()})
+    async with running(app_with(), ports, "unable"), running(able, ports, "able"):
+        await apply(ports, agent(template="newer"))
+        await says(ports, runs(1), "able")
+        await says(ports, lambda info: "worker" in info.closed, "unable")
+        asked = [await fire(ports, "worker", "thing", by="ada") for _ in range(20)]
+        for each in asked:
+            assert nodes_of(await lived(ports, each)) == ["able"]
 
 
 def test_who_stands_in_has_the_limits_of_the_definition_and_expects_nothing():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from engine.actor import Actor
 from engine.app import App
 from engine.runtime import loader as module
-from engine.runtime.loader import NEWER, TOO_MANY
+from engine.runtime.loader import NEWER, TOO_MANY, TOO_MANY_DISABLED
 from engine.trigger import event
 from streams.definitions import Edition, decode_edition, definition_key, encode_edition
 from streams.errors import Unavailable
@@ -274,14 +274,33 @@ async def test_what_there_was_no_room_for_is_run_as_soon_as_there_is(ports, monk
         assert (await says(ports, runs(1, "another"))).problems == {}
 
 
-async def test_no_more_workflows_that_are_disabled_are_seen_to_than_may_be(ports, monkeypatch):
+@pytest.mark.parametrize("when", ["before a node starts", "while it runs"])
+async def test_of_too_many_that_are_disabled_those_are_seen_to_that_were_disabled_last(
+    ports, monkeypatch, when
+):
+    monkeypatch.setattr(module, "DISABLED_MAX", 2)
+    async with AsyncExitStack() as stack:
+        if when == "while it runs":
+            await stack.enter_async_context(running(app_with(), ports))
+        for name in "dcba":
+            await apply(ports, agent("a", id_=name))
+            await disable(ports, name)
+        if when == "before a node starts":
+            await stack.enter_async_context(running(app_with(), ports))
+        info = await says(ports, lambda info: info.closed.keys() == {"a", "b"})
+        assert info.problems == dict.fromkeys(("agent.c", "agent.d"), TOO_MANY_DISABLED)
+        await ports.registry.delete(definition_key(AGENT, "b"))
+        await says(ports, lambda info: info.closed.keys() == {"a", "c"})
+
+
+async def test_what_is_disabled_takes_no_room_from_what_runs(ports, monkeypatch):
     monkeypatch.setattr(module, "DEFINITIONS_MAX", 1)
     async with running(app_with(), ports):
         for name in ("v", "w"):
             await apply(ports, flow("one", name=name))
             await disable(ports, name, WORKFLOW)
-        info = await says(ports, lambda info: TOO_MANY in info.problems.values())
-        assert list(info.problems.values()) == [TOO_MANY]
+        await apply(ports, agent("a"))
+        assert not (await says(ports, runs(1))).problems
 
 
 class Moody:

@@ -152,6 +152,11 @@ async def test_overrides_of_a_step_go_before_those_of_all_steps(ports, script):
     assert (results, script.calls) == ({"a": "all", "b": "own"}, [])
 
 
+async def test_only_a_dry_run_has_overrides_of_steps_even_if_they_say_nothing(ports):
+    with pytest.raises(BadRequest, match="step_overrides: only a dry run has any"):
+        await start_workflow(ports, "w", by="ada", step_overrides={})
+
+
 async def test_overrides_of_a_step_that_is_not_there_begin_nothing_and_the_episode_says_so(
     ports, script
 ):
