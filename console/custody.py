@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from console.errors import Mistake
+from console.errors import Mistake, Trouble
 from console.settings import Reading
 from console.who import who
 from console.work import connected
@@ -29,14 +29,19 @@ def clear(reading: Reading, key: str, *, by: str | None, reason: str) -> str:
 
 
 def acknowledge(reading: Reading, key: str, *, by: str | None, reason: str) -> str:
-    """Note that somebody knows of a finding. Otherwise as `clear`."""
+    """Note that somebody knows of a finding, and return what came of it, in words.
+
+    Raises:
+        Trouble: it has ended, and nothing was noted.
+        Mistake, Unavailable: as `clear`.
+    """
     name = who(reading, by)
     change = _do(reading, key, lambda steward: steward.acknowledge(key, by=name, reason=reason))
     if change.is_made:
         return f"acknowledged by {name}"
     finding = _finding(change)
     if finding.status is not FindingStatus.ACTIVE:
-        return f"nothing to acknowledge: it {_ended(finding)}"
+        raise Trouble(f"nothing to acknowledge: it {_ended(finding)}")
     return f"nothing to do: {finding.acknowledged_by} has acknowledged it"
 
 

@@ -6,6 +6,7 @@ import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from console.settings import Reading
 from console.tables import Row
@@ -16,6 +17,10 @@ from engine.runtime.undertaker import Undertaker
 from streams.clock import SystemClock
 from streams.errors import BadName
 from streams.layout import Kind
+from streams.outputs import OutputStatus
+
+GONE_ON: Final = "its output has gone on"
+"""Why the letter of an output is of no use that is not failed any more."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +70,19 @@ def discard(reading: Reading, keys: Iterable[str], *, by: str | None, reason: st
 
 
 def what_to_do(row: Row) -> str | None:
-    """Return the command that has what a letter is about tried again; None: it is settled."""
+    """Return the command that settles a letter; None: it is settled.
+
+    It has what the letter is about tried again, unless that was gone on with in another way: then
+    whoever would try it again is refused.
+    """
     if row["status"] != "waiting":
         return None
-    if row["output_key"] is not None:
+    letter = _word(str(row["letter_key"]))
+    if row["output_key"] is None:
+        return f"vigil dead requeue {letter}"
+    if row["output_status"] in (None, OutputStatus.FAILED):
         return f"vigil outputs retry {_word(str(row['output_key']))}"
-    return f"vigil dead requeue {_word(str(row['letter_key']))}"
+    return f"vigil dead discard --reason {shlex.quote(GONE_ON)} {letter}"
 
 
 def _word(text: str) -> str:

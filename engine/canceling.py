@@ -2,7 +2,12 @@
 
     queued ──▶ canceled              no node had begun it, or the last one left it
     running ──▶ canceled             at once if it waits, else before its next turn
-    converging ──▶ as it would have  too late: what is true is on the journal
+    blocked ──▶ canceled             by any node
+    converging ──▶ canceled          outputs that are not delivered yet are canceled with it
+               ──▶ as it would have  too late: no output is left that could be
+
+What is on the journal as true stays: an episode that has converged still has its findings carried
+out, and what was delivered stays delivered.
 
 A request is known in two ways. A command in the episode's inbox makes sure of it: it stays there
 until the episode has ended, whatever crashes. A key in the gates makes it fast: every node watches

@@ -6,6 +6,9 @@
 What is done to try it again comes before the `DeadRequeued` that says so, and has ids that
 come from the letter. So a crash in between leaves a letter that waits, and whoever requeues
 it then only completes what was begun.
+
+The letter of an output is settled, too, when the output goes on without it: a person has it tried
+again by its own name, or an episode proposes it anew.
 """
 
 from __future__ import annotations
@@ -24,14 +27,25 @@ from engine.episode import (
     Episode,
 )
 from engine.errors import Rejected
-from engine.output import Output
+from engine.output import UNPROPOSED, Output
+from engine.output import evolve as evolve_output
 from engine.status import ENDED
 from streams.codec import decode_command, decode_workflow_command
 from streams.commands import Cancel, CancelOutput, Decide, Resolve, RetryOutput, WorkflowCommand
-from streams.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued, EpisodeOpened
+from streams.events import (
+    DeadDiscarded,
+    DeadEvent,
+    DeadLettered,
+    DeadRequeued,
+    EpisodeOpened,
+    OutputEvent,
+    OutputProposed,
+    OutputRetried,
+)
 from streams.json import UNDECODABLE
 from streams.layout import Kind, Stream
 from streams.log import Recorded
+from streams.outputs import OutputStatus
 from streams.subjects import Stack
 
 
@@ -162,6 +176,35 @@ def cause_of(output: Output) -> str:
     assert output.proposed is not None, "what failed was proposed"
     mark = hashlib.blake2b(output.proposed.output_key.encode(), digest_size=MARK_BYTES).hexdigest()
     return f"{mark}.{output.proposed.proposal_no}.{output.retries}"
+
+
+def gone_on(
+    happened: Iterable[tuple[OutputEvent, datetime]],
+) -> tuple[Output, DeadRequeued] | None:
+    """Return an output as it failed when it was last gone on with, and what settles its letter.
+
+    None: it has never failed, or nobody has gone on with it since.
+
+    Args:
+        happened: to the output, oldest first, and when.
+    """
+    found, output = None, UNPROPOSED
+    for event, at in happened:
+        requeued = _requeued_by(event, output) if output.status is OutputStatus.FAILED else None
+        found = (output, requeued) if requeued is not None else found
+        output = evolve_output(output, event, at=at)
+    return found
+
+
+def _requeued_by(event: OutputEvent, failed: Output) -> DeadRequeued | None:
+    match event:
+        case OutputRetried(by=by):
+            assert failed.proposed is not None, "what failed was proposed"
+            return DeadRequeued(by=by, episode_id=failed.proposed.episode_id)
+        case OutputProposed(actor_id=actor_id, episode_id=episode_id):
+            return DeadRequeued(by=f"actor {actor_id}", episode_id=episode_id)
+        case _:
+            return None
 
 
 def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:

@@ -10,7 +10,9 @@ synthesis   Done, unless an override stands for it.
 people      Nobody is asked, and nothing is waited for: what an approval asks is approved at once,
             and what a wait is for has come about with `null`.
 findings    Left out, each with the outcome `dry_run`; or kept under keys and an actor of their own,
-            which begin with a prefix, so that they touch no finding that is meant.
+            which begin with a prefix, so that they touch no finding that is meant. Whoever asks for
+            a finding then gets the one that is kept under its key, and without any the one that is
+            meant: what it reads is what it goes on from.
 outputs     Not delivered, each with the outcome `dry_run`. Nobody is asked to approve them. One for
             which the app has no adapter fails, as it would if it were meant.
 the world   Is told nothing: see `engine.publicity`.
@@ -93,7 +95,7 @@ def answer_to(action: Pause) -> Performed:
 
 def keeps_findings(opened: EpisodeOpened) -> bool:
     """Return whether what an episode finds is carried out."""
-    return opened.mode is Mode.LIVE or bool(_overrides(opened).persist_findings)
+    return opened.mode is Mode.LIVE or bool(prefix_of(opened))
 
 
 def left_out(intent: FindingIntent) -> FindingOutcome:
@@ -123,11 +125,11 @@ def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConv
     Raises:
         InvalidFinding: a key is too long with its prefix.
     """
-    prefix = _overrides(opened).persist_findings
+    prefix = prefix_of(opened)
     if not prefix:
         return converged
     own = {
-        intent.finding_key: checked_key(f"{prefix}{_APART}{intent.finding_key}")
+        intent.finding_key: checked_key(key_apart(intent.finding_key, prefix))
         for intent in converged.findings
     }
 
@@ -140,9 +142,33 @@ def set_apart(converged: EpisodeConverged, opened: EpisodeOpened) -> EpisodeConv
     return replace(converged, findings=tuple(map(apart, converged.findings)))
 
 
+def prefix_of(opened: EpisodeOpened) -> str:
+    """Return what keys that a dry run keeps begin with; empty: it keeps none, or it is meant."""
+    return _overrides(opened).persist_findings
+
+
+def key_apart(key: str, prefix: str) -> str:
+    """Return the key under which dry runs with `prefix` keep what they find about `key`."""
+    return f"{prefix}{_APART}{key}"
+
+
+def as_meant(finding: Finding, prefix: str) -> Finding:
+    """Return a finding that dry runs with `prefix` keep as it would be if they were meant.
+
+    So the episode that has asked for it may name it as it knows it, and is not led apart twice.
+    """
+    apart = key_apart("", prefix)
+    return replace(
+        finding,
+        finding_key=finding.finding_key.removeprefix(apart),
+        actor_id=owner_of(finding),
+        caused_by_key=finding.caused_by_key.removeprefix(apart),
+    )
+
+
 def found_by(opened: EpisodeOpened) -> str:
     """Return the actor that an episode's findings are said to be of."""
-    prefix = _overrides(opened).persist_findings
+    prefix = prefix_of(opened)
     return f"{prefix}{_APART}{opened.actor_id}" if prefix else opened.actor_id
 
 

@@ -192,6 +192,7 @@ def breaker_changed(
     *,
     failures: Sequence[str],
     at: datetime,
+    seq: int,
     node: str = "",
 ) -> PublicEvent:
     """Return `circuit_breaker.opened` or `circuit_breaker.closed`, with an id per episode.
@@ -201,6 +202,7 @@ def breaker_changed(
         change: what it did.
         failures: the episodes that failed one after the other, the newest last; none if it closed.
         at: when.
+        seq: what the journal has the end of the episode at. A breaker is not on the journal.
         node: whose breaker it is; empty: the cluster's.
     """
     payload = {
@@ -209,6 +211,7 @@ def breaker_changed(
         "scope": "node" if node else "cluster",
         "node": node,
         "at": at.isoformat(),
+        "journal_seq": seq,
     }
     return _event(opened, f"circuit_breaker.{change}", f"breaker.{change}", payload)
 

@@ -19,6 +19,8 @@ class Findings(Protocol):
     async def get(self, key: str) -> Finding | None:
         """Return the latest raise of a finding, active or not; None if there has never been one.
 
+        A dry run that keeps its findings gets the one that is kept under this key, if there is one.
+
         Raises:
             BadName: no finding can have this key.
             UnreadableEvent: a newer version of the engine has written it.

@@ -37,7 +37,10 @@ from streams.outputs import OutputStatus
 
 
 class Progress(Row, omit_defaults=True, kw_only=True):
-    """One row of `sql/advance_outputs.sql`; None leaves a column as it is, but for three."""
+    """One row of `sql/advance_outputs.sql`; None leaves a column as it is, but for three.
+
+    What was decided is forgotten when people are asked again.
+    """
 
     output_key: str
     journal_seq: int
@@ -50,6 +53,8 @@ class Progress(Row, omit_defaults=True, kw_only=True):
     error_detail: str | None = None
     """As `error_class`."""
     attempts: int | None = None
+    asked_at: datetime | None = None
+    """None: people are not asked again."""
     resolution: str | None = None
     decided_by: str | None = None
     decided_reason: str | None = None
@@ -80,6 +85,10 @@ class Proposed(Progress, omit_defaults=True, kw_only=True):
 
 PROPOSE: Final = Statement(name="propose_outputs", table="outputs", keys=("output_key",))
 ADVANCE: Final = Statement(name="advance_outputs", table="outputs", keys=("output_key",))
+
+APPROVAL_EXPIRED: Final = "approval_expired"
+"""Error class of what has failed because nobody approved it in time. Adapters may say it too, but
+only of an attempt."""
 
 _EVENTS: Final[frozenset[type[OutputEvent]]] = frozenset(get_args(OutputEvent))
 
@@ -164,12 +173,12 @@ def _proposed(event: OutputProposed, *, output_key: str, seq: int, at: datetime)
         updated_at=at,
     )
     if event.approval is not None:
-        _ask(row, event.approval)
+        _ask(row, event.approval, at=at)
     return row
 
 
-def _ask(row: Proposed, approval: Approval) -> None:
-    row.status = OutputStatus.AWAITING_APPROVAL.value
+def _ask(row: Proposed, approval: Approval, *, at: datetime) -> None:
+    row.status, row.asked_at = OutputStatus.AWAITING_APPROVAL.value, at
     row.payload_hash = approval.plan_hash
     row.summary = approval.summary or None
     row.approvers = approval.approvers
@@ -187,16 +196,14 @@ def _move(row: Progress, event: _Later, *, at: datetime) -> None:
         case OutputAttempted():
             row.attempts = event.attempt
         case OutputPostponed() | OutputFailed():
-            row.attempts = event.attempt
-            row.error_class, row.error_detail = event.error_class, event.error_detail or None
-            row.next_attempt_at = event.retry_at if isinstance(event, OutputPostponed) else None
+            _fail(row, event, at=at)
         case OutputDelivered():
             row.attempts = event.attempt
             row.delivered_ref, row.delivered_at = event.delivered_ref or None, at
         case OutputCanceled():
             row.canceled_at = at
         case OutputRetried(approval=Approval() as asked):
-            row.status, row.expires_at = OutputStatus.AWAITING_APPROVAL.value, asked.expires_at
+            _ask_again(row, asked, at=at)
         case OutputRetried():
             pass
         case _:
@@ -210,3 +217,20 @@ def _decide(row: Progress, event: OutputApproved | OutputRejected, *, at: dateti
     row.decided_reason = event.reason or None
     row.decision_id = event.decision_id or None
     row.decided_at = at
+
+
+def _fail(row: Progress, event: OutputPostponed | OutputFailed, *, at: datetime) -> None:
+    row.attempts = event.attempt
+    row.error_class, row.error_detail = event.error_class, event.error_detail or None
+    if isinstance(event, OutputPostponed):
+        row.next_attempt_at = event.retry_at
+    elif event.attempt == 0 and event.error_class == APPROVAL_EXPIRED:
+        row.resolution, row.decided_at = Resolution.EXPIRED.value, at
+        row.decided_reason = event.error_detail or None
+
+
+def _ask_again(row: Progress, asked: Approval, *, at: datetime) -> None:
+    row.status, row.asked_at = OutputStatus.AWAITING_APPROVAL.value, at
+    row.expires_at = asked.expires_at
+    row.resolution = row.decided_by = row.decided_reason = row.decision_id = None
+    row.decided_at = None

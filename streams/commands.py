@@ -22,7 +22,8 @@ class Start(
     """Whether its turn has come, where episodes of the actor take turns. Only who gives turns says
     so: any other start is a wish for a place."""
     answered_step: int = 0
-    """Which turn, if it had one before: that to go on with this step, for which it waited."""
+    """With which step to go on, if it waited for one and has the answer: whoever says so has told
+    the world."""
 
 
 class Recover(
@@ -165,9 +166,26 @@ class CancelOutput(
     reason: str = ""
 
 
-Command: TypeAlias = (
-    Start | Recover | Cancel | Attend | Decide | Resolve | RetryOutput | CancelOutput
-)
+class Carry(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="type",
+    tag="carry@1",
+):
+    """Carry outputs of an episode: something about them has been decided, or is due."""
+
+    actor_id: str
+    episode_id: str
+
+
+Attending: TypeAlias = Attend | Cancel | CancelOutput | Decide | Resolve | RetryOutput
+"""What is said to an episode, by people or by time. It is ruled on and written down, and nobody
+need have room to run the episode for that."""
+
+Command: TypeAlias = Attending | Carry | Recover | Start
+"""Those that are not said to an episode call a node to run it."""
 
 
 class Advance(

@@ -1,4 +1,8 @@
-"""The port to work: commands, in one shared queue per actor, and one per workflow."""
+"""The port to work: commands, in two shared queues per actor, and one per workflow.
+
+One queue calls nodes to run episodes, and waits for whoever has room for that. The other holds what
+is said to episodes, which must not stand behind those that wait for room.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,8 @@ class Inbox(Protocol):
     async def backlog(self, actor: str) -> int:
         """Return how many commands to the actor's episodes wait, or are not answered for yet.
 
+        In both queues.
+
         That of a queue that nobody has opened yet is 0.
 
         Raises:
@@ -38,7 +44,14 @@ class Inbox(Protocol):
         """
 
     async def open(self, actor: str) -> Source[Command | Unreadable]:
-        """Return the queue of commands to episodes of `actor`, shared by all nodes.
+        """Return the queue of calls to run episodes of `actor`, shared by all nodes.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def open_attending(self, actor: str) -> Source[Command | Unreadable]:
+        """Return the queue of what is said to episodes of `actor`, shared by all nodes.
 
         Raises:
             Unavailable: no answer from the server.

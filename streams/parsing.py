@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from streams import codec
-from streams.commands import Command, WorkflowCommand
+from streams.commands import Attending, Command, WorkflowCommand
 from streams.delivery import Unreadable
 from streams.errors import TooLarge
 from streams.json import UNDECODABLE, JsonObject, exact
@@ -187,7 +187,9 @@ def inbox_of(stack: Stack, command: Command | WorkflowCommand) -> str:
     """Return the subject that `command` is sent on."""
     if isinstance(command, WorkflowCommand):
         return stack.workflow_inbox(command.workflow, command.instance_id)
-    return stack.episode_inbox(command.actor_id, command.episode_id)
+    is_said = isinstance(command, Attending)
+    inbox = stack.attending_inbox if is_said else stack.episode_inbox
+    return inbox(command.actor_id, command.episode_id)
 
 
 def parse_workflow_command(

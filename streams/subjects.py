@@ -2,6 +2,7 @@
 
 <stack>.event.<name…>                    stream <stack>-events    what happened in the world
 <stack>.inbox.episode.<actor>.<id>       stream <stack>-work      what a node is asked to do
+<stack>.inbox.attend.<actor>.<id>        stream <stack>-work      what is said to an episode
 <stack>.inbox.workflow.<name>.<id>       stream <stack>-work      the same, of an instance
 <stack>.timer.<actor>.<purpose>.<key>    stream <stack>-work      what is to be said later
 <stack>.due.<actor>                      stream <stack>-work      the timers that have fired
@@ -98,6 +99,20 @@ class Stack(Layout, frozen=True):
     def inbox_durable(self, actor: str) -> str:
         """Return the durable consumer that all runners of `actor` share."""
         return f"inbox-{name(actor, of='actor')}"
+
+    def attending_inbox(self, actor: str, episode_id: str) -> str:
+        """Return the subject of what is said to one episode."""
+        within = self._within(Kind.EPISODE, episode_id)
+        return f"{self.name}.inbox.{within}attend.{name(actor, of='actor')}.{episode_id}"
+
+    def attending_inboxes(self, actor: str, partition: int = 0) -> str:
+        """Return the filter for what is said to every episode of `actor` in one partition."""
+        within = self._work_within(partition)
+        return f"{self.name}.inbox.{within}attend.{name(actor, of='actor')}.*"
+
+    def attending_durable(self, actor: str) -> str:
+        """Return the durable consumer of these that all listeners of `actor` share."""
+        return f"attend-{name(actor, of='actor')}"
 
     def workflow_inbox(self, workflow: str, instance_id: str) -> str:
         """Return the subject of commands to one instance of `workflow`."""
@@ -258,8 +273,11 @@ class Stack(Layout, frozen=True):
             kind, key = self.aggregate_of(subject)
             return to.aggregate(kind, key)
         owner, key = subject.split(".")[-2:]
-        if self.workflow_inbox(owner, key) == subject:
-            return to.workflow_inbox(owner, key)
-        if self.episode_inbox(owner, key) != subject:
-            raise BadName(f"no inbox of an episode or an instance is at {subject!r}")
-        return to.episode_inbox(owner, key)
+        for here, there in (
+            (self.workflow_inbox, to.workflow_inbox),
+            (self.attending_inbox, to.attending_inbox),
+            (self.episode_inbox, to.episode_inbox),
+        ):
+            if here(owner, key) == subject:
+                return there(owner, key)
+        raise BadName(f"no inbox of an episode or an instance is at {subject!r}")

@@ -28,11 +28,15 @@ By = Annotated[str | None, typer.Option(help="Who decides; by default whoever ru
 
 
 class WantedStatus(StrEnum):
-    """Whether a finding holds; `all` does not ask."""
+    """Whether a finding holds; `all` does not ask.
+
+    `superseded` is a status of rows alone: what is there of a key is its last raise.
+    """
 
     ACTIVE = FindingStatus.ACTIVE
     CLEARED = FindingStatus.CLEARED
     EXPIRED = FindingStatus.EXPIRED
+    SUPERSEDED = "superseded"
     ALL = "all"
 
 
@@ -100,7 +104,7 @@ def clear(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -
 
 @app.command()
 def ack(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -> None:
-    """Note that you know of a finding. It goes on as before."""
+    """Note that you know of a finding. It goes on as before; one that has ended is refused."""
     from console import custody
 
     print(custody.acknowledge(context.reading(ctx), key, by=by, reason=reason))

@@ -155,8 +155,9 @@ class Applier:
         if callback is None or not is_raised or carried.is_enriched:
             return applied
         assert applied.event is not None
-        findings = Finder(self.ports.log, self.ports.stack, self.clock)
-        view = view_of(job.opened, self.ports.stack.name, findings)
+        stack, prefix = self.ports.stack, dryrun.prefix_of(job.opened)
+        findings = Finder(self.ports.log, stack, self.clock, prefix)
+        view = view_of(job.opened, stack.name, findings)
         custodian = Custodian(self.ports.log, self.ports.stack, self.clock, self.turns)
         enricher = Enricher(custodian, self.clock, callback, view)
         change = await enricher.enrich(applied.event, id=f"{job.id}.enriched")

@@ -1,8 +1,11 @@
-"""Attends an episode that waits: rule on the journal → append → go on with it, or leave it again.
+"""Attends an episode that waits: rule on the journal → append → have it gone on with, or leave it.
 
 Nobody has such an episode, so whoever gets a command for it may write to it, at the version that
 was ruled on: of two who answer at once the second is refused, rules again, and finds an answer. A
 command that fits no more is answered for and noted.
+
+Nothing is run here. Once the answer is on the journal and the world has heard of it, a node is
+called that has room for the episode; where turns are taken, its place is asked for instead.
 """
 
 from __future__ import annotations
@@ -19,21 +22,12 @@ from engine.blocking import block_in, is_answered, step_answered
 from engine.episode import Episode, fold
 from engine.runtime.blocker import Blocker
 from engine.runtime.crew import Crew
-from engine.runtime.keeper import Keeper
 from engine.runtime.output_desk import OutputDesk, is_about_outputs
-from engine.runtime.shift import Shift
 from engine.status import Status
-from streams.commands import (
-    Attend,
-    CancelOutput,
-    Command,
-    Decide,
-    Resolve,
-    RetryOutput,
-    Start,
-)
+from streams.commands import Attend, Command, Decide, Resolve, Start
 from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable, VersionConflict
+from streams.events import EpisodeResolved
 from streams.log import Commit, Recorded
 from streams.tracing import traceparent
 
@@ -46,22 +40,11 @@ Incoming: TypeAlias = Delivery[Command | Unreadable]
 log = structlog.get_logger("vigil.attendant")
 
 
-def is_for_attendant(command: Command, newest: Recorded) -> bool:
-    """Return whether a command is for an episode that waits, or one that has just been answered."""
-    if isinstance(command, Attend | CancelOutput | Decide | Resolve | RetryOutput):
-        return True
-    step_no = step_answered(newest)
-    # A call for the turn that it had before it waited may come again.
-    has_turn = isinstance(command, Start) and command.admitted and command.answered_step == step_no
-    return bool(step_no) and not has_turn
-
-
 @dataclass
 class Attendant:
     """Attends the episodes of one actor, on one node."""
 
     crew: Crew
-    keeper: Keeper
     _blocker: Blocker = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,8 +71,8 @@ class Attendant:
         if not await self._is_newest(records):
             return False
         if is_about_outputs(command, episode):
-            desk = OutputDesk(self.crew, self.keeper)
-            return await desk.follow(delivery, command, episode, records)
+            return await OutputDesk(self.crew).follow(delivery, command, episode, records)
+        before = records
         match command:
             case Decide() | Resolve():
                 records = await self._decide(command, records, delivery)
@@ -97,9 +80,26 @@ class Attendant:
                 records = await self._look_after(records, delivery)
             case _:
                 pass
-        if is_answered(records[-1]):
-            return await self._go_on(delivery, records)
+        is_new = len(records) > len(before)
+        if is_answered(records[-1]) and (is_new or _may_have_answered(delivery, records[-1])):
+            await self._have_gone_on(delivery, records)
         await delivery.ack()
+        return True
+
+    async def tell_answer(self, episode: Episode, records: Sequence[Recorded]) -> bool:
+        """Tell the world of the newest answer; return whether `records` end with that indeed.
+
+        Args:
+            episode: the fold of `records`; it can go on.
+            records: its journal.
+
+        Raises:
+            Unavailable: tell it again.
+        """
+        assert episode.opened is not None, "an answer to what was never opened"
+        if not await self._is_newest(records):
+            return False
+        await self._blocker.tell_answer(episode.opened, records)
         return True
 
     async def _is_newest(self, records: Sequence[Recorded]) -> bool:
@@ -189,19 +189,31 @@ class Attendant:
             raise Unavailable(records[-1].subject, detail="what a replica holds is not the newest")
         return newest
 
-    async def _go_on(self, delivery: Incoming, records: Sequence[Recorded]) -> bool:
-        """Have an episode that has its answer run: here, or when its turn comes."""
-        episode = fold(records)
-        assert episode.opened is not None, "an answer to what was never opened"
-        await self._blocker.tell_answer(episode.opened, records)
-        if not self.crew.is_laned:
-            shift = Shift(self.crew, self.keeper, delivery.ack)
-            return await shift.take_over(episode, records, careful=True)
-        place = placing.place(episode.opened.actor_id, episode.opened.episode_id)
-        id_ = f"place.{episode.opened.episode_id}.{delivery.seq}"
-        await self.crew.ports.timers.send(place, id=id_)
-        await delivery.ack()
-        return True
+    async def _have_gone_on(self, delivery: Incoming, records: Sequence[Recorded]) -> None:
+        """Call who goes on with an episode that has its answer, now or when its turn comes."""
+        opened, step_no = fold(records).opened, step_answered(records[-1])
+        assert opened is not None, "an answer to what was never opened"
+        await self._blocker.tell_answer(opened, records)
+        actor, episode_id = opened.actor_id, opened.episode_id
+        if self.crew.is_laned:
+            place = placing.place(actor, episode_id)
+            id_ = f"place.{episode_id}.{delivery.seq}"
+            return await self.crew.ports.timers.send(place, id=id_, trace=traceparent())
+        start = Start(actor_id=actor, episode_id=episode_id, answered_step=step_no)
+        id_ = f"answered.{episode_id}.{step_no}"
+        return await self.crew.ports.inbox.send(start, id=id_, trace=traceparent())
+
+
+def _may_have_answered(delivery: Incoming, newest: Recorded) -> bool:
+    """Return whether the newest answer may be a command's own, of which nobody else tells.
+
+    What others have answered they tell, and call for, before they are done with their command. To
+    do so for them, long after, would be to tell the world twice.
+    """
+    answers = (each for each in newest.commit.events if isinstance(each, EpisodeResolved))
+    command, ids = delivery.content, {each.decision_id for each in answers}
+    is_own = isinstance(command, Decide | Resolve) and command.id in ids
+    return is_own or delivery.deliveries > 1
 
 
 def _note_refused(decision: Decide | Resolve, refusal: Refusal) -> None:

@@ -118,11 +118,16 @@ class Breakers:
             self._report("half_opened", expectation, state)
         return is_kept
 
-    async def note(self, opened: EpisodeOpened, finished: EpisodeFinished) -> None:
+    async def note(self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int) -> None:
         """Have a breaker know how an episode has ended, and the world what that did to it.
 
         Once the end is durable, and before nobody would come back to it: doing it again changes
         nothing, and completes what a crash left half done.
+
+        Args:
+            opened: the episode.
+            finished: its end.
+            seq: what the journal has the end at; `START` if the episode was never opened.
 
         Raises:
             Unavailable: the gates are away, or fought over. Do it again.
@@ -140,7 +145,7 @@ class Breakers:
             at = state.opened_at or self._clock.now()
             node = self._node if expectation.breaker.scope == "node" else ""
             news = publicity.breaker_changed(
-                opened, change, failures=state.failures, at=at, node=node
+                opened, change, failures=state.failures, at=at, seq=seq, node=node
             )
             await self._herald.tell([news])
 

@@ -32,7 +32,11 @@ log = structlog.get_logger("vigil.runner")
 
 @dataclass
 class Cancellation:
-    """One delivery of such a command, on one node."""
+    """One delivery of such a command, on one node.
+
+    An end takes no slot: nothing is run. Only to carry out what an episode has found takes one, and
+    whoever has none leaves it to those who run the episode, and comes again.
+    """
 
     crew: Crew
     keeper: Keeper
@@ -57,6 +61,21 @@ class Cancellation:
             return True
         if running.wish(command.episode_id, canceling.end_of(command)):
             return False
+        needs_slot = needs_expectation(episode)
+        if needs_slot and not self.crew.slots.try_take():
+            await self._tell_nodes()
+            return False
+        try:
+            return await self._end(episode, records)
+        finally:
+            if needs_slot:
+                self.crew.slots.give_back()
+
+    async def _end(self, episode: Episode, records: Sequence[Recorded]) -> bool:
+        """Have an episode end that does not run here; return whether the command is answered for.
+
+        What it has found is carried out all the same.
+        """
         if episode.opened is not None and is_answered(records[-1]):
             # Whoever answered it may have died before they told so, and after the end nobody will.
             await Blocker(self.crew).tell_answer(episode.opened, records)

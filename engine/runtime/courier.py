@@ -86,6 +86,7 @@ class Courier:
                 await parcel.read()
             else:
                 if done is not None:
+                    await self._undertaker.note_gone_on(parcel.history)
                     return self._carried(parcel, done, retells=retells)
         raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
 
@@ -166,6 +167,10 @@ class Courier:
         return OutputForgone(episode_id=self.opened.episode_id)
 
     @property
+    def _undertaker(self) -> Undertaker:
+        return Undertaker(self.crew.ports, self.crew.clock)
+
+    @property
     def _deliverer(self) -> Deliverer:
         return Deliverer(self.crew, self.check_claim)
 
@@ -226,7 +231,7 @@ class Courier:
         """
         proposal = parcel.proposal_of(self.opened.episode_id)
         if proposal is not None and proposal.output.status is OutputStatus.FAILED:
-            await Undertaker(self.crew.ports, self.crew.clock).bury_output(proposal.output)
+            await self._undertaker.bury_output(proposal.output)
 
     def _carried(self, parcel: Parcel, last: Settled | Later, *, retells: bool) -> Carried:
         output, proposal = parcel.output, parcel.proposal_of(self.opened.episode_id)

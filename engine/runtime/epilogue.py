@@ -26,15 +26,19 @@ class Epilogue:
     opened: EpisodeOpened
     carrier: Carrier
 
-    async def note(self, episode: Episode) -> None:
+    async def note(self, episode: Episode, *, seq: int) -> None:
         """Have breaker, workflow and lane know of the end, while someone comes back to it.
+
+        Args:
+            episode: the episode.
+            seq: what the journal has its end at.
 
         Raises:
             Unavailable: note it again.
         """
         assert episode.finished is not None, "an end that is noted"
         await self._see_to_timers(episode)
-        await self.crew.breakers.note(self.opened, episode.finished)
+        await self.crew.breakers.note(self.opened, episode.finished, seq=seq)
         await tell_instance(self.crew.ports, self.opened)
         if self.crew.is_laned:
             left = placing.left(self.opened.actor_id, self.opened.episode_id)

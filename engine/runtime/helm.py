@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from engine import dryrun
 from engine.runtime.crew import Crew
 from engine.runtime.driver import Driver
 from engine.runtime.finder import Finder
@@ -35,7 +36,7 @@ def driver_of(
         check_claim: raises `LeaseLost` once the claim cannot be trusted any more.
     """
     expectation, clock = crew.actor.expectations[opened.expectation_id], crew.clock
-    findings = Finder(crew.ports.log, crew.ports.stack, clock)
+    findings = Finder(crew.ports.log, crew.ports.stack, clock, dryrun.prefix_of(opened))
     return Driver(
         scribe=scribe,
         thinker=Thinker(expectation, opened, crew.ports.stack.name, findings),

@@ -1,8 +1,9 @@
 """Follows commands about outputs: rule on the output's log → append → have its episode go on.
 
 Like an answer to an episode, a decision is appended by whoever gets it, at the version that it was
-ruled on. What is then to be carried is carried by whoever has the episode; if somebody has it at
-this moment, the command comes again, for they may have looked at the output before.
+ruled on. What is then to be carried is carried by a node that has room for the episode, which is
+called; if somebody has it at that moment, the call comes again, for they may have looked at the
+output before.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ from typing import TypeAlias
 
 from engine.episode import Episode
 from engine.runtime.crew import Crew
-from engine.runtime.keeper import Keeper
 from engine.runtime.output_clerk import OutputClerk
 from engine.runtime.output_inspector import OutputInspector
-from engine.runtime.shift import Shift
 from engine.status import ENDED, Status
-from streams.commands import Attend, CancelOutput, Command, Decide, RetryOutput
+from streams.commands import Attend, CancelOutput, Carry, Command, Decide, RetryOutput
 from streams.delivery import Delivery, Unreadable
 from streams.log import Recorded
+from streams.tracing import traceparent
 
 Incoming: TypeAlias = Delivery[Command | Unreadable]
 
@@ -43,7 +43,6 @@ class OutputDesk:
     """Follows such commands for one actor, on one node."""
 
     crew: Crew
-    keeper: Keeper
 
     async def follow(
         self, delivery: Incoming, command: Command, episode: Episode, records: Sequence[Recorded]
@@ -75,7 +74,7 @@ class OutputDesk:
         if has_effect is None:
             return False
         if has_effect:
-            return await self._go_on(delivery, episode, records)
+            return await self._have_carried(delivery, episode, records)
         await delivery.ack()
         return True
 
@@ -83,21 +82,31 @@ class OutputDesk:
         assert episode.opened is not None, "an episode that was opened"
         return OutputInspector(self.crew, episode.opened, episode, at=delivery.at)
 
-    async def _go_on(
+    async def _have_carried(
         self, delivery: Incoming, episode: Episode, records: Sequence[Recorded]
     ) -> bool:
-        """Have what was decided carried; return whether somebody does."""
-        shift = Shift(self.crew, self.keeper, delivery.ack, called_at=delivery.at)
-        if episode.status in ENDED:
-            return await shift.settle(episode, records)
-        if episode.status in (Status.DELIVERING, Status.CONVERGING):
-            return await shift.take_over(episode, records, careful=True)
-        # It carries its outputs once it has converged. Whoever has it looks at them after that.
-        newest = await self.crew.ports.log.last(records[-1].subject)
-        if newest is None or newest.seq != records[-1].seq:
-            return False
+        """Call who carries what was decided; return whether that is seen to."""
+        if not _is_carried_now(episode):
+            # It carries its outputs once it has converged. Whoever has it looks at them after that.
+            newest = await self.crew.ports.log.last(records[-1].subject)
+            if newest is None or newest.seq != records[-1].seq:
+                return False
+        else:
+            assert episode.opened is not None, "an episode that was opened"
+            actor, episode_id = episode.opened.actor_id, episode.opened.episode_id
+            carry = Carry(actor_id=actor, episode_id=episode_id)
+            # Of several calls while there is no slot one is enough: whoever follows it moves the
+            # episode, unless that has ended.
+            seq = delivery.seq if episode.status in ENDED else records[-1].seq
+            id_ = f"carry.{episode_id}.{episode.status.value}.{seq}"
+            await self.crew.ports.inbox.send(carry, id=id_, trace=traceparent())
         await delivery.ack()
         return True
+
+
+def _is_carried_now(episode: Episode) -> bool:
+    """Return whether whoever has the episode next carries its outputs, and does nothing else."""
+    return episode.status in (Status.DELIVERING, Status.CONVERGING) or episode.status in ENDED
 
 
 def _may_be_ruled_on(episode: Episode) -> bool:

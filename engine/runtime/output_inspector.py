@@ -57,11 +57,13 @@ class OutputInspector:
 
         keys = self._keys()
         found = await asyncio.gather(*(look(key) for key in keys))
-        if any(each is True for each in found):
-            return True
         times = [each for each in found if isinstance(each, datetime)]
         if times:
+            # Also if there is work: that may wait for a slot, and nobody else is to.
             await call_by(self.crew.ports, self.opened, min(times))
+        if any(each is True for each in found):
+            return True
+        if times:
             self.crew.outlets.line_up(keys, self.opened)
         return False
 

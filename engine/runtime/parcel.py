@@ -89,6 +89,11 @@ class Parcel:
         self._subject = ports.stack.output(key)
         self._commits = 0
 
+    @property
+    def history(self) -> Iterable[tuple[OutputEvent, datetime]]:
+        """All that has happened to it, as far as that is known, and when."""
+        return ((event, at) for event, _, at in self._happened)
+
     async def read(self) -> None:
         """Learn what the log says by now, up to what its leader holds.
 

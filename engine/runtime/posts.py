@@ -17,6 +17,7 @@ from engine.runtime.feed_gate import FeedGate
 from engine.runtime.gate import Gate
 from engine.runtime.hands import Hands
 from engine.runtime.keeper import Keeper
+from engine.runtime.listener import Listener
 from engine.runtime.permit import Permit
 from engine.runtime.presence import Roster
 from engine.runtime.runner import Runner
@@ -63,12 +64,14 @@ def posts_of(
     """Return the posts of one actor: what wakes it, and what runs it."""
     wakes, runs = crew.permits.wakes, crew.permits.runs
     runner = Post(Runner(crew, keeper, undertaker, hands), runs)
+    listener = Post(Listener(crew, keeper, undertaker, hands), runs)
     if crew.is_laned:
         dispatcher = partial(Dispatcher, crew, keeper, undertaker, roster, vacancies)
         return [
             Post(dispatcher(takes_causes=True), wakes),
             Post(dispatcher(takes_causes=False), runs),
             runner,
+            listener,
         ]
     entrance = Entrance(crew, keeper, undertaker, hands, Arbiter(crew))
     alarms, tends = Alarms(entrance.arbiter), crew.permits.tends
@@ -79,6 +82,7 @@ def posts_of(
         Post(Waker(entrance, alarms, tends, takes_causes=False), tends),
         Post(Drainer(crew, keeper, vacancies), runs),
         runner,
+        listener,
     ]
 
 
@@ -97,9 +101,10 @@ def closed_posts_of(
     """
     runs = crew.permits.runs
     runner = Post(Runner(crew, keeper, undertaker, hands), runs)
+    listener = Post(Listener(crew, keeper, undertaker, hands), runs)
     if crew.is_laned:
         dispatcher = Dispatcher(crew, keeper, undertaker, roster, vacancies, takes_causes=False)
-        return [Post(dispatcher, runs), runner]
+        return [Post(dispatcher, runs), runner, listener]
     entrance = Entrance(crew, keeper, undertaker, hands, Arbiter(crew))
     waker = Post(Waker(entrance, Alarms(entrance.arbiter), runs, takes_causes=False), runs)
-    return [waker] if workflow_of(crew.actor.id) is not None else [waker, runner]
+    return [waker] if workflow_of(crew.actor.id) is not None else [waker, runner, listener]

@@ -103,9 +103,10 @@ async def cancel(ports: Ports, actor: str, episode_id: str, *, by: str, reason: 
 
     The request is durable when this returns. A node that runs the episode hears of it at once,
     interrupts what waits (a tool, a synthesizer, a callback) and ends it; one that is queued is
-    ended by any node of the actor that has room for a moment. One that has decided what is true
-    finishes as it would have, and one that has ended stays as it is. An episode that the journal
-    does not hold for about two minutes makes the request a dead letter.
+    ended by any node of the actor, though it may have no room. Of one that has decided what is true
+    the outputs are canceled that are not delivered yet; if there are none, it finishes as it would
+    have. One that has ended stays as it is. An episode that the journal does not hold for about two
+    minutes makes the request a dead letter.
 
     Args:
         ports: of the stack.

@@ -2,7 +2,8 @@
 
 To cancel is a wish. Whoever drives the episode heeds it before the next turn, and user code that
 waits is interrupted at once: a tool, a synthesizer, a callback. Nothing that is on its way to the
-journal is. Once it is recorded what is true the wish comes too late, and the episode finishes.
+journal is. Once it is recorded what is true the wish comes too late for all but outputs that are
+not delivered yet.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class Tenure:
                 await self._crew.breakers.check(self._run)
                 carried = await self._go_on(careful=careful)
             if self.episode.status in ENDED:
-                await self._epilogue.note(self.episode)
+                await self._epilogue.note(self.episode, seq=self._scribe.version)
                 await self._tell([*carried.news, self._ended()])
             else:
                 await self._leave_waiting(carried)
@@ -156,7 +156,7 @@ class Tenure:
         Raises:
             Unavailable: try again later.
         """
-        await self._epilogue.note(self.episode)
+        await self._epilogue.note(self.episode, seq=self._scribe.version)
         carried = await self._carrier.tell_again(self.episode, since=self._since)
         await self._carrier.wake(carried.wakes_at, carried.pending)
         await self._publish([*carried.news, self._ended()])

@@ -17,6 +17,7 @@ from streams.bucket import Bucket
 from streams.errors import RevisionConflict
 from streams.events import EndStatus, EpisodeFinished, EpisodeOpened
 from streams.keys import cooldown_key
+from streams.log import START
 
 NO_REVISION = 0
 """Of a breaker that nobody has told anything."""
@@ -108,7 +109,7 @@ class Turnstile:
         if expectation.cooldown_s:
             await self._end_cooldown(expectation, opened)
         canceled = EpisodeFinished(status=EndStatus.CANCELED)
-        await self.crew.breakers.note(opened, canceled)
+        await self.crew.breakers.note(opened, canceled, seq=START)
 
     async def _end_cooldown(self, expectation: Expectation, opened: EpisodeOpened) -> None:
         """End the cooldown that `opened` began, if it is no other one by now."""

@@ -6,8 +6,10 @@ letter, so a crash in between is completed by requeuing it again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import structlog
@@ -32,6 +34,7 @@ from streams.events import (
     DeadLettered,
     DeadRequeued,
     EpisodeOpened,
+    OutputEvent,
 )
 from streams.layout import Kind, Stream
 from streams.log import START, Commit
@@ -242,11 +245,28 @@ class Undertaker:
             Unavailable: the log is away. Doing it again is safe.
         """
         assert failed.proposed is not None, "what failed was proposed"
+        await self._note(failed, DeadRequeued(by=by, episode_id=failed.proposed.episode_id))
+
+    async def note_gone_on(self, happened: Iterable[tuple[OutputEvent, datetime]]) -> None:
+        """Note on the dead letter of an output that it was gone on with, unless that is known.
+
+        Whoever tried it again, or proposed it anew, may have died before it was noted.
+
+        Args:
+            happened: to the output, oldest first, and when.
+
+        Raises:
+            Unavailable: the log is away. Doing it again is safe.
+        """
+        gone_on = dead.gone_on(happened)
+        if gone_on is not None:
+            await self._note(*gone_on)
+
+    async def _note(self, failed: Output, requeued: DeadRequeued) -> None:
         subject = self.ports.stack.dead(Kind.OUTPUT, dead.cause_of(failed))
         records = await self.ports.log.read(subject)
         if not records:
             return
-        requeued = DeadRequeued(by=by, episode_id=failed.proposed.episode_id)
         with suppress(Rejected, VersionConflict):  # Whoever requeued the letter has noted it.
             await self._settle(subject, dead.fold(records), requeued, after=records[-1].seq)
 

@@ -255,7 +255,7 @@ class Usher:
             await self._tell(opened, finished, seq=newest.seq)
 
     async def _tell(self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int) -> None:
-        await self.crew.breakers.note(opened, finished)
+        await self.crew.breakers.note(opened, finished, seq=seq)
         await tell_instance(self.crew.ports, opened)
         if publicity.is_public(opened):
             end = publicity.ended(opened, None, finished, seq=seq)

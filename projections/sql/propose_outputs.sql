@@ -3,21 +3,21 @@
 -- $1 stack, $2 rows as JSON (projections/outputs.py, Proposed).
 INSERT INTO outputs (
     stack, output_key, journal_seq, proposal_no, episode_id, actor_id, expectation_id, adapter,
-    status, payload, payload_hash, summary, approvers, expires_at, on_expiry,
+    status, payload, payload_hash, summary, approvers, asked_at, expires_at, on_expiry,
     remind_every_s, resolution, decided_by, decided_reason, decision_id, decided_at, attempts,
     next_attempt_at, delivered_ref, error_class, error_detail, created_at, updated_at,
     delivered_at, canceled_at
 )
 SELECT
     $1, output_key, journal_seq, proposal_no, episode_id, actor_id, expectation_id, adapter,
-    status, payload, payload_hash, summary, coalesce(approvers, '{}'), expires_at,
+    status, payload, payload_hash, summary, coalesce(approvers, '{}'), asked_at, expires_at,
     on_expiry, remind_every_s, resolution, decided_by, decided_reason, decision_id, decided_at,
     coalesce(attempts, 0), next_attempt_at, delivered_ref, error_class, error_detail, created_at,
     updated_at, delivered_at, canceled_at
 FROM json_to_recordset($2::json) AS proposed (
     output_key text, journal_seq bigint, proposal_no bigint, episode_id uuid, actor_id text,
     expectation_id text, adapter text, status text, payload jsonb, payload_hash text,
-    summary text, approvers text[], expires_at timestamptz, on_expiry text,
+    summary text, approvers text[], asked_at timestamptz, expires_at timestamptz, on_expiry text,
     remind_every_s double precision, resolution text, decided_by text, decided_reason text,
     decision_id text, decided_at timestamptz, attempts bigint, next_attempt_at timestamptz,
     delivered_ref text, error_class text, error_detail text, created_at timestamptz,
@@ -35,6 +35,7 @@ ON CONFLICT (stack, output_key) DO UPDATE SET
     payload_hash = excluded.payload_hash,
     summary = excluded.summary,
     approvers = excluded.approvers,
+    asked_at = excluded.asked_at,
     expires_at = excluded.expires_at,
     on_expiry = excluded.on_expiry,
     remind_every_s = excluded.remind_every_s,

@@ -29,11 +29,12 @@ class DeadLettered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="de
 
 
 class DeadRequeued(Event, frozen=True, kw_only=True, omit_defaults=True, tag="dead.requeued@1"):
-    """A person had it tried again."""
+    """A person had it tried again, or an actor proposed anew what had failed."""
 
     by: str
+    """The person; or `actor` and its name."""
     episode_id: str = ""
-    """The new episode, where one was opened."""
+    """The new episode, where one was opened; of an output, the episode that it is of by now."""
     event_seq: int = 0
     """The domain event, published again, where it was one."""
     instance_id: str = ""

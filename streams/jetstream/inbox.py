@@ -56,18 +56,30 @@ class JetStreamInbox:
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
         """Return whether a command waits. See `Inbox.is_waiting`."""
         # A work queue drops what is answered for, so whatever it holds still waits.
-        subject = self._stack.episode_inbox(actor, episode_id)
-        stream = self._stack.stream_of(subject)
-        return await stored.last(self._link, stream, subject) is not None
+        for inbox in (self._stack.episode_inbox, self._stack.attending_inbox):
+            subject = inbox(actor, episode_id)
+            stream = self._stack.stream_of(subject)
+            if await stored.last(self._link, stream, subject) is not None:
+                return True
+        return False
 
     async def backlog(self, actor: str) -> int:
         """Return how many commands are not answered for. See `Inbox.backlog`."""
-        partitions = self._stack.partitions_of(Stream.WORK)
-        return sum([await self._consumer(actor, each).backlog(self._link) for each in partitions])
+        return sum(
+            [
+                await consumer(actor, each).backlog(self._link)
+                for each in self._stack.partitions_of(Stream.WORK)
+                for consumer in (self._consumer, self._attending)
+            ]
+        )
 
     async def open(self, actor: str) -> Source[Command | Unreadable]:
         """Return the actor's queue. See `Inbox.open`."""
         return await self._open(partial(self._consumer, actor), parse_command)
+
+    async def open_attending(self, actor: str) -> Source[Command | Unreadable]:
+        """Return the queue of what is said. See `Inbox.open_attending`."""
+        return await self._open(partial(self._attending, actor), parse_command)
 
     async def open_workflow(self, workflow: str) -> Source[WorkflowCommand | Unreadable]:
         """Return the workflow's queue. See `Inbox.open_workflow`."""
@@ -95,6 +107,13 @@ class JetStreamInbox:
             stream=self._stack.stream(Stream.WORK, partition),
             name=self._stack.inbox_durable(actor),
             filters=(self._stack.actor_inbox(actor, partition),),
+        )
+
+    def _attending(self, actor: str, partition: int) -> DurableConsumer:
+        return DurableConsumer(
+            stream=self._stack.stream(Stream.WORK, partition),
+            name=self._stack.attending_durable(actor),
+            filters=(self._stack.attending_inboxes(actor, partition),),
         )
 
     def _conductors(self, workflow: str, partition: int) -> DurableConsumer:

@@ -1,8 +1,9 @@
-"""Commands in memory: a work queue per actor or workflow, and per partition of the work."""
+"""Commands in memory: work queues per actor or workflow, and per partition of the work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from streams import codec
@@ -42,16 +43,16 @@ class MemoryInbox:
 
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
         """See `Inbox.is_waiting`."""
-        partition = self._stack.partition_of(Kind.EPISODE, episode_id)
-        subject = self._stack.episode_inbox(actor, episode_id)
-        sent = self._streams[self._stack.stream_of(subject)].of(subject)
-        queue = self._durables.get((self._stack.inbox_durable(actor), partition))
-        return any(queue is None or queue.is_waiting(message.seq) for message in sent)
+        stack = self._stack
+        said = stack.attending_durable(actor), stack.attending_inbox(actor, episode_id)
+        calls = stack.inbox_durable(actor), stack.episode_inbox(actor, episode_id)
+        return any(self._is_waiting(name, at, episode_id) for name, at in (calls, said))
 
     async def backlog(self, actor: str) -> int:
         """See `Inbox.backlog`."""
-        durable = self._stack.inbox_durable(actor)
-        queues = {(durable, each) for each in self._stack.partitions_of(Stream.WORK)}
+        names = self._stack.inbox_durable(actor), self._stack.attending_durable(actor)
+        partitions = self._stack.partitions_of(Stream.WORK)
+        queues = {(name, each) for name in names for each in partitions}
         return sum(self._durables[queue].backlog for queue in queues & self._durables.keys())
 
     def publish_raw(self, subject: str, data: bytes, headers: Mapping[str, str]) -> int:
@@ -64,21 +65,32 @@ class MemoryInbox:
 
     async def open(self, actor: str) -> MemorySource[Command | Unreadable]:
         """See `Inbox.open`."""
-        durable, inboxes = self._stack.inbox_durable(actor), self._stack.actor_inbox
-        queues = [
-            self._durable(durable, inboxes(actor, each), each)
-            for each in self._stack.partitions_of(Stream.WORK)
-        ]
+        durable = self._stack.inbox_durable(actor)
+        queues = self._queues(durable, partial(self._stack.actor_inbox, actor))
+        return MemorySource(queues, parse=self._parser(parse_command))
+
+    async def open_attending(self, actor: str) -> MemorySource[Command | Unreadable]:
+        """See `Inbox.open_attending`."""
+        durable = self._stack.attending_durable(actor)
+        queues = self._queues(durable, partial(self._stack.attending_inboxes, actor))
         return MemorySource(queues, parse=self._parser(parse_command))
 
     async def open_workflow(self, workflow: str) -> MemorySource[WorkflowCommand | Unreadable]:
         """See `Inbox.open_workflow`."""
-        durable, inboxes = self._stack.workflow_durable(workflow), self._stack.workflow_inboxes
-        queues = [
-            self._durable(durable, inboxes(workflow, each), each)
-            for each in self._stack.partitions_of(Stream.WORK)
-        ]
+        durable = self._stack.workflow_durable(workflow)
+        queues = self._queues(durable, partial(self._stack.workflow_inboxes, workflow))
         return MemorySource(queues, parse=self._parser(parse_workflow_command))
+
+    def _is_waiting(self, durable: str, subject: str, episode_id: str) -> bool:
+        sent = self._streams[self._stack.stream_of(subject)].of(subject)
+        partition = self._stack.partition_of(Kind.EPISODE, episode_id)
+        queue = self._durables.get((durable, partition))
+        return any(queue is None or queue.is_waiting(message.seq) for message in sent)
+
+    def _queues(self, name: str, filter_of: Callable[[int], str]) -> list[Durable]:
+        """Return the queues of this name, of every partition."""
+        partitions = self._stack.partitions_of(Stream.WORK)
+        return [self._durable(name, filter_of(each), each) for each in partitions]
 
     def _durable(self, name: str, filter_: str, partition: int) -> Durable:
         """Return the queue of this name, from its beginning: commands wait for a first reader."""

@@ -48,7 +48,23 @@ def test_a_finding_is_judged_by_people_and_each_is_told_what_came_of_it(connecte
     assert said(connected, "clear", "disk", "--by", "bob", "--reason", "larger") == "cleared"
     assert said(connected, "clear", "disk").startswith("nothing to clear: it was cleared at 20")
     assert said(connected, "clear", "disk").endswith("by bob")
-    assert said(connected, "ack", "disk").startswith("nothing to acknowledge: it was cleared")
+
+
+def test_who_acknowledges_what_has_ended_is_told_that_nothing_was_noted(connected):
+    carry_out(connected, raise_finding("disk", class_="full"))
+    said(connected, "clear", "disk", "--by", "bob")
+    line = one_line(connected.run("findings", "ack", "disk", "--by", "ann"), code=1)
+    assert "nothing to acknowledge: it was cleared at 20" in line
+
+
+def test_what_was_raised_anew_since_can_be_listed(connected):
+    carry_out(connected, raise_finding("disk", class_="full"))
+    said(connected, "clear", "disk")
+    carry_out(connected, raise_finding("disk", class_="full"))
+    asked = ("findings", "list", "--status", "superseded")
+    with connected.running("project"):
+        (row,) = connected.wait_for(*asked, until=lambda rows: len(rows) == 1)
+    assert (row["finding_key"], row["status"]) == ("disk", "superseded")
 
 
 def test_the_rows_show_who_did_what_and_why(connected):

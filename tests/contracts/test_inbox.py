@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from streams.commands import Recover
+from streams.commands import Attend, Recover
 from streams.delivery import ACK_WAIT_S, Unreadable
 from streams.layout import Kind, Stream
 from streams.subjects import Stack
@@ -276,6 +276,28 @@ async def test_a_closed_source_leaves_what_it_never_returned_to_others(inbox):
     await send_all(inbox, "e1", "e2")
     async with opened(inbox.open("monitor")) as other:
         assert sorted(episodes(await deliveries_of(other, 2))) == ["e1", "e2"]
+
+
+async def test_what_is_said_to_an_episode_does_not_stand_behind_what_waits_for_room(inbox):
+    attend = Attend(actor_id="monitor", episode_id="e1")
+    await send_all(inbox, "e1", "e2")
+    await inbox.send(attend, id="attend")
+    async with opened(inbox.open_attending("monitor")) as said:
+        assert [each.content for each in await deliveries_of(said, 1, spare=2)] == [attend]
+    async with opened(inbox.open("monitor")) as calls:
+        assert sorted(episodes(await deliveries_of(calls, 2, spare=1))) == ["e1", "e2"]
+
+
+async def test_what_is_said_to_an_episode_waits_until_it_is_answered_for_too(inbox):
+    await inbox.send(Attend(actor_id="monitor", episode_id="e1"), id="attend")
+    async with opened(inbox.open_attending("monitor")) as said:
+        (delivery,) = await deliveries_of(said, 1)
+        assert await inbox.is_waiting("monitor", "e1")
+        assert await inbox.backlog("monitor") == 1
+        await delivery.ack()
+        assert list(await said.receive(room=1, wait_s=SILENCE_S)) == []
+        assert not await inbox.is_waiting("monitor", "e1")
+        await wait_backlog(inbox, 0)
 
 
 async def test_a_command_waits_until_it_is_answered_for(inbox):

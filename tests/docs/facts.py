@@ -20,30 +20,10 @@ import typer
 from console.__main__ import app
 from console.flags import SETTINGS
 from console.settings import PREFIX, Settings
-from engine import publicity
-from engine.blocking import Blocked
-from engine.output import Output
-from engine.output_publicity import output_news, output_reminder
 from projections.postgres.queries import migrations
-from streams.events import (
-    EndStatus,
-    EpisodeBlocked,
-    EpisodeConverged,
-    EpisodeFinished,
-    EpisodeOpened,
-    EpisodeResolved,
-    FindingCleared,
-    FindingEscalated,
-    FindingExpired,
-    FindingRaised,
-    FindingUpdated,
-    OutputEvent,
-    OutputProposed,
-)
-from streams.findings import Severity
 from tests.docs.life import diagram
 from tests.docs.pages import ROOT, pages, text_of
-from tests.streams.samples import ACTIVE, AT, CAUSE, CLEARED, EVENTS, LIMITED, TIMED
+from tests.docs.publicity import published
 
 PACKAGES: Final = ("streams", "engine", "projections", "console")
 
@@ -98,9 +78,6 @@ LIMITS: Final = (
     "console.processes.PROCESSES_MAX",
 )
 """Those that a user or an operator may meet."""
-
-OF_OUTPUTS: Final = ("proposed", "approved", "rejected", "delivered", "failed", "canceled")
-"""What the world is told of outputs, beside reminders."""
 
 KIB: Final = 1024
 BIG: Final = 100 * KIB
@@ -232,53 +209,8 @@ def tables() -> str:
 def public_events() -> str:
     """Return what the engine publishes: the names, when, and what each payload holds."""
     return table(("event", "payload"), (
-        (f"`{name}`", ", ".join(f"`{key}`" for key in payload)) for name, payload in _published()
+        (f"`{name}`", ", ".join(f"`{key}`" for key in payload)) for name, payload in published()
     ))  # fmt: skip
-
-
-def _published() -> Iterator[tuple[str, Mapping[str, object]]]:
-    (opened, *_), (converged, *_) = EVENTS["episode.opened@1"], EVENTS["episode.converged@1"]
-    assert isinstance(opened, EpisodeOpened)
-    assert isinstance(converged, EpisodeConverged)
-    events = [
-        publicity.queued(opened, position=1, seq=1),
-        publicity.dropped(opened, detail="no_room", seq=1),
-        publicity.started(opened, attempt=1, node="n", seq=1),
-    ]
-    for status in EndStatus:
-        end = EpisodeFinished(status=status)
-        events.append(publicity.ended(opened, converged, end, seq=1))
-    for kind, finding in (
-        (FindingRaised, ACTIVE),
-        (FindingUpdated, ACTIVE),
-        (FindingCleared, CLEARED),
-    ):
-        change = kind(finding=finding, cause=CAUSE)
-        events.append(publicity.finding_changed(opened, change, index=0, seq=1))
-    expired = FindingExpired(finding=LIMITED, cause=TIMED)
-    worse = FindingEscalated(finding=LIMITED, cause=TIMED, from_severity=Severity.LOW)
-    events += [publicity.finding_changed_since(each, seq=1) for each in (expired, worse)]
-    events += [*_of_blocks(opened), *_of_outputs(opened)]
-    yield from {event.name: event.payload for event in events}.items()
-
-
-def _of_blocks(opened: EpisodeOpened) -> Iterator[publicity.PublicEvent]:
-    (event, *_), (answer, *_) = EVENTS["episode.blocked@1"], EVENTS["episode.resolved@1"]
-    assert isinstance(event, EpisodeBlocked)
-    assert isinstance(answer, EpisodeResolved)
-    block = Blocked(event=event, at=AT)
-    yield publicity.blocked(opened, block, seq=1)
-    yield publicity.reminder(opened, block, number=1, seq=1)
-    yield publicity.resumed(opened, answer, seq=1)
-
-
-def _of_outputs(opened: EpisodeOpened) -> Iterator[publicity.PublicEvent]:
-    lived = [each for name in OF_OUTPUTS for each in EVENTS[f"output.{name}@1"][:1]]
-    proposed = lived[0]
-    assert isinstance(proposed, OutputProposed)
-    history = [(each, 1) for each in lived if isinstance(each, get_args(OutputEvent))]
-    yield from output_news(opened, proposed, history, since=0)
-    yield output_reminder(opened, Output(proposed=proposed), number=1, seq=1)
 
 
 def limits() -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Final
 
 import pytest
 
 from console.errors import EXIT_MISTAKE, EXIT_TROUBLE, EXIT_UNCLEAN
-from engine import answering, errors, gating
+from engine import answering, errors, gating, publicity
 from engine.dedupe import WINDOWS
 from engine.episode import ALL_OUTPUTS_FAILED
 from engine.runtime.arbiter import DEDUPE_FAILED
@@ -54,6 +56,20 @@ def test_the_guide_to_publishing_says_when_each_public_event_is_told():
     names = [row[0] for row in told]
 
     assert sorted(names) == sorted([row[0] for row in rows(facts.public_events())] * 2)
+
+
+def test_of_all_that_the_engine_publishes_of_episodes_the_guide_has_one():
+    makes = {name for name, made in signatures(publicity) if made == "PublicEvent"}
+    asked = facts.calls(makes.__contains__, packages=["tests/docs"])
+
+    assert {facts.name_of(call) for _, call in asked} == makes
+
+
+def signatures(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """Yield what each public function of `module` is called, and says that it returns."""
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+        if not name.startswith("_"):
+            yield name, function.__annotations__["return"]
 
 
 COUNTED: Final = ("waits_for_calm", "duplicate", "overflow")

@@ -15,7 +15,13 @@ from streams.events import (
     EpisodeFinished,
     EpisodeOpened,
     EpisodeStarted,
+    OutputCanceled,
+    OutputFailed,
+    OutputForgone,
+    OutputProposed,
+    OutputRetried,
 )
+from streams.json import raw
 from streams.layout import Stream
 from streams.log import Commit, Recorded
 from streams.subjects import Stack
@@ -53,6 +59,55 @@ FINISHED = EpisodeFinished(status=EndStatus.FAILED, error_class="attempts_exhaus
 def letter(*past):
     commit = Commit(id="c", at=EPOCH, events=past)
     return dead.fold([Recorded(subject="orders.dead.a.b", seq=1, commit=commit)])
+
+
+def proposed(number, *, episode_id="e1"):
+    return OutputProposed(
+        output_key="disk",
+        adapter="pager",
+        payload=raw(None),
+        episode_id=episode_id,
+        actor_id="monitor",
+        expectation_id="limits",
+        proposal_no=number,
+    )
+
+
+FAILED = OutputFailed(attempt=1, error_class="gone", error_detail="for good")
+RETRIED = OutputRetried(by="ann")
+FORGONE = OutputForgone(episode_id="e9")
+
+
+def gone_on(*happened):
+    """Return which failure of an output was gone on with, and how its letter is settled."""
+    found = dead.gone_on((event, EPOCH) for event in happened)
+    return found and (dead.cause_of(found[0]).split(".", 1)[1], found[1])
+
+
+@pytest.mark.parametrize(
+    "happened", [(), (proposed(1),), (proposed(1), FAILED), (proposed(1), FAILED, FORGONE)]
+)
+def test_the_letter_of_an_output_that_nobody_goes_on_with_waits(happened):
+    assert gone_on(*happened) is None
+
+
+def test_who_has_an_output_tried_again_settles_its_letter():
+    settled = DeadRequeued(by="ann", episode_id="e1")
+    assert gone_on(proposed(1), FAILED, RETRIED) == ("1.0", settled)
+
+
+def test_the_actor_that_proposes_an_output_anew_settles_its_letter():
+    happened = proposed(1), FAILED, FORGONE, proposed(2, episode_id="e2")
+    assert gone_on(*happened) == ("1.0", DeadRequeued(by="actor monitor", episode_id="e2"))
+
+
+def test_each_failure_that_is_gone_on_with_has_a_letter_of_its_own():
+    happened = proposed(1), FAILED, RETRIED, FAILED, RETRIED, FAILED
+    assert gone_on(*happened) == ("1.1", DeadRequeued(by="ann", episode_id="e1"))
+
+
+def test_what_was_canceled_and_is_proposed_anew_had_no_letter():
+    assert gone_on(proposed(1), OutputCanceled(), proposed(2)) is None
 
 
 @pytest.mark.parametrize("decision", [REQUEUED, DISCARDED])

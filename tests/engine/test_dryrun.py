@@ -128,6 +128,37 @@ def test_a_finding_is_explained_by_one_of_its_own_dry_run_or_by_one_that_is_mean
     assert logs.caused_by_key == "deploy"
 
 
+@pytest.mark.parametrize(
+    ("opened", "prefix"),
+    [
+        (MEANT, ""),
+        (replace(MEANT, overrides=overrides(persist_findings="what_if")), ""),
+        (dry(), ""),
+        (dry(overrides(persist_findings="what_if")), "what_if"),
+    ],
+)
+def test_only_a_dry_run_that_keeps_its_findings_has_keys_of_its_own(opened, prefix):
+    assert dryrun.prefix_of(opened) == prefix
+
+
+def test_a_finding_that_a_dry_run_keeps_is_shown_to_its_like_as_if_it_was_meant():
+    meant = Finding(
+        finding_key="disk",
+        raise_no=1,
+        status=FindingStatus.ACTIVE,
+        actor_id="monitor",
+        expectation_id="limits",
+        raised_by_episode_id="e1",
+        raised_at=EPOCH,
+        updated_at=EPOCH,
+        caused_by_key="logs",
+    )
+    apart = {"finding_key": "a:disk", "actor_id": "a:monitor", "caused_by_key": "a:logs"}
+    assert dryrun.as_meant(replace(meant, **apart), "a") == meant
+    by_what_is_meant = replace(meant, **{**apart, "caused_by_key": "logs"})
+    assert dryrun.as_meant(by_what_is_meant, "a") == meant
+
+
 @pytest.mark.parametrize("opened", [MEANT, dry()])
 def test_findings_that_need_no_prefix_stay_as_they_are(opened):
     assert dryrun.set_apart(CONVERGED, opened) is CONVERGED

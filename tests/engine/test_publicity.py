@@ -156,10 +156,12 @@ def test_each_severity_of_a_raise_is_told_of():
 @pytest.mark.parametrize(("node", "scope"), [("", "cluster"), ("n1", "node")])
 @pytest.mark.parametrize("change", ["opened", "closed"])
 def test_a_change_of_a_circuit_breaker_is_told_once_per_episode_that_made_it(change, node, scope):
-    told = publicity.breaker_changed(opened, change, failures=("e0", "e1"), at=EPOCH, node=node)
+    told = publicity.breaker_changed(
+        opened, change, failures=("e0", "e1"), at=EPOCH, seq=9, node=node
+    )
     assert (told.name, told.id) == (f"circuit_breaker.{change}", f"e1.breaker.{change}")
     more = {"failures": ["e0", "e1"], "scope": scope, "node": node, "at": EPOCH.isoformat()}
-    assert told.payload == {**ids, **more}
+    assert told.payload == {**ids, **more, "journal_seq": 9}
     assert told.hops == 4
 
 

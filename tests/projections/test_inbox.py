@@ -9,7 +9,16 @@ import pytest
 
 from projections.lives import project as changes_of
 from projections.postgres import reader
-from streams.events import DeadDiscarded, EndStatus, EpisodeDeferred, OutputApproved
+from streams.events import (
+    DeadDiscarded,
+    EndStatus,
+    EpisodeDeferred,
+    OutputApproved,
+    OutputCanceled,
+    OutputDelivered,
+    OutputFailed,
+    OutputRetried,
+)
 from streams.log import Commit, Recorded
 from tests.projections import lives
 from tests.projections.lives import AT, rows_of, write, write_events
@@ -111,6 +120,49 @@ async def test_the_letter_of_an_output_says_how_the_output_is_tried_again(pool, 
     assert row["summary"] == "output_failed: mail: http_400: no"
     assert row["what_to_do"] == "vigil outputs retry mail:1"
     assert (await reader.show_dead_letter(pool, stack, row["id"]))["output_key"] == "mail:1"
+
+
+OUTPUT_FAILED = OutputFailed(attempt=1, error_class="http_400")
+ANEW = lives.proposed(2, proposal_no=2)
+
+
+async def letter_of(pool, stack, *events):
+    """Write what happened to an output whose failure has a letter, and return the letter's line."""
+    await write_events(pool, *events, stack=stack, subject=stack.output("mail:1"))
+    return await letter_of_an_output(pool, stack)
+
+
+@pytest.mark.parametrize(
+    "since",
+    [
+        (ANEW,),
+        (ANEW, OutputDelivered(attempt=1)),
+        (ANEW, OutputCanceled()),
+        (OutputRetried(by="ann"),),
+    ],
+)
+async def test_the_letter_of_an_output_that_has_gone_on_since_is_to_be_discarded(
+    pool, stack, since
+):
+    row = await letter_of(pool, stack, lives.proposed(), OUTPUT_FAILED, *since)
+    *words, why, key = shlex.split(row["what_to_do"])
+    assert (words, key) == (["vigil", "dead", "discard", "--reason"], row["id"])
+    assert why == "its output has gone on"
+
+
+async def test_the_letter_of_an_output_that_failed_anew_has_it_tried_again(pool, stack):
+    row = await letter_of(pool, stack, lives.proposed(), OUTPUT_FAILED, ANEW, OUTPUT_FAILED)
+    assert row["what_to_do"] == "vigil outputs retry mail:1"
+
+
+async def test_a_letter_is_shown_with_what_its_output_is_by_now(pool, stack):
+    row = await letter_of(pool, stack, lives.proposed(), OUTPUT_FAILED, ANEW)
+    assert (await reader.show_dead_letter(pool, stack, row["id"]))["output_status"] == "proposed"
+
+
+async def test_a_letter_of_no_output_has_no_output_status(pool, stack):
+    await write_events(pool, lives.lettered(), stack=stack, subject=stack.dead("events", "7"))
+    assert (await reader.show_dead_letter(pool, stack, "events.7"))["output_status"] is None
 
 
 async def test_a_traceback_is_its_last_line_and_no_more_than_a_line(pool, stack):

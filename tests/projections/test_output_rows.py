@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from engine.deciding import APPROVAL_EXPIRED
 from projections.lives import project as changes_of
 from projections.postgres import reader
 from streams.blocks import OnExpiry
@@ -35,6 +36,8 @@ ASKED = lives.proposed(
 APPROVED = OutputApproved(by="ann", reason="go ahead", decision_id="d1")
 POSTPONED = OutputPostponed(attempt=1, error_class="timeout", error_detail="30 s", retry_at=LATER)
 FAILED = OutputFailed(attempt=2, error_class="refused", error_detail="no such address")
+LAPSED = OutputFailed(attempt=0, error_class=APPROVAL_EXPIRED, error_detail="nobody decided")
+ASKED_AGAIN = OutputRetried(by="bob", approval=lives.approval(expires_at=LATER))
 
 LIFE = (
     ASKED,
@@ -88,6 +91,13 @@ async def test_an_output_that_needs_approval_shows_what_people_are_asked(pool, s
     assert (row["status"], row["payload_hash"]) == ("awaiting_approval", lives.PLAN_HASH)
     assert (row["summary"], row["approvers"]) == ("wipe the disk", ["ann"])
     assert (row["expires_at"], row["on_expiry"], row["remind_every_s"]) == (LATER, "approve", 60.0)
+    assert row["asked_at"] == AT
+
+
+async def test_an_output_that_needs_no_approval_was_never_asked_about(pool, stack):
+    await live(pool, stack, *LIFE[2:])
+    await live(pool, stack, lives.proposed())
+    assert (await only_row(pool, "outputs", stack=stack))["asked_at"] is None
 
 
 @pytest.mark.parametrize(
@@ -108,16 +118,53 @@ async def test_a_decision_shows_who_decided_what(pool, stack, decision, status, 
     assert (row["decided_by"], row["decided_reason"], row["decision_id"]) == said
 
 
+async def test_a_request_that_nobody_answered_in_time_has_expired_though_that_is_a_failure(
+    pool, stack
+):
+    await live(pool, stack, ASKED)
+    await live(pool, stack, LAPSED)
+    row = await only_row(pool, "outputs", stack=stack)
+    assert (row["status"], row["resolution"], row["decided_at"]) == ("failed", "expired", AT)
+    assert (row["decided_by"], row["decided_reason"]) == (None, "nobody decided")
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        FAILED,
+        OutputFailed(attempt=1, error_class=APPROVAL_EXPIRED),
+        OutputFailed(attempt=0, error_class="no_adapter"),
+    ],
+)
+async def test_what_fails_after_it_was_approved_was_approved(pool, stack, failed):
+    await live(pool, stack, ASKED, APPROVED)
+    await live(pool, stack, failed)
+    row = await only_row(pool, "outputs", stack=stack)
+    assert (row["status"], row["resolution"], row["decided_by"]) == ("failed", "approved", "ann")
+
+
 async def test_an_output_that_people_are_asked_about_once_more_waits_for_them_until_then(
     pool, stack
 ):
     later_still = LATER + timedelta(hours=1)
     approval = lives.approval(expires_at=later_still, on_expiry=OnExpiry.FAIL)
-    await live(pool, stack, ASKED, OutputFailed(attempt=0, error_class="approval_expired"))
+    await live(pool, stack, ASKED, LAPSED)
     await live(pool, stack, OutputRetried(by="bob", approval=approval))
     row = await only_row(pool, "outputs", stack=stack)
     assert (row["status"], row["expires_at"]) == ("awaiting_approval", later_still)
     assert row["error_class"] is None
+    decided = ("resolution", "decided_by", "decided_reason", "decision_id", "decided_at")
+    assert [row[each] for each in decided] == [None] * len(decided)
+
+
+async def test_a_request_is_as_old_as_its_last_asking(pool, stack):
+    happened = in_commits(stack, [ASKED, LAPSED, ASKED_AGAIN])
+    for record in happened:
+        await write(pool, changes_of([record], stack=stack), stack=stack)
+    since = happened[-1].commit.at
+    assert (await only_row(pool, "outputs", stack=stack))["created_at"] < since
+    assert (await only_row(pool, "approvals", stack=stack))["requested_at"] == since
+    assert (await only_row(pool, "inbox", stack=stack))["since"] == since
 
 
 async def test_an_output_that_is_put_off_shows_why_and_until_when(pool, stack):
@@ -191,10 +238,16 @@ async def test_the_history_says_why_an_output_was_canceled(pool, stack):
     assert (row["kind"], row["reason"], row["person"]) == ("output_canceled", "not wanted", None)
 
 
-@pytest.mark.parametrize("cut", range(len(LIFE) + 1))
-async def test_rows_are_the_same_however_the_life_is_cut_into_batches(pool, stack, cut):
+LAPSED_LIFE = (ASKED, LAPSED, ASKED_AGAIN, APPROVED, *LIFE[2:])
+
+
+@pytest.mark.parametrize(
+    ("life", "cut"),
+    [(life, cut) for life in (LIFE, LAPSED_LIFE) for cut in range(len(life) + 1)],
+)
+async def test_rows_are_the_same_however_the_life_is_cut_into_batches(pool, stack, life, cut):
     """I6."""
-    records, tables = in_commits(stack, LIFE), ("outputs", "output_events")
+    records, tables = in_commits(stack, life), ("outputs", "output_events")
     for batch in (records[:cut], records[cut:]):
         await write(pool, changes_of(batch, stack=stack), stack=stack)
     parts = [await rows_of(pool, table, stack=stack) for table in tables]
@@ -213,6 +266,11 @@ async def test_rows_are_the_same_however_the_life_is_cut_into_batches(pool, stac
         ([OutputRejected(by="ann")], "denied"),
         ([OutputRejected(by="", is_expiry=True)], "expired"),
         ([OutputCanceled()], "canceled"),
+        ([LAPSED], "expired"),
+        ([LAPSED, ASKED_AGAIN], "pending"),
+        ([LAPSED, ASKED_AGAIN, APPROVED], "approved"),
+        ([LAPSED, ASKED_AGAIN, OutputCanceled()], "canceled"),
+        ([APPROVED, FAILED, OutputRetried(by="bob")], "approved"),
     ],
 )
 async def test_a_request_about_an_output_shows_what_became_of_it(pool, stack, since, state):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -96,6 +97,36 @@ async def test_a_migration_that_fails_leaves_nothing(bare_pool):
 async def test_a_schema_that_a_newer_version_migrated_is_left_alone(pool):
     await migrate(pool, wanted=[*migrations(), Migration("9999_newer.sql", "SELECT 1")])
     assert await migrate(pool) == []
+
+
+ASKED_BEFORE = """
+INSERT INTO outputs (
+    stack, output_key, journal_seq, proposal_no, actor_id, expectation_id, adapter, status,
+    payload_hash, error_class, error_detail, created_at, updated_at
+) VALUES
+    ('s', 'expired', 2, 1, 'a', 'e', 'mail', 'failed', 'ab', 'approval_expired', 'why', $1, $2),
+    ('s', 'again', 3, 1, 'a', 'e', 'mail', 'awaiting_approval', 'ab', NULL, NULL, $1, $2)
+"""
+HAPPENED_BEFORE = """
+INSERT INTO output_events (stack, output_key, journal_seq, event_no, kind, at)
+SELECT stack, output_key, 1, 0, 'output_proposed', created_at FROM outputs
+UNION ALL
+SELECT stack, output_key, 3, 0, 'output_retried', updated_at FROM outputs
+WHERE output_key = 'again'
+"""
+
+
+async def test_outputs_that_people_were_asked_about_before_say_since_when(bare_pool):
+    asked, asked_again = lives.AT, lives.AT + timedelta(hours=1)
+    before = [each for each in migrations() if each.name < "0010"]
+    await migrate(bare_pool, wanted=before)
+    await bare_pool.execute(ASKED_BEFORE, asked, asked_again)
+    await bare_pool.execute(HAPPENED_BEFORE)
+    await migrate(bare_pool)
+    again, expired = await bare_pool.fetch("SELECT * FROM approvals ORDER BY id")
+    assert (again["state"], again["requested_at"]) == ("pending", asked_again)
+    assert (expired["state"], expired["requested_at"]) == ("expired", asked)
+    assert (expired["decided_at"], expired["decided_reason"]) == (asked_again, "why")
 
 
 async def test_two_schemas_live_side_by_side(pool, postgres, schema):

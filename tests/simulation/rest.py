@@ -104,9 +104,9 @@ def due(servers: Servers) -> list[Due]:
 
 def asked(servers: Servers) -> list[Asked]:
     """Return the commands that were ever sent, in order in each partition."""
-    kinds = {".inbox.", ".episode."}
-    held = _held(servers, Stream.WORK)
-    messages = (each for each in held if all(kind in each.subject for kind in kinds))
+    kinds = {".episode.", ".attend."}
+    commands = (each for each in _held(servers, Stream.WORK) if ".inbox." in each.subject)
+    messages = (each for each in commands if any(kind in each.subject for kind in kinds))
     return [Asked(command=decode_command(each.data), at_s=at_s(each)) for each in messages]
 
 

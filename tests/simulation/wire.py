@@ -352,7 +352,8 @@ class WiredLog:
         records = done(self.wire.servers.ports.log.read(subject, after=after))
         seen_s = asyncio.get_running_loop().time() - lag_s
         stored_at_s = self.wire.servers.stored_at_s
-        if records and stored_at_s[subject, records[-1].seq] > seen_s:
+        # What whoever is no node has stored, every replica has.
+        if records and stored_at_s.get((subject, records[-1].seq), seen_s) > seen_s:
             return records[:-1]
         return records
 
@@ -415,6 +416,11 @@ class WiredInbox:
     async def open(self, actor: str) -> WiredSource[Command | Unreadable]:
         inbox = self.wire.servers.ports.inbox
         source = await self.wire.request("open", lambda: done(inbox.open(actor)))
+        return WiredSource(self.wire, source)
+
+    async def open_attending(self, actor: str) -> WiredSource[Command | Unreadable]:
+        inbox = self.wire.servers.ports.inbox
+        source = await self.wire.request("open", lambda: done(inbox.open_attending(actor)))
         return WiredSource(self.wire, source)
 
     async def open_workflow(self, workflow: str) -> WiredSource[WorkflowCommand | Unreadable]:

@@ -230,11 +230,13 @@ class World:
         for actor in self._declared.actors.values():
             done(self.servers.ports.world.open(actor.id, actor.event_names()))
             done(self.servers.ports.inbox.open(actor.id))
+            done(self.servers.ports.inbox.open_attending(actor.id))
         for workflow in self._declared.workflows:
             done(self.servers.ports.inbox.open_workflow(workflow))
         for actor_id in self._defined:
             done(self.servers.ports.world.open(actor_id, [defining.EVENT]))
             done(self.servers.ports.inbox.open(actor_id))
+            done(self.servers.ports.inbox.open_attending(actor_id))
         done(self.servers.ports.world.open(QUEUE, [RESOLVED]))
 
     @property

@@ -14,6 +14,7 @@ from streams.commands import (
     Attend,
     Cancel,
     CancelOutput,
+    Carry,
     Command,
     Decide,
     Recover,
@@ -447,6 +448,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "recover@1": Recover(actor_id="monitor", episode_id="e1", reason="lapsed"),
     "cancel@1": Cancel(actor_id="monitor", episode_id="e1", by="ada", reason="not wanted"),
     "attend@1": Attend(actor_id="monitor", episode_id="e1"),
+    "carry@1": Carry(actor_id="monitor", episode_id="e1"),
     "decide@1": Decide(
         actor_id="monitor",
         episode_id="e1",

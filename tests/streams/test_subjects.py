@@ -174,6 +174,7 @@ def test_every_subject_is_held_by_exactly_one_stream():
     made = [
         STACK.event("a.b"),
         STACK.episode_inbox("monitor", "e1"),
+        STACK.attending_inbox("monitor", "e1"),
         STACK.timer("monitor", "debounce", "k"),
         STACK.due("monitor"),
         STACK.episode("e1"),
@@ -195,6 +196,14 @@ def test_the_inbox_of_an_actor_matches_its_episodes_alone():
     assert not STACK.episode_inbox("monitor-2", "e1").startswith(mine)
 
 
+def test_what_is_said_to_an_episode_and_what_calls_for_it_are_in_two_queues():
+    mine = STACK.attending_inboxes("monitor").removesuffix("*")
+    assert STACK.attending_inbox("monitor", "e1").startswith(mine)
+    assert not STACK.attending_inbox("monitor-2", "e1").startswith(mine)
+    assert not STACK.episode_inbox("monitor", "e1").startswith(mine)
+    assert STACK.attending_durable("monitor") != STACK.inbox_durable("monitor")
+
+
 def test_no_two_readers_of_a_foreign_stream_share_a_consumer():
     """Names may hold what joins them, so it is not that which tells them apart."""
     readers = [
@@ -211,8 +220,8 @@ def test_no_two_readers_of_a_foreign_stream_share_a_consumer():
 
 @pytest.mark.parametrize("bad", ["", "a.b", "*"])
 def test_an_actor_that_is_no_name_has_no_inbox_gate_or_claim(bad):
-    durables = (STACK.gate_durable, STACK.inbox_durable, STACK.due_durable)
-    for spelled in (*durables, STACK.actor_inbox, STACK.due):
+    queues = (STACK.gate_durable, STACK.inbox_durable, STACK.attending_durable, STACK.due_durable)
+    for spelled in (*queues, STACK.actor_inbox, STACK.attending_inboxes, STACK.due):
         with pytest.raises(BadName):
             spelled(bad)
     with pytest.raises(BadName):
@@ -228,6 +237,7 @@ def test_what_is_no_number_of_partitions_is_refused(bad):
 def test_where_an_aggregate_lives_is_the_same_for_ever():
     assert SPREAD.episode("e1") == "s.episode.0of4.e1"
     assert SPREAD.episode_inbox("monitor", "e1") == "s.inbox.0of4.episode.monitor.e1"
+    assert SPREAD.attending_inbox("monitor", "e1") == "s.inbox.0of4.attend.monitor.e1"
     assert SPREAD.finding("host:disk:web-1") == "s.finding.3of4.host=3Adisk=3Aweb-1"
     assert Stack("s", 64).finding("日本") == "s.finding.34of64.=E6=97=A5=E6=9C=AC"
 
@@ -301,9 +311,12 @@ def test_what_is_no_timer_has_no_name_of_one():
 @given(NAMES)
 def test_an_episode_and_its_inbox_are_in_one_partition(episode_id):
     home = SPREAD.partition_of(Kind.EPISODE, episode_id)
-    inbox = SPREAD.episode_inbox("monitor", episode_id)
-    assert SPREAD.stream_of(inbox) == SPREAD.stream(Stream.WORK, home)
+    inbox, said = (
+        each("monitor", episode_id) for each in (SPREAD.episode_inbox, SPREAD.attending_inbox)
+    )
+    assert SPREAD.stream_of(inbox) == SPREAD.stream_of(said) == SPREAD.stream(Stream.WORK, home)
     assert inbox.startswith(SPREAD.actor_inbox("monitor", home).removesuffix("*"))
+    assert said.startswith(SPREAD.attending_inboxes("monitor", home).removesuffix("*"))
 
 
 def test_aggregates_are_spread_evenly():
@@ -359,6 +372,7 @@ def test_what_is_moved_to_another_layout_is_the_same_there(key, actor, id_, old,
     assert old.moved(old.output(key), to=new) == new.output(key)
     assert old.moved(old.lane(actor), to=new) == new.lane(actor)
     assert old.moved(old.episode_inbox(actor, id_), to=new) == new.episode_inbox(actor, id_)
+    assert old.moved(old.attending_inbox(actor, id_), to=new) == new.attending_inbox(actor, id_)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
 from engine.adapters import Email
 from engine.adapters.email import PORTS
+from tests.engine.adapters import unreliable
 from tests.engine.adapters.conftest import NOW, FixedClock
 from tests.engine.adapters.mailbox import LOGIN, Server
 from tests.engine.adapters.samples import KEY, failure_of, free_port, output
@@ -153,35 +157,41 @@ async def test_a_server_that_is_not_there_is_unavailable():
     assert (failure.error_class, failure.permanent) == ("receiver_unavailable", False)
 
 
-async def silent(reader, writer):
-    await reader.read()
-    writer.close()
-
-
-async def rude(reader, writer):
-    writer.close()
-
-
-async def busy(reader, writer):
-    writer.write(b"421 too busy\r\n")
-    await writer.drain()
-    writer.close()
+@asynccontextmanager
+async def serving(server: Callable[[StreamReader, StreamWriter], Awaitable[None]]):
+    """Have `server` listen while the context lasts, and return its port."""
+    listening = await asyncio.start_server(server, "127.0.0.1", 0)
+    async with listening:
+        yield listening.sockets[0].getsockname()[1]
 
 
 @pytest.mark.parametrize(
     ("server", "error_class"),
     [
-        (silent, "delivery_timeout"),
-        (rude, "receiver_unavailable"),
-        (busy, "smtp_421"),
+        (unreliable.rude, "receiver_unavailable"),
+        (unreliable.busy, "smtp_421"),
+        (unreliable.resets_in_the_content, "receiver_unavailable"),
+        (unreliable.resets_after_the_content, "receiver_unavailable"),
     ],
 )
 async def test_a_server_that_does_not_take_mails_now_may_do_so_later(server, error_class):
-    listening = await asyncio.start_server(server, "127.0.0.1", 0)
-    async with listening:
-        port = listening.sockets[0].getsockname()[1]
-        failure = await failure_of(email(port, timeout_s=0.2), MAIL)
+    async with serving(server) as port:
+        failure = await failure_of(email(port), MAIL)
     assert (failure.error_class, failure.permanent) == (error_class, False)
+
+
+@pytest.mark.parametrize("server", [unreliable.silent, unreliable.silent_in_the_content])
+async def test_a_server_that_says_nothing_is_waited_for_so_long_and_no_longer(server):
+    async with serving(server) as port:
+        failure = await failure_of(email(port, timeout_s=0.2), MAIL)
+    assert (failure.error_class, failure.permanent) == ("delivery_timeout", False)
+
+
+@pytest.mark.parametrize("server", [unreliable.silent_at_the_end, unreliable.resets_at_the_end])
+async def test_a_mail_that_was_accepted_is_delivered_however_the_server_ends(server, monkeypatch):
+    monkeypatch.setattr("engine.adapters.email.QUIT_S_MAX", 0.1)
+    async with serving(server) as port:
+        assert await email(port).deliver(output(MAIL)) == MESSAGE_ID
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from engine.actions import tool_call
 from engine.lanes import fold
-from engine.runtime import collector, dispatcher, runner
+from engine.runtime import collector, dispatcher, docket
 from engine.runtime.requester import fire
 from engine.runtime.undertaker import Undertaker
 from engine.trigger import event
@@ -435,8 +435,8 @@ A_NEWER_STATE = {
 
 
 async def test_a_turn_that_no_node_can_use_is_given_back_with_the_dead_letter(ports, monkeypatch):
-    monkeypatch.setattr(runner, "OBSTACLE_DELIVERIES_MAX", 1)
-    monkeypatch.setattr(runner, "OBSTACLE_S", 0.0)
+    monkeypatch.setattr(docket, "OBSTACLE_DELIVERIES_MAX", 1)
+    monkeypatch.setattr(docket, "OBSTACLE_S", 0.0)
     app, tool = held(cluster=1)
     async with running(app, ports):
         await begun(ports)

@@ -7,15 +7,18 @@ from msgspec.structs import replace
 
 from engine.actions import converge, synthesize, tool_call
 from engine.convergence import ConvergeResult
-from engine.finding import clear_finding, raise_finding
+from engine.finding import clear_finding, raise_finding, update_finding
 from engine.overrides import overrides
 from engine.strategy import Strategy
 from engine.tools import Synthesis, Tool
 from streams.commands import Recover
 from streams.events import EndStatus, FindingRaised, StepAnnounced, StepRecorded
-from streams.json import NOTHING, raw
+from streams.findings import Cause, Finding, FindingStatus
+from streams.json import NOTHING, raw, unraw
+from streams.log import START, Commit
 from streams.triggers import Mode
 from tests.engine.runtime.stage import (
+    CLOCK,
     STARTED,
     Counter,
     Scripted,
@@ -145,6 +148,93 @@ async def test_what_a_dry_run_finds_can_be_kept_apart_from_what_is_meant(ports):
     assert raised.finding.actor_id == "dry_run:worker"
     outcomes = [(one.finding_key, one.outcome) for one in life_.end.findings]
     assert outcomes == [("dry_run:disk", "raised")]
+
+
+class Recalls(Strategy):
+    """Says which finding it was shown, and makes that worse."""
+
+    async def init(self, episode, trigger):
+        found = await episode.findings.get("disk")
+        return found and [found.finding_key, found.actor_id, found.summary]
+
+    def next_step(self, state, ctx):
+        return converge()
+
+    async def converge(self, state, ctx):
+        recent = await ctx.findings.recent("disk", "1h")
+        said = {"init": state, "converge": recent and recent.summary}
+        worse = [update_finding(recent.finding_key, severity="critical")] if recent else []
+        return ConvergeResult(classification=said, findings=worse)
+
+
+KEEPS = overrides(persist_findings=True)
+
+
+async def keep(ports, key, *, summary, actor="worker"):
+    """Have a finding on the journal."""
+    finding = Finding(
+        finding_key=key,
+        raise_no=1,
+        status=FindingStatus.ACTIVE,
+        actor_id=actor,
+        expectation_id="thing",
+        raised_by_episode_id="e0",
+        raised_at=CLOCK.now(),
+        updated_at=CLOCK.now(),
+        summary=summary,
+    )
+    event = FindingRaised(finding=finding, cause=Cause(episode_id="e0", index=0))
+    commit = Commit(id=f"raised-{key}", at=CLOCK.now(), events=(event,))
+    await ports.log.append(ports.stack.finding(key), commit, after=START)
+
+
+@pytest.mark.parametrize(
+    ("given", "seen", "outcome"),
+    [
+        (KEEPS, "rehearsed", "updated"),
+        (overrides(persist_findings="other"), "meant", "unchanged"),
+        (None, "meant", "dry_run"),
+    ],
+)
+async def test_a_dry_run_sees_what_its_like_have_kept_before_what_is_meant(
+    ports, given, seen, outcome
+):
+    await keep(ports, "disk", summary="meant")
+    await keep(ports, "dry_run:disk", summary="rehearsed", actor="dry_run:worker")
+    life_ = await dry_run(ports, Recalls, given)
+    said = unraw(life_.episode.converged.classification)
+    assert said == {"init": ["disk", "worker", seen], "converge": seen}
+    assert [one.outcome for one in life_.end.findings] == [outcome]
+    assert (await finding_of(ports, "disk")).finding.severity == "medium"
+
+
+async def test_a_dry_run_sees_what_is_meant_where_its_like_have_kept_nothing(ports):
+    await keep(ports, "disk", summary="meant")
+    life_ = await dry_run(ports, Recalls, KEEPS)
+    assert unraw(life_.episode.converged.classification)["converge"] == "meant"
+
+
+async def test_what_learns_more_about_a_finding_sees_what_the_dry_run_has_kept(ports):
+    seen = []
+
+    async def enrich(finding, episode):
+        seen.append((await episode.findings.get("disk")).summary)
+
+    found = [raise_finding("disk", class_="full", summary="rehearsed")]
+    await keep(ports, "disk", summary="meant")
+    await dry_run(ports, Scripted(findings=found), KEEPS, enrich=enrich)
+    assert seen == ["rehearsed"]
+
+
+async def test_who_is_meant_sees_nothing_that_a_dry_run_keeps(ports):
+    await keep(ports, "dry_run:disk", summary="rehearsed", actor="dry_run:worker")
+    app = app_of(Recalls)
+    opened = replace(opening(app), overrides=KEEPS)
+    await write(ports, opened.episode_id, opened)
+    await ask_start(ports, opened.episode_id)
+    async with running(app, ports):
+        life_ = await lived(ports, opened.episode_id)
+    assert unraw(life_.episode.converged.classification) == {"init": None, "converge": None}
 
 
 @pytest.mark.parametrize("given", [None, overrides(persist_findings=True)])

@@ -23,17 +23,20 @@ from engine.finding import raise_finding
 from engine.proposal import propose_output
 from engine.resolving import RESOLVED
 from engine.route import Retries, Route
+from engine.runtime.output_requests import approve_output
 from engine.runtime.resolver import QUEUE
 from engine.runtime.responder import approve
 from engine.runtime.waiters import find_waiters
 from engine.trigger import event
 from streams.events import (
+    DeadRequeued,
     EpisodeBlocked,
     EpisodeConverged,
     EpisodeFinished,
     EpisodeResolved,
     FindingRaised,
     LogEvent,
+    OutputApproved,
     OutputDelivered,
     OutputFailed,
     OutputProposed,
@@ -60,6 +63,7 @@ CHANCES_MIN: Final = 20
 """Fewer moments than any story has, so that the tests cannot pass idly."""
 
 REF: Final = "payment:42"
+CROWD: Final = "crowd.came"
 QUICK: Final = Retries(attempts_max=8, first_s=0.5, most_s=1.0)
 
 MISFORTUNES: Final = (Doom, Frost)
@@ -152,6 +156,11 @@ class Ending:
         return sorted(id_ for id_ in self.scene.told_ids if ".started." not in id_)
 
     @property
+    def settlements(self) -> list[DeadRequeued]:
+        events = self.scene.events(Stream.DEAD)
+        return [each for each in events if isinstance(each, DeadRequeued)]
+
+    @property
     def left_behind(self) -> list[object]:
         """What is still claimed, armed, waited for or buried."""
         ports = self.scene.ports
@@ -237,6 +246,14 @@ def test_each_failure_is_told_and_buried_whenever_a_node_dies():
     assert differences(plot, Doom, told) == []
 
 
+def test_the_letter_of_what_others_propose_anew_is_settled_whenever_a_node_dies():
+    plot = Plot(lambda: wanting(broken()), wanted_by_two, OutputFailed, episodes=2)
+    settled = lambda ending: sorted(repr(each) for each in ending.settlements)  # noqa: E731
+    undisturbed, _ = plot.play(Doom)
+    assert [each.by for each in undisturbed.settlements] == ["actor worker"]
+    assert differences(plot, Doom, settled) == []
+
+
 # An episode that waits is answered once, and goes on.
 
 
@@ -299,3 +316,86 @@ def test_what_waits_is_answered_once_and_goes_on_whenever_a_node_dies(plot):
 
 def test_what_waits_is_answered_once_and_goes_on_whenever_a_node_stands_still():
     assert differences(WAITS["resolved"], Frost, what_came_of_the_wait) == []
+
+
+# Also if nobody has room to run it, when that is said for which it waits.
+
+
+def crowded(strategy: Scripted, **outputs: object) -> App:
+    """Return an app of an actor with one slot on each node, which `crowd` takes."""
+    tools = {"pay": Calls(side_effect=True, idempotent=True), "hold": Calls(open_=False)}
+    actor = Actor("worker", max_concurrent_episodes=1)
+    actor.expect("thing", strategy, on=event(HAPPENED))
+    actor.expect("crowd", Scripted(tool_call("hold", "on")), on=event(CROWD))
+    return App(actors=[actor], tools=tools, outputs=outputs)
+
+
+async def crowd(scene: Scene) -> None:
+    """Take the slots of both nodes."""
+    for name in ("c1", "c2"):
+        await scene.ports.world.publish(CROWD, {}, id=name)
+    hold = scene.app.tools["hold"]
+
+    async def is_full() -> bool:
+        return len(hold.calls) >= 2
+
+    await scene.until(is_full)
+
+
+async def let_go(scene: Scene, said: type[LogEvent]) -> None:
+    """Give the slots back once that is written down which was said."""
+
+    async def is_written() -> bool:
+        return any(isinstance(each, said) for each in scene.events(Stream.JOURNAL))
+
+    await scene.until(is_written)
+    scene.app.tools["hold"].gate.set()
+
+
+async def approved_in_a_crowd(scene: Scene) -> None:
+    episode_id, block = await asked(scene)
+    await crowd(scene)
+    await approve(scene.ports, episode_id, plan_hash=block.approval.plan_hash, by="ann")
+    await let_go(scene, EpisodeResolved)
+
+
+async def expired_in_a_crowd(scene: Scene) -> None:
+    await asked(scene)
+    await crowd(scene)
+    await let_go(scene, EpisodeResolved)
+
+
+async def output_approved_in_a_crowd(scene: Scene) -> None:
+    await scene.open()
+    proposed = (await scene.reached("ann", "awaiting_approval")).proposed
+    await crowd(scene)
+    hash_ = proposed.approval.plan_hash
+    await approve_output(scene.ports, "ann", payload_hash=hash_, by="ann")
+    await let_go(scene, OutputApproved)
+
+
+def asking(action: Pause) -> Callable[[], App]:
+    return lambda: crowded(Scripted(action, tool_call("pay", "out", {})))
+
+
+def gated() -> App:
+    wanted = propose_output("pager", "ann", dedupe_key="ann", requires_approval=True)
+    return crowded(Proposing(outputs=[wanted]), pager=Route(Pager(), retries=QUICK))
+
+
+CROWDED: Final = {
+    "approved": Plot(asking(ASK), approved_in_a_crowd, EpisodeBlocked, episodes=3),
+    "expired": Plot(asking(SOON), expired_in_a_crowd, EpisodeBlocked, episodes=3),
+    "output": Plot(gated, output_approved_in_a_crowd, OutputProposed, episodes=3),
+}
+
+
+def what_came_of_what_was_said(ending: Ending) -> object:
+    once = EpisodeBlocked, EpisodeResolved, EpisodeFinished, OutputApproved, OutputDelivered
+    keys = set(ending.app.tools["pay"].keys)
+    return ending.count(*once), len(keys), ending.told, ending.left_behind
+
+
+@pytest.mark.parametrize("plot", list(CROWDED))
+def test_what_is_said_while_there_is_no_room_is_done_once_whenever_a_node_dies(plot):
+    assert differences(CROWDED[plot], Doom, what_came_of_what_was_said) == []

@@ -17,6 +17,7 @@ from engine.strategy import Strategy
 from streams.errors import BadName
 from streams.findings import FindingStatus
 from streams.memory import memory_ports
+from streams.tokens import TOKEN_BYTES_MAX
 from tests.engine.runtime.stage import CLOCK, Scripted, app_of, opening, play
 from tests.simulation.time import SimClock, simulate
 
@@ -43,6 +44,14 @@ async def test_a_finding_is_read_as_the_journal_has_it(ports):
 async def test_a_key_that_no_finding_can_have_is_refused(ports):
     with pytest.raises(BadName):
         await findings_of(ports).get("")
+
+
+async def test_of_a_key_that_a_dry_run_cannot_keep_anything_under_it_sees_what_is_meant(ports):
+    finder, long = Finder(ports.log, ports.stack, CLOCK, prefix="dry_run"), "k" * TOKEN_BYTES_MAX
+    await carry_out(ports, raise_finding(long, class_="full"))
+    assert (await finder.get(long)).finding_key == long
+    with pytest.raises(BadName):
+        await finder.get("")
 
 
 def test_a_finding_is_recent_for_a_while_after_its_last_change():

@@ -89,6 +89,7 @@ class Failing:
     def __init__(self, inbox):
         self._inbox, self.breaks = inbox, asyncio.Event()
         self.send, self.is_waiting = inbox.send, inbox.is_waiting
+        self.open_attending = inbox.open_attending
 
     async def open(self, actor):
         return Breaking(await self._inbox.open(actor), self.breaks)

@@ -85,7 +85,7 @@ def test_what_was_to_be_tried_again_before_its_episode_waited_is_not_handed_back
         retry = RetryOutput(actor_id="worker", episode_id=id_, id="r1", output_key="disk", by="ann")
         await scene.ports.inbox.send(retry, id="r1")
         await scene.clock.sleep(60.0)
-        (queue,) = scene.ports.inbox._durables.values()
+        queue = scene.ports.inbox._durables["attend-worker", 0]
         return list(queue._unanswered.values()), await scene.output("disk")
 
     asks = output("pager", PAGE, dedupe_key="disk")

@@ -21,6 +21,7 @@ from engine.runtime.undertaker import Undertaker
 from engine.status import Status
 from streams.errors import LeaseLost
 from streams.events import (
+    DeadLettered,
     DeadRequeued,
     EndStatus,
     EpisodeDeferred,
@@ -760,6 +761,35 @@ def test_an_output_that_fails_again_is_another_dead_letter():
 
     _, scene = play(story, paging(outputs=[page(dedupe_key="disk")], pager=pager))
     assert len(happened(scene, OutputFailed)) == 2
+
+
+def test_what_others_propose_anew_settles_the_dead_letter_of_its_failure():
+    async def story(scene: Scene):
+        await ends(scene)
+        second = await scene.open("x2")
+        return second, await scene.ended(second)
+
+    pager = Pager(broken())
+    (second, life), scene = play(story, paging(outputs=[page(dedupe_key="disk")], pager=pager))
+    assert outcomes(life) == ["delivered"]
+    requeued = [each for each in scene.events(Stream.DEAD) if isinstance(each, DeadRequeued)]
+    assert (len(scene.letters), requeued) == (
+        1,
+        [DeadRequeued(by="actor worker", episode_id=second)],
+    )
+
+
+def test_what_is_proposed_anew_and_waits_for_approval_leaves_no_letter_to_wait_too():
+    async def story(scene: Scene):
+        await ends(scene)
+        await scene.open("x2")
+        await scene.reached("disk", OutputStatus.AWAITING_APPROVAL)
+        await scene.clock.sleep(1.0)
+
+    asks = page(dedupe_key="disk", **ASKING, expires_s=20, on_expiry="fail")
+    _, scene = play(story, paging(outputs=[asks]))
+    settled = [type(each) for each in scene.events(Stream.DEAD)]
+    assert settled == [DeadLettered, DeadRequeued]
 
 
 def test_what_is_tried_again_before_the_episode_ends_counts_as_it_ends_then():

@@ -136,7 +136,7 @@ async def test_a_call_for_an_earlier_turn_is_none_for_this_one(ports):
 
 def unanswered_of(ports, episode_id) -> list[int]:
     subject = ports.stack.episode_inbox("worker", episode_id)
-    (durable,) = ports.inbox._durables.values()
+    durable = ports.inbox._durables["inbox-worker", 0]
     sent = [each.seq for each in durable.stream.past(0) if each.subject == subject]
     return [seq for seq in sent if durable.is_waiting(seq)]
 

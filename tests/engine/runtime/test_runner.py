@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from engine.actions import observe, tool_call
 from engine.errors import Rejected
-from engine.runtime import runner as module
+from engine.runtime import docket, runner
 from engine.runtime.undertaker import Undertaker
 from streams.delivery import ACK_WAIT_S
 from streams.events import EndStatus, EpisodeStarted
@@ -46,11 +46,11 @@ APP = app_of(Scripted(observe("seen")))
 @pytest.fixture
 def impatient(monkeypatch):
     """A node that has waited for minutes, and for an hour."""
-    monkeypatch.setattr(module, "BUSY_S", 0.001)
-    monkeypatch.setattr(module, "MISSING_DELIVERIES_MAX", 3)
-    monkeypatch.setattr(module, "MISSING_S", 0.0)
-    monkeypatch.setattr(module, "OBSTACLE_DELIVERIES_MAX", 4)
-    monkeypatch.setattr(module, "OBSTACLE_S", 0.0)
+    monkeypatch.setattr(docket, "BUSY_S", 0.001)
+    monkeypatch.setattr(docket, "MISSING_DELIVERIES_MAX", 3)
+    monkeypatch.setattr(docket, "MISSING_S", 0.0)
+    monkeypatch.setattr(docket, "OBSTACLE_DELIVERIES_MAX", 4)
+    monkeypatch.setattr(docket, "OBSTACLE_S", 0.0)
 
 
 def without_expectation():
@@ -133,7 +133,7 @@ async def test_a_full_node_leaves_commands_to_one_with_room(nats, stack):
 async def test_a_command_that_waits_for_a_slot_goes_to_another_node_when_its_node_stops(
     ports, monkeypatch
 ):
-    monkeypatch.setattr(module, "SLOT_S", 10 * WAIT_S)
+    monkeypatch.setattr(runner, "SLOT_S", 10 * WAIT_S)
     hang = Counter(open_=False)
     full = full_app(hang, most=1)
     async with running(full, ports, "stopping") as stopping:
@@ -162,11 +162,11 @@ async def test_a_node_that_stops_begins_nothing_that_it_was_just_given(ports):
 
 async def test_hand_backs_for_want_of_a_slot_do_not_make_an_episode_missing(ports, monkeypatch):
     """Its event may come again to open it: what counts is for how long it was not there."""
-    monkeypatch.setattr(module, "OBSTACLE_MAX_S", 0.001)
+    monkeypatch.setattr(docket, "OBSTACLE_MAX_S", 0.001)
     begun = opening(APP)
     await ask_start(ports, begun.episode_id)
     source = await ports.inbox.open("worker")
-    for _ in range(2 * module.MISSING_DELIVERIES_MAX):
+    for _ in range(2 * docket.MISSING_DELIVERIES_MAX):
         (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
         await delivery.nak()
     with capture_logs() as logs:

@@ -256,6 +256,7 @@ class Noting:
     def __init__(self, inbox):
         self._inbox, self.sent = inbox, []
         self.open, self.is_waiting = inbox.open, inbox.is_waiting
+        self.open_attending = inbox.open_attending
 
     async def send(self, command, *, id, trace=""):
         self.sent.append((id.partition(".")[0], command))

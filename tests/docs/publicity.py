@@ -1,0 +1,146 @@
+"""One of each event that the engine publishes, made from the samples of what leads to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, get_args
+
+from msgspec.structs import replace
+
+from engine import publicity
+from engine.blocking import Blocked
+from engine.output import Output
+from engine.output_publicity import output_news, output_reminder
+from engine.publicity import PublicEvent
+from engine.workflows.instance import Instance, Item, StepState
+from engine.workflows.publicity import news, skipped
+from engine.workflows.starter import SKIPPED, starter_id
+from streams.events import (
+    EndStatus,
+    EpisodeBlocked,
+    EpisodeConverged,
+    EpisodeFinished,
+    EpisodeOpened,
+    EpisodeResolved,
+    FindingCleared,
+    FindingEscalated,
+    FindingExpired,
+    FindingRaised,
+    FindingUpdated,
+    OutputEvent,
+    OutputProposed,
+    StepEnded,
+    WorkflowEvent,
+    WorkflowFinished,
+    WorkflowStarted,
+)
+from streams.findings import Severity
+from streams.json import raw
+from streams.workflows import StepOutcome, StepStatus, WorkflowStatus
+from tests.streams.samples import ACTIVE, AT, CAUSE, CLEARED, EVENTS, LIMITED, TIMED
+from tests.streams.workflow_samples import WORKFLOW_EVENTS
+
+OF_OUTPUTS: Final = ("proposed", "approved", "rejected", "delivered", "failed", "canceled")
+"""What the world is told of outputs, beside reminders."""
+
+ENDS: Final = (WorkflowStatus.DONE, WorkflowStatus.FAILED, WorkflowStatus.CANCELED)
+
+
+def published() -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield the name of every public event, once, and a payload with all that one may hold."""
+    (opened, *_) = EVENTS["episode.opened@1"]
+    assert isinstance(opened, EpisodeOpened)
+    events = [
+        *_of_episodes(opened),
+        *_of_findings(opened),
+        *_of_blocks(opened),
+        *_of_outputs(opened),
+        *_of_workflows(),
+        *_of_breakers(opened),
+    ]
+    yield from {event.name: event.payload for event in events}.items()
+
+
+def _of_episodes(opened: EpisodeOpened) -> Iterator[PublicEvent]:
+    (converged, *_) = EVENTS["episode.converged@1"]
+    assert isinstance(converged, EpisodeConverged)
+    yield publicity.queued(opened, position=1, seq=1)
+    yield publicity.dropped(opened, detail="no_room", seq=1)
+    yield publicity.started(opened, attempt=1, node="n", seq=1)
+    for status in EndStatus:
+        yield publicity.ended(opened, converged, EpisodeFinished(status=status), seq=1)
+
+
+def _of_findings(opened: EpisodeOpened) -> Iterator[PublicEvent]:
+    for kind, finding in (
+        (FindingRaised, ACTIVE),
+        (FindingUpdated, ACTIVE),
+        (FindingCleared, CLEARED),
+    ):
+        change = kind(finding=finding, cause=CAUSE)
+        yield publicity.finding_changed(opened, change, index=0, seq=1)
+    expired = FindingExpired(finding=LIMITED, cause=TIMED)
+    worse = FindingEscalated(finding=LIMITED, cause=TIMED, from_severity=Severity.LOW)
+    for each in (expired, worse):
+        yield publicity.finding_changed_since(each, seq=1)
+
+
+def _of_blocks(opened: EpisodeOpened) -> Iterator[PublicEvent]:
+    (event, *_), (answer, *_) = EVENTS["episode.blocked@1"], EVENTS["episode.resolved@1"]
+    assert isinstance(event, EpisodeBlocked)
+    assert isinstance(answer, EpisodeResolved)
+    block = Blocked(event=event, at=AT)
+    yield publicity.blocked(opened, block, seq=1)
+    yield publicity.reminder(opened, block, number=1, seq=1)
+    yield publicity.resumed(opened, answer, seq=1)
+
+
+def _of_outputs(opened: EpisodeOpened) -> Iterator[PublicEvent]:
+    lived = [each for name in OF_OUTPUTS for each in EVENTS[f"output.{name}@1"][:1]]
+    proposed = lived[0]
+    assert isinstance(proposed, OutputProposed)
+    history = [(each, 1) for each in lived if isinstance(each, get_args(OutputEvent))]
+    yield from output_news(opened, proposed, history, since=0)
+    yield output_reminder(opened, Output(proposed=proposed), number=1, seq=1)
+
+
+def _of_workflows() -> Iterator[PublicEvent]:
+    """Yield what is told of an instance to which everything happens that can."""
+    (*_, begun) = WORKFLOW_EVENTS["workflow.started@1"]
+    assert isinstance(begun, WorkflowStarted)
+    paused = StepState(items=(Item(status=StepStatus.PAUSED),))
+    waits = Instance(phase=WorkflowStatus.RUNNING, started=begun, steps={"rate": paused})
+    yield from news(replace(waits, newest=(begun,), was=WorkflowStatus.BLOCKED))
+    yield from news(waits)
+    (opened, *_) = EVENTS["episode.opened@1"]
+    assert isinstance(opened, EpisodeOpened)
+    skips = replace(opened, actor_id=starter_id(begun.spec.name))
+    busy = EpisodeConverged(classification=raw({"primary": SKIPPED, "instance_id": "i"}))
+    told = skipped(skips, busy, seq=1)
+    assert told is not None
+    yield told
+    lived = [each for name in WORKFLOW_EVENTS for each in _in_every_way(WORKFLOW_EVENTS[name][0])]
+    yield from news(Instance(started=begun, newest=tuple(lived)))
+
+
+def _in_every_way(event: WorkflowEvent) -> Iterator[WorkflowEvent]:
+    match event:
+        case WorkflowStarted():
+            return
+        case WorkflowFinished():
+            yield from (_as(replace(event, status=each), is_fine=each is ENDS[0]) for each in ENDS)
+        case StepEnded():
+            done = StepOutcome.DONE
+            for each in StepOutcome:
+                yield _as(replace(event, outcome=each), is_fine=each is done)
+        case _:
+            yield event
+
+
+def _as(event: WorkflowFinished | StepEnded, *, is_fine: bool) -> WorkflowFinished | StepEnded:
+    return replace(event, error_class="", error_detail="") if is_fine else event
+
+
+def _of_breakers(opened: EpisodeOpened) -> Iterator[PublicEvent]:
+    yield publicity.breaker_changed(opened, "opened", failures=("e",), at=AT, seq=1)
+    yield publicity.breaker_changed(opened, "closed", failures=(), at=AT, seq=1)
