@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from console import unserved
 from console.editions import GROUPS, Reception, editions_in, reception
 from console.reading import applied_migrations
 from console.settings import Reading, shown
@@ -90,7 +91,8 @@ async def examine(reading: Reading) -> list[Check]:
     if any(check.status != "ok" for check in of_log):
         return [*of_log, *await _look_at_rows(reading, {})]
     of_definitions = await _look_at_definitions(reading)
-    return [*of_log, *of_definitions, *await _look_at_rows(reading, await _heads(reading))]
+    of_rows = await _look_at_rows(reading, await _heads(reading))
+    return [*of_log, *of_definitions, *of_rows, *await _look_at_instances(reading)]
 
 
 async def _look_at_log(reading: Reading) -> list[Check]:
@@ -174,6 +176,25 @@ async def look_at_lags(pool: Pool, stack: Stack, heads: Mapping[str, int]) -> li
     ]
     strange = sorted(places.keys() - heads.keys() - {_CLAIMS}) if heads else []
     return [*lags, *map(_of_another_layout, strange)]
+
+
+async def _look_at_instances(reading: Reading) -> list[Check]:
+    """Return which instances no node sees to. Rows that cannot be asked have been told already."""
+    try:
+        async with pooled(reading) as pool:
+            instances = await unserved.open_instances(pool, reading)
+    except ProjectionError:
+        return []
+    return list(map(_of_instance, await unserved.without_node(reading, instances)))
+
+
+def _of_instance(row: Row) -> Check:
+    return Check(
+        what=f"instance {row['instance_id']}",
+        status="problem",
+        says=f"{row['status']}, and no node that is up has its workflow {row['workflow_id']!r}",
+        remedy=unserved.REMEDY,
+    )
 
 
 def _of_server(inspection: Inspection, what: str) -> Check:

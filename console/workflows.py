@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from console.deciding import require_digits
 from console.errors import Mistake, Trouble
@@ -15,8 +15,6 @@ from engine.errors import BadRequest, Refused
 from engine.runtime import workflow_requests as requests
 from engine.workflows.instance import Instance
 from engine.workflows.starter import starter_id
-from engine.workflows.status import ENDED
-from streams.clock import SystemClock
 from streams.commands import Verdict
 from streams.events import (
     LogEvent,
@@ -32,11 +30,6 @@ from streams.log import Recorded
 from streams.ports import Ports
 from streams.workflows import ResumeHow
 
-LOOK_S: Final = 0.2
-"""Between two looks at an instance that is waited for, in seconds."""
-
-_CLOCK: Final = SystemClock()
-
 T = TypeVar("T")
 
 
@@ -49,31 +42,6 @@ def look(reading: Reading, instance_id: str) -> Instance:
         Unavailable, Incompatible: the log is away.
     """
     return inquire(reading, instance_id, lambda ports: requests.read_instance(ports, instance_id))
-
-
-def wait_end(reading: Reading, instance_id: str, *, timeout_s: float) -> Instance:
-    """Return an instance once it is over.
-
-    Raises:
-        Trouble: it is not after `timeout_s`, or has not even begun.
-        Unavailable, Incompatible: the log is away.
-    """
-    until_s = _CLOCK.monotonic_s() + timeout_s
-
-    async def ended(ports: Ports) -> Instance:
-        while True:
-            try:
-                instance = await requests.read_instance(ports, instance_id)
-            except Refused:
-                instance = None
-            if instance is not None and instance.phase in ENDED:
-                return instance
-            if _CLOCK.monotonic_s() >= until_s:
-                status = "not begun" if instance is None else instance.status.value
-                raise Trouble(f"instance {instance_id} is still {status} after {timeout_s:g} s")
-            await _CLOCK.sleep(LOOK_S)
-
-    return inquire(reading, instance_id, ended)
 
 
 def resume(

@@ -59,8 +59,10 @@ from engine.runtime.reconciler import reconcile
 from engine.runtime.requester import cancel, cancel_related, fire
 from engine.runtime.responder import approve, deny, resolve
 from engine.runtime.workflow_requests import (
+    Beginning,
     cancel_workflow,
     decide_step,
+    read_beginning,
     resume_workflow,
     start_workflow,
 )
@@ -96,6 +98,7 @@ __all__ = [
     "BadDefinition",
     "BadRequest",
     "BadWorkflow",
+    "Beginning",
     "Breaker",
     "Budget",
     "CallContext",
@@ -187,6 +190,7 @@ __all__ = [
     "overrides",
     "propose_output",
     "raise_finding",
+    "read_beginning",
     "reconcile",
     "reject_output",
     "resolve",

@@ -80,6 +80,9 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     closed: dict[str, int] = {}
     """Actors that it does not have any more, and whose open episodes it has go on: actor → how many
     of them it runs at a time, at most."""
+    understudies: tuple[str, ...] = ()
+    """Those of `closed` that it could not run if they were open: it has them go on only while there
+    is no node that could."""
     problems: dict[str, str] = {}
     """Why it cannot run what is defined: kind and id, such as `agent.disk_watch` → one line."""
     problems_at: dict[str, int] = {}
@@ -151,6 +154,18 @@ def _room(node: NodeInfo, actor: str) -> int:
 def is_woken(nodes: Iterable[NodeInfo], actor: str) -> bool:
     """Return whether any of `nodes` takes what may wake `actor`."""
     return any(node.actors[actor].wakes for node in nodes if actor in node.actors)
+
+
+def has_part(nodes: Iterable[NodeInfo], actor: str) -> bool:
+    """Return whether any of `nodes` runs `actor`, or could if it were not disabled."""
+    return any(_has_part(node, actor) for node in nodes)
+
+
+def _has_part(node: NodeInfo, actor: str) -> bool:
+    info = node.actors.get(actor)
+    if info is not None:
+        return info.runs
+    return actor in node.closed and actor not in node.understudies
 
 
 def known(nodes: Iterable[NodeInfo], actor: str) -> Mapping[str, ExpectationInfo] | None:

@@ -86,6 +86,26 @@ enrichments: Final = _meter.create_counter(
     unit="{finding}",
     description="Enrichments of findings, by actor and what came of them: added, nothing, failed",
 )
+instances_started: Final = _meter.create_counter(
+    "vigil.instances.started", unit="{instance}", description="Instances that began, by workflow"
+)
+instances_ended: Final = _meter.create_counter(
+    "vigil.instances.ended",
+    unit="{instance}",
+    description="Instances that ended, by workflow and status",
+)
+instances_skipped: Final = _meter.create_counter(
+    "vigil.instances.skipped",
+    unit="{instance}",
+    description="Instances that did not begin, for another one was busy with the subject, by"
+    " workflow",
+)
+workflow_steps: Final = _meter.create_counter(
+    "vigil.workflow.steps",
+    unit="{item}",
+    description="Items of steps, by workflow and what came of them: done, failed, canceled, reused,"
+    " skipped, paused; retried: another attempt began",
+)
 output_attempts: Final = _meter.create_counter(
     "vigil.output.attempts",
     unit="{attempt}",

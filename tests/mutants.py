@@ -40,6 +40,7 @@ class Mutant(NamedTuple):
 SIMULATION: Final = "tests/simulation/test_survival.py"
 TABLE_OF_GATES: Final = "tests/gates/test_simulated.py"
 BLOCKING: Final = "tests/engine/runtime/test_blocking.py"
+LISTENING: Final = "tests/engine/runtime/test_listener.py"
 OVERTAKEN: Final = "tests/engine/runtime/test_overtaken.py"
 BLOCKING_IN_TURN: Final = "tests/engine/runtime/test_blocking_in_turn.py"
 ANSWERING: Final = "tests/engine/test_answering.py"
@@ -49,20 +50,28 @@ RECONCILING: Final = "tests/engine/test_reconciling.py"
 RECONCILER: Final = "tests/engine/runtime/test_reconciler.py"
 
 CONDUCTING: Final = "tests/engine/runtime/test_conductor.py"
+CLOSED_STEPS: Final = "tests/engine/workflows/test_closed_steps.py"
+SUB_STARTS: Final = "tests/engine/runtime/test_sub_starts.py"
 STARTING: Final = "tests/engine/runtime/test_starter.py"
 OUTPUTS: Final = "tests/engine/runtime/test_outputs.py"
 OUTPUTS_LEFT: Final = "tests/engine/runtime/test_outputs_left.py"
 AT_A_RATE: Final = "tests/engine/runtime/test_outputs_at_a_rate.py"
+IN_LINE: Final = "tests/engine/runtime/test_outputs_in_line.py"
 CALLED_OFF: Final = "tests/engine/runtime/test_outputs_called_off.py"
 LOOKING_OUT: Final = "tests/engine/runtime/test_lookout.py"
 PAUSED: Final = "tests/engine/runtime/test_paused.py"
 LINEUP: Final = "tests/engine/runtime/test_lineup.py"
 EDITIONS: Final = "tests/engine/runtime/test_editions.py"
 CLOSED: Final = "tests/engine/runtime/test_closed_workflows.py"
+LACKING_CODE: Final = "tests/engine/runtime/test_lacking_code.py"
+UNDERSTUDIES: Final = "tests/engine/runtime/test_understudies.py"
 CLOSED_ACTORS: Final = "tests/engine/runtime/test_closed_actors.py"
 LOADING: Final = "tests/engine/runtime/test_loader.py"
 LIFE_OF_OUTPUTS: Final = "tests/engine/test_output.py"
 DEFINITION_BOOK: Final = "tests/engine/runtime/test_definition_book.py"
+
+PROPOSING: Final = "tests/engine/templates/test_proposing.py"
+FILLING: Final = "tests/engine/templates/test_filling.py"
 
 DEFINING: Final = "tests/console/test_definitions.py"
 APPLYING: Final = "tests/console/test_applying.py"
@@ -757,7 +766,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a command that fits nothing is a dead letter in the end",
-        "engine/runtime/runner.py",
+        "engine/runtime/docket.py",
         "if self._is_hopeless(delivery, hindrance):",
         "if False:",
         "tests/engine/runtime/test_runner.py",
@@ -800,7 +809,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a command that comes again may have crashed a node",
         "engine/runtime/runner.py",
-        "careful = not _is_first_try(delivery, command, episode)",
+        "careful = not _is_first_try(case)",
         "careful = False",
         "tests/engine/runtime/test_shift.py",
     ),
@@ -827,7 +836,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "deliveries that ended for want of a slot prove nothing",
-        "engine/runtime/runner.py",
+        "engine/runtime/docket.py",
         "and age_s >= least_s",
         "and True",
         "tests/engine/runtime/test_runner.py",
@@ -1432,16 +1441,24 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "breakers: a crash between an end and its noting is made good",
         "engine/runtime/tenure.py",
-        "        await self._epilogue.note(self.episode)\n        carried =",
+        "        await self._epilogue.note(self.episode, seq=self._scribe.version)\n"
+        "        carried =",
         "        carried =",
         "tests/engine/runtime/test_breakers.py",
     ),
     Mutant(
         "breakers: an end is noted before the claim goes",
         "engine/runtime/tenure.py",
-        "                await self._epilogue.note(self.episode)\n"
+        "                await self._epilogue.note(self.episode, seq=self._scribe.version)\n"
         "                await self._tell(",
         "                await self._tell(",
+        "tests/engine/runtime/test_breakers.py",
+    ),
+    Mutant(
+        "breakers: the world is told which commit ended the episode",
+        "engine/runtime/epilogue.py",
+        "breakers.note(self.opened, episode.finished, seq=seq)",
+        "breakers.note(self.opened, episode.finished, seq=0)",
         "tests/engine/runtime/test_breakers.py",
     ),
     Mutant(
@@ -1580,6 +1597,27 @@ TABLE: Final[Sequence[Mutant]] = (
         "            return left_out(intents)\n        found",
         "            pass\n        found",
         "tests/engine/runtime/test_applier.py",
+    ),
+    Mutant(
+        "a dry run sees what its like have kept before what is meant",
+        "engine/runtime/finder.py",
+        "        if not self.prefix:\n",
+        "        if True:\n",
+        "tests/engine/runtime/test_dry_run.py",
+    ),
+    Mutant(
+        "what a dry run has kept is shown to it as if it was meant",
+        "engine/runtime/finder.py",
+        "dryrun.as_meant(finding, self.prefix)",
+        "finding",
+        "tests/engine/runtime/test_dry_run.py",
+    ),
+    Mutant(
+        "what a dry run keeps is shown to nobody who is meant",
+        "engine/dryrun.py",
+        "    return _overrides(opened).persist_findings\n",
+        "    return (opened.overrides or NO_OVERRIDES).persist_findings\n",
+        "tests/engine/runtime/test_dry_run.py",
     ),
     Mutant(
         "overrides stand for nothing where an episode is meant, and no dry run",
@@ -2000,7 +2038,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "breakers: what others have opened is not begun where the node has trouble",
         "engine/runtime/runner.py",
-        "if self._is_turned_away(episode):",
+        "if self._is_turned_away(case.episode):",
         "if False:",
         "tests/engine/runtime/test_breakers.py",
     ),
@@ -2090,7 +2128,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a dead letter that was to cancel gives nobody's turn away",
-        "engine/runtime/runner.py",
+        "engine/runtime/docket.py",
         "if self.crew.is_laned and not isinstance(command, Cancel):",
         "if self.crew.is_laned:",
         "tests/engine/runtime/test_cancellation.py",
@@ -2105,7 +2143,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a start without a turn asks the dispatcher for one",
         "engine/runtime/runner.py",
-        "return self.crew.is_laned and _is_untouched(episode) and is_wish",
+        "return _is_untouched(case.episode) and isinstance(command, Start) and not is_admitted",
         "return False",
         "tests/engine/runtime/test_dispatcher.py",
     ),
@@ -2118,7 +2156,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "the dispatcher hears of a turn that no node can use",
-        "engine/runtime/runner.py",
+        "engine/runtime/docket.py",
         "await self._give_place_back(command, seq=delivery.seq)",
         "pass",
         "tests/engine/runtime/test_dispatcher.py",
@@ -2406,7 +2444,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "simulated: the end of an episode is told to its breaker before the claim goes",
         "engine/runtime/epilogue.py",
-        "        await self.crew.breakers.note(self.opened, episode.finished)",
+        "        await self.crew.breakers.note(self.opened, episode.finished, seq=seq)",
         "        pass",
         SIMULATION,
     ),
@@ -2614,7 +2652,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a request of an ended episode waits for nobody",
-        "projections/sql/migrations/0007_outputs.sql",
+        "projections/sql/migrations/0010_outputs_asked_again.sql",
         "WHERE episode.blocked_by IN ('approval', 'wait') AND block.resolution IS NULL",
         "WHERE block.resolution IS NULL",
         "tests/projections/test_inbox.py",
@@ -2632,6 +2670,76 @@ TABLE: Final[Sequence[Mutant]] = (
         "    row.next_attempt_at = row.error_class = row.error_detail = None\n",
         "",
         "tests/projections/test_output_rows.py",
+    ),
+    Mutant(
+        "a request that nobody answered in time has expired though that is a failure",
+        "projections/outputs.py",
+        "    elif event.attempt == 0 and event.error_class == APPROVAL_EXPIRED:",
+        "    elif False:",
+        "tests/projections/test_output_rows.py",
+    ),
+    Mutant(
+        "what fails after it was approved was approved",
+        "projections/outputs.py",
+        "    elif event.attempt == 0 and event.error_class == APPROVAL_EXPIRED:",
+        "    elif event.error_class == APPROVAL_EXPIRED:",
+        "tests/projections/test_output_rows.py",
+    ),
+    Mutant(
+        "who is asked again has not decided yet",
+        "projections/outputs.py",
+        "    row.resolution = row.decided_by = row.decided_reason = row.decision_id = None\n",
+        "",
+        "tests/projections/test_output_rows.py",
+    ),
+    Mutant(
+        "what was decided is forgotten when people are asked again",
+        "projections/sql/advance_outputs.sql",
+        "resolution IS NOT NULL OR asked_at IS NOT NULL AS decides",
+        "resolution IS NOT NULL AS decides",
+        "tests/projections/test_output_rows.py",
+    ),
+    Mutant(
+        "a request is as old as its last asking",
+        "projections/sql/advance_outputs.sql",
+        "coalesce(advance.asked_at, output.asked_at)",
+        "output.asked_at",
+        "tests/projections/test_output_rows.py",
+    ),
+    Mutant(
+        "the letter of an output that has gone on is not to be tried again",
+        "projections/sql/migrations/0010_outputs_asked_again.sql",
+        "WHEN output.status <> 'failed' THEN",
+        "WHEN false THEN",
+        "tests/projections/test_inbox.py",
+    ),
+    Mutant(
+        "whoever reads the letter of an output that has gone on discards it",
+        "console/letters.py",
+        'if row["output_status"] in (None, OutputStatus.FAILED):',
+        "if True:",
+        "tests/console/test_letters.py",
+    ),
+    Mutant(
+        "who acknowledges what has ended does not take it for done",
+        "console/custody.py",
+        'raise Trouble(f"nothing to acknowledge: it {_ended(finding)}")',
+        'return f"nothing to acknowledge: it {_ended(finding)}"',
+        "tests/console/test_findings.py",
+    ),
+    Mutant(
+        "what others propose anew settles the letter of its failure",
+        "engine/runtime/courier.py",
+        "                    await self._undertaker.note_gone_on(parcel.history)\n",
+        "",
+        OUTPUTS,
+    ),
+    Mutant(
+        "an output was gone on with whatever has followed that",
+        "engine/dead.py",
+        "        found = (output, requeued) if requeued is not None else found\n",
+        "        found = (output, requeued) if requeued is not None else None\n",
+        "tests/engine/test_dead.py",
     ),
     Mutant(
         "delivering: a redirect is not followed",
@@ -2722,6 +2830,24 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/adapters/email.py",
         'start_tls=self._tls == "starttls",',
         'start_tls=None if self._tls == "starttls" else False,',
+        "tests/engine/adapters/test_email.py",
+    ),
+    Mutant(
+        "delivering: a mail that was accepted is delivered, whatever follows",
+        "engine/adapters/email.py",
+        "        await smtp.quit(timeout=QUIT_S_MAX)\n"
+        "    except (aiosmtplib.SMTPException, OSError):\n"
+        "        return",
+        "        await smtp.quit(timeout=QUIT_S_MAX)\n"
+        "    except ZeroDivisionError:\n"
+        "        return",
+        "tests/engine/adapters/test_email.py",
+    ),
+    Mutant(
+        "delivering: a server is not waited for without end",
+        "engine/adapters/email.py",
+        "        case TimeoutError():\n",
+        "        case ZeroDivisionError():\n",
         "tests/engine/adapters/test_email.py",
     ),
     Mutant(
@@ -2998,6 +3124,59 @@ TABLE: Final[Sequence[Mutant]] = (
         STARTING,
     ),
     Mutant(
+        "who asked for an instance learns why none begins",
+        "console/starting.py",
+        "    if said.refused:",
+        "    if False:",
+        "tests/console/test_starting.py",
+    ),
+    Mutant(
+        "who waits for an instance learns why none begins",
+        "console/starting.py",
+        "        await _has_begun(ports, started.asked)\n",
+        "",
+        "tests/console/test_starting.py",
+    ),
+    Mutant(
+        "an episode that goes on may still begin an instance",
+        "engine/workflows/starter.py",
+        '    if end is None:\n        return ""\n',
+        "    assert end is not None or episode.converged is not None\n",
+        "tests/engine/workflows/test_starter.py",
+    ),
+    Mutant(
+        "only who begins instances skips any",
+        "engine/workflows/publicity.py",
+        'busy_instance(converged) if workflow is not None else ""',
+        "busy_instance(converged)",
+        "tests/engine/workflows/test_starter.py",
+    ),
+    Mutant(
+        "what is begun twice is counted once",
+        "engine/runtime/instances.py",
+        "        count_events(workflow, commit.events)\n        is_new = True\n"
+        "    except VersionConflict:\n",
+        "        is_new = True\n    except VersionConflict:\n"
+        "        count_events(workflow, commit.events)\n",
+        "tests/engine/runtime/test_instance_meter.py",
+    ),
+    Mutant(
+        "what a rival has kept from the journal is not counted",
+        "engine/runtime/instance_book.py",
+        "        version = await self.ports.log.append(subject, commit, after=instance.version)\n"
+        "        count_events(instance.begun.spec.name, events)\n",
+        "        count_events(instance.begun.spec.name, events)\n"
+        "        version = await self.ports.log.append(subject, commit, after=instance.version)\n",
+        "tests/engine/runtime/test_instance_meter.py",
+    ),
+    Mutant(
+        "an instance that waits for people is listed as blocked when it is silent",
+        "projections/sql/list_silent_instances.sql",
+        "silent.status,",
+        "instance.status,",
+        "tests/projections/test_workflow_rows.py",
+    ),
+    Mutant(
         "an answer stands only at the version that it was decided on: a late one is refused",
         "engine/answering.py",
         "    if wait.end is not None:\n        return Refusal(",
@@ -3056,9 +3235,9 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "who has the answer takes turns again",
         "engine/runtime/attendant.py",
-        "        if not self.crew.is_laned:",
-        "        if True:",
-        BLOCKING_IN_TURN,
+        "        if self.crew.is_laned:",
+        "        if False:",
+        LISTENING,
     ),
     Mutant(
         "who has gone on since keeps the place",
@@ -3066,6 +3245,97 @@ TABLE: Final[Sequence[Mutant]] = (
         "        if placing.FOR_NOW not in due.payload:",
         "        if True:",
         BLOCKING_IN_TURN,
+    ),
+    Mutant(
+        "what is said to an episode does not stand behind what waits for a slot",
+        "streams/parsing.py",
+        "is_said = isinstance(command, Attending)",
+        "is_said = False",
+        LISTENING,
+    ),
+    Mutant(
+        "a node rules on no more at a time than it has room for",
+        "engine/runtime/listener.py",
+        "room.take_late()",
+        "room.free",
+        LISTENING,
+    ),
+    Mutant(
+        "who goes on with an answer is called when there is a slot",
+        "engine/runtime/attendant.py",
+        "return await self.crew.ports.inbox.send(start, id=id_, trace=traceparent())",
+        "return None",
+        LISTENING,
+    ),
+    Mutant(
+        "what is due later tells of no answer that others have told",
+        "engine/runtime/attendant.py",
+        "(is_new or _may_have_answered(delivery, records[-1]))",
+        "True",
+        LISTENING,
+    ),
+    Mutant(
+        "who died before they told of their answer tells when the command comes again",
+        "engine/runtime/attendant.py",
+        "return is_own or delivery.deliveries > 1",
+        "return False",
+        "tests/engine/runtime/test_every_crash.py",
+    ),
+    Mutant(
+        "an answer is not told of on the word of a replica",
+        "engine/runtime/attendant.py",
+        "if not await self._is_newest(records):\n            return False\n        await self._b",
+        "await self._b",
+        LISTENING,
+    ),
+    Mutant(
+        "who runs an episode tells of its answer if those who answered may not have",
+        "engine/runtime/runner.py",
+        "may_be_untold = is_answered(case.records[-1])",
+        "may_be_untold = False",
+        BLOCKING,
+    ),
+    Mutant(
+        "a command in the wrong queue is followed all the same",
+        "engine/runtime/docket.py",
+        "if isinstance(command, Attending) is not self.is_of_said:",
+        "if False:",
+        LISTENING,
+    ),
+    Mutant(
+        "a call to go on that others have followed is answered for",
+        "engine/runtime/runner.py",
+        "        if _has_gone_on(case):",
+        "        if False:",
+        LISTENING,
+    ),
+    Mutant(
+        "calls to carry the same outputs do not pile up while there is no slot",
+        "engine/runtime/output_desk.py",
+        "seq = delivery.seq if episode.status in ENDED else records[-1].seq",
+        "seq = delivery.seq",
+        LISTENING,
+    ),
+    Mutant(
+        "an output of an episode that has ended is carried each time that it is called for",
+        "engine/runtime/output_desk.py",
+        "seq = delivery.seq if episode.status in ENDED else records[-1].seq",
+        "seq = records[-1].seq",
+        LISTENING,
+    ),
+    Mutant(
+        "people are reminded of one output while another waits for a slot",
+        "engine/runtime/output_inspector.py",
+        "        if times:\n            # Also",
+        "        if times and True not in found:\n            # Also",
+        LISTENING,
+    ),
+    Mutant(
+        "what a canceled episode has found takes a slot",
+        "engine/runtime/cancellation.py",
+        "if needs_slot and not self.crew.slots.try_take():",
+        "if False:",
+        LISTENING,
     ),
     Mutant(
         "a wait that nobody answered in time is answered as it says",
@@ -3161,7 +3431,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the last place of few is kept for those who were sent away",
         "engine/runtime/throttle.py",
-        "self._first_s() >= next_s and self._slots.free > 1",
+        "self._first_s() >= next_s and self._spare() > 1",
         "self._first_s() >= next_s",
         AT_A_RATE,
     ),
@@ -3181,10 +3451,101 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "what waits for a place costs no commits",
-        "engine/runtime/output_desk.py",
+        "engine/runtime/output_inspector.py",
         "        if away_s:",
         "        if False:",
         AT_A_RATE,
+    ),
+    Mutant(
+        "a place that comes free wakes who waits for it",
+        "engine/runtime/throttle.py",
+        "        self._slots.give_back()\n        self._changed.set()",
+        "        self._slots.give_back()",
+        IN_LINE,
+    ),
+    Mutant(
+        "an episode that is left stands in line for its outputs",
+        "engine/runtime/carrier.py",
+        "            self.crew.outlets.line_up(pending, self.opened)\n",
+        "",
+        IN_LINE,
+    ),
+    Mutant(
+        "who has come in vain stays in line",
+        "engine/runtime/output_inspector.py",
+        "            self.crew.outlets.line_up(keys, self.opened)\n",
+        "",
+        IN_LINE,
+    ),
+    Mutant(
+        "who comes while others are in line stands behind them",
+        "engine/runtime/throttle.py",
+        "        soon_s = within_s if self._apart_s else 0.0",
+        "        soon_s = within_s",
+        IN_LINE,
+    ),
+    Mutant(
+        "a place to which somebody was called is kept for them",
+        "engine/runtime/throttle.py",
+        "        return self._slots.free - expected",
+        "        return self._slots.free",
+        IN_LINE,
+    ),
+    Mutant(
+        "a place is not kept for who does not come",
+        "engine/runtime/waiting_line.py",
+        "        return sum(until_s >= at_s for until_s in others)",
+        "        return sum(True for _ in others)",
+        IN_LINE,
+    ),
+    Mutant(
+        "a place to which somebody was called is no reason to call another",
+        "engine/runtime/waiting_line.py",
+        "            if len(self._expected_s) >= places:",
+        "            if len(called) >= places:",
+        IN_LINE,
+    ),
+    Mutant(
+        "who does not come when called gives the turn to the next",
+        "engine/runtime/waiting_line.py",
+        "if until_s < at_s]:",
+        "if False]:",
+        IN_LINE,
+    ),
+    Mutant(
+        "who has come in vain keeps their turn",
+        "engine/runtime/waiting_line.py",
+        "        self._expected_s.pop(key, None)\n        if key in",
+        "        if key in",
+        IN_LINE,
+    ),
+    Mutant(
+        "who has not come back at their time is not called",
+        "engine/runtime/waiting_line.py",
+        "            if until_s < at_s:\n",
+        "            if False:\n",
+        IN_LINE,
+    ),
+    Mutant(
+        "who is settled waits in line no longer",
+        "engine/runtime/throttle.py",
+        "        self._back_s.pop(key, None)\n        self._line.leave(key)\n",
+        "        self._back_s.pop(key, None)\n",
+        IN_LINE,
+    ),
+    Mutant(
+        "the next is called at once if who was called is settled",
+        "engine/runtime/throttle.py",
+        "        self._line.leave(key)\n        self._changed.set()\n",
+        "        self._line.leave(key)\n",
+        IN_LINE,
+    ),
+    Mutant(
+        "where a rate gives each a time nobody is called before",
+        "engine/runtime/throttle.py",
+        "if key in self._back_s and not self._apart_s:",
+        "if key in self._back_s:",
+        IN_LINE,
     ),
     Mutant(
         "an approval is told of by whoever carries the output",
@@ -3196,7 +3557,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what was announced and is not wanted is not proposed by who stood still",
         "engine/runtime/courier.py",
-        "                await _write(parcel, self._forgone)",
+        "                await parcel.write(self._forgone)",
         "                return _dropped(parcel.key)",
         CALLED_OFF,
     ),
@@ -3209,7 +3570,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "an attempt that is under way is not canceled",
-        "engine/runtime/output_desk.py",
+        "engine/runtime/output_clerk.py",
         "            return None if output.is_attempted else canceled",
         "            return canceled",
         CALLED_OFF,
@@ -3272,16 +3633,16 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a call for an earlier turn is none for this one",
-        "engine/runtime/attendant.py",
-        "command.admitted and command.answered_step == step_no",
-        "command.admitted",
+        "engine/runtime/runner.py",
+        "return not (is_admitted and _is_told(case))",
+        "return not is_admitted",
         OVERTAKEN,
     ),
     Mutant(
         "a command without effect is not answered for on the word of a replica",
         "engine/runtime/attendant.py",
-        "if not await self._is_newest(records):",
-        "if False:",
+        "if not await self._is_newest(records):\n            return False\n        if is_about",
+        "if is_about",
         "tests/engine/runtime/test_replicas.py",
     ),
     Mutant(
@@ -3388,6 +3749,97 @@ TABLE: Final[Sequence[Mutant]] = (
         "if failures < SYNTHESES_MAX else otherwise",
         "",
         "tests/engine/templates/test_synthesize.py",
+    ),
+    Mutant(
+        "a template proposes nothing when the finding is cleared",
+        "engine/templates/proposing.py",
+        "if config.classes else not report.is_default",
+        "if config.classes else True",
+        PROPOSING,
+    ),
+    Mutant(
+        "a template proposes for the severities that are named, and no others",
+        "engine/templates/proposing.py",
+        "return is_of_class and (not config.severities or report.severity in config.severities)",
+        "return is_of_class",
+        PROPOSING,
+    ),
+    Mutant(
+        "what a template proposes of one cause has one key, whatever episode it is",
+        "engine/templates/proposing.py",
+        "key=None if dedupe_key else place,",
+        "key=None,",
+        PROPOSING,
+    ),
+    Mutant(
+        "a key of an output that lacks a word is no key",
+        "engine/templates/proposing.py",
+        "if lacking := absent(wording, words):",
+        "if lacking := None:",
+        PROPOSING,
+    ),
+    Mutant(
+        "terms of an approval that nobody is asked for are refused",
+        "engine/templates/proposing.py",
+        "if said and not self.requires_approval:",
+        "if False:",
+        PROPOSING,
+    ),
+    Mutant(
+        "outputs of a template do not hide one another",
+        "engine/templates/proposing.py",
+        "if key and first.setdefault(key, index) != index:",
+        "if False:",
+        PROPOSING,
+    ),
+    Mutant(
+        "an output is not chosen for a class that clears the finding",
+        "engine/templates/proposing.py",
+        "if self.finding_config.clear_on_default and self.default_class in each.classes:",
+        "if False:",
+        PROPOSING,
+    ),
+    Mutant(
+        "an output is not chosen for a class that no rule says",
+        "engine/templates/classify.py",
+        "if class_ not in said:",
+        "if False:",
+        PROPOSING,
+    ),
+    Mutant(
+        "an app has a synthesizer if its templates ask one",
+        "engine/app.py",
+        "if asks_synthesizer(strategy) and",
+        "if False and",
+        "tests/engine/templates/test_synthesize.py",
+    ),
+    Mutant(
+        "an app has the adapters that its templates name",
+        "engine/app.py",
+        "if adapter not in self.outputs:",
+        "if False:",
+        PROPOSING,
+    ),
+    Mutant(
+        "a payload stands for a bounded number of others",
+        "engine/templates/filling.py",
+        "if count > PLACEHOLDERS_MAX:",
+        "if False:",
+        FILLING,
+    ),
+    Mutant(
+        "a payload is of bounded depth",
+        "engine/templates/filling.py",
+        "if len(place) > DEPTH_MAX:",
+        "if False:",
+        FILLING,
+    ),
+    Mutant(
+        "a placeholder alone keeps the type of its value",
+        "engine/templates/filling.py",
+        "if not wording.alone:",
+        "if True:",
+        FILLING,
     ),
     Mutant(
         "a small definition cannot become large",
@@ -3503,7 +3955,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "no adapter is called under a claim that has lapsed",
-        "engine/runtime/courier.py",
+        "engine/runtime/deliverer.py",
         "            self.check_claim()\n            came =",
         "            came =",
         OUTPUTS,
@@ -3685,7 +4137,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "the letter of what nobody has approved after the end",
-        "engine/runtime/output_desk.py",
+        "engine/runtime/output_inspector.py",
         "if proposal is not None and has_expired(proposal.output):",
         "if False:",
         OUTPUTS,
@@ -3707,8 +4159,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a command that a lagging replica belies comes again",
         "engine/runtime/attendant.py",
-        "        if not await self._is_newest(records):",
-        "        if False:",
+        "if not await self._is_newest(records):\n            return False\n        if is_about",
+        "if is_about",
         "tests/engine/runtime/test_replicas.py",
     ),
     Mutant(
@@ -4106,8 +4558,22 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: those that are disabled have a limit, too",
         "engine/runtime/loader.py",
-        "return sum(1 for _ in alike) < DEFINITIONS_MAX",
-        "return not edition.holds or sum(1 for _ in alike) < DEFINITIONS_MAX",
+        "            self._is_behind |= self._give_room_up()\n",
+        "",
+        LOADING,
+    ),
+    Mutant(
+        "definitions: those that were disabled last are seen to",
+        "engine/runtime/loader.py",
+        "if each.revision > revision) < DISABLED_MAX",
+        "if each.revision) < DISABLED_MAX",
+        LOADING,
+    ),
+    Mutant(
+        "definitions: those that are disabled take no room from what runs",
+        "engine/runtime/loader.py",
+        "is_served and self.edition is not None and self.edition.holds is holds",
+        "is_served and self.edition is not None",
         LOADING,
     ),
     Mutant(
@@ -4162,15 +4628,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: what is open of an actor that opens nothing goes on",
         "engine/runtime/posts.py",
-        "else [waker, runner]",
+        "else [waker, runner, listener]",
         "else [waker]",
         CLOSED_ACTORS,
     ),
     Mutant(
         "definitions: what waits in the lane of an actor that opens nothing gets its turn",
         "engine/runtime/posts.py",
-        "return [Post(dispatcher, runs), runner]",
-        "return [runner]",
+        "return [Post(dispatcher, runs), runner, listener]",
+        "return [runner, listener]",
         CLOSED_ACTORS,
     ),
     Mutant(
@@ -4181,11 +4647,179 @@ TABLE: Final[Sequence[Mutant]] = (
         CLOSED_ACTORS,
     ),
     Mutant(
-        "definitions: an instance can be canceled though it lacks something",
+        "definitions: who may not wake an actor keeps nothing from who may",
+        "engine/runtime/waker.py",
+        "pause_s = backoff_s(delivery.deliveries, first_s=GIVE_WAY_S, most_s=RESTING_S)",
+        "pause_s = RESTING_S",
+        CLOSED_ACTORS,
+    ),
+    Mutant(
+        "definitions: who cannot run something leaves it to who can",
+        "engine/runtime/lineup.py",
+        "            self._places[actor_id].crew.permits.runs.hold(on=cast.rests(actor_id))",
+        "            self._places[actor_id].crew.permits.runs.hold(on=False)",
+        UNDERSTUDIES,
+    ),
+    Mutant(
+        "definitions: who cannot run something takes nothing before it knows who can",
+        "engine/runtime/lineup.py",
+        "        crew.permits.runs.hold(on=self._means.cast.rests(actor.id))\n",
+        "",
+        UNDERSTUDIES,
+    ),
+    Mutant(
+        "definitions: what nobody can run is seen to as far as it can be",
+        "engine/nodes.py",
+        "return actor in node.closed and actor not in node.understudies",
+        "return actor in node.closed",
+        UNDERSTUDIES,
+    ),
+    Mutant(
+        "definitions: who is told to run nothing keeps nothing from others",
+        "engine/nodes.py",
+        "    if info is not None:\n        return info.runs\n    return actor in",
+        "    if info is not None:\n        return True\n    return actor in",
+        UNDERSTUDIES,
+    ),
+    Mutant(
+        "definitions: who leaves something to others has no room for it",
+        "engine/runtime/presence.py",
+        "                and not self.cast.rests(id_)\n",
+        "",
+        UNDERSTUDIES,
+    ),
+    Mutant(
+        "definitions: what is disabled is left to who could run it",
+        "engine/runtime/editions.py",
+        "return replace(made, lack=held.problem)",
+        "return made",
+        UNDERSTUDIES,
+    ),
+    Mutant(
+        "definitions: a node follows who is there as soon as it lacks something",
+        "engine/runtime/node.py",
+        "lambda: bool(cast.understudies) or any(",
+        "lambda: any(",
+        UNDERSTUDIES,
+    ),
+    Mutant(
+        "definitions: a command that could not be followed is for others at once",
+        "engine/runtime/conductor.py",
+        "        if not self.permit.is_given:\n            return await delivery.nak()\n",
+        "",
+        "tests/engine/runtime/test_commands_left.py",
+    ),
+    Mutant(
+        "definitions: a command that was pulled too late is for others at once",
+        "engine/runtime/conductor.py",
+        "                    if withdrawn.is_set():\n",
+        "                    if False:\n",
+        "tests/engine/runtime/test_commands_left.py",
+    ),
+    Mutant(
+        "definitions: whoever is held back is given nothing",
+        "engine/runtime/permit.py",
+        "is_given = self._is_on and not self._is_held",
+        "is_given = self._is_on",
+        "tests/engine/runtime/test_permit.py",
+    ),
+    Mutant(
+        "definitions: a step waits whose workflow begins nothing",
+        "engine/workflows/steps.py",
+        "        if instance.specs[name].workflow in code.closed:",
+        "        if False:",
+        CLOSED_STEPS,
+    ),
+    Mutant(
+        "definitions: what people approve does not begin where it cannot",
+        "engine/workflows/steps.py",
+        "if waits_for_recall(spec, first) or spec.workflow in code.closed:",
+        "if waits_for_recall(spec, first):",
+        CLOSED_STEPS,
+    ),
+    Mutant(
+        "definitions: an instance is looked at again that waits for a workflow",
         "engine/runtime/instance_desk.py",
-        "any(isinstance(each, CancelWorkflow) for each in commands)",
-        "False",
-        CLOSED,
+        "return again if lack is None else {0: lack, **again}",
+        "return again",
+        SUB_STARTS,
+    ),
+    Mutant(
+        "definitions: a start that was decided and cannot be made is called off",
+        "engine/runtime/effector.py",
+        "            if workflow is None:\n",
+        "            if False:\n",
+        SUB_STARTS,
+    ),
+    Mutant(
+        "definitions: a start that was called off is made when it can be",
+        "engine/workflows/endings.py",
+        "is_called_off=_is_called_off(finished),",
+        "is_called_off=False,",
+        SUB_STARTS,
+    ),
+    Mutant(
+        "definitions: a start that was called off counts as no attempt",
+        "engine/workflows/history.py",
+        "item.attempts_before + (event.outcome is StepOutcome.CANCELED)",
+        "item.attempts_before",
+        CLOSED_STEPS,
+    ),
+    Mutant(
+        "definitions: what waits for a workflow has no timer that fires at once",
+        "engine/runtime/effector.py",
+        "wake_at(instance, but=waits)",
+        "wake_at(instance)",
+        SUB_STARTS,
+    ),
+    Mutant(
+        "definitions: what is over needs nobody's code",
+        "engine/runtime/instance_desk.py",
+        "        if not page.instance.goes_on:  # It begins",
+        "        if False:  # It begins",
+        SUB_STARTS,
+    ),
+    Mutant(
+        "workflows: what no node has is told from what is disabled",
+        "console/unserved.py",
+        "    had |= {starter_id(each.id)",
+        "    set() | {starter_id(each.id)",
+        "tests/console/test_unserved.py",
+    ),
+    Mutant(
+        "workflows: a cancel needs none of an instance's functions",
+        "engine/runtime/instance_desk.py",
+        "stops = [number for number, each in enumerate(commands) if _stops(each)]",
+        "stops: list[int] = []",
+        LACKING_CODE,
+    ),
+    Mutant(
+        "workflows: that its time is over needs none of an instance's functions",
+        "engine/runtime/instance_desk.py",
+        "if not stops and not self._is_over_time(page.instance):",
+        "if not stops:",
+        LACKING_CODE,
+    ),
+    Mutant(
+        "workflows: without its functions an instance is stopped before all else",
+        "engine/runtime/instance_desk.py",
+        "others = set(range(len(commands))).difference(stops)",
+        "others: set[int] = set()",
+        LACKING_CODE,
+    ),
+    Mutant(
+        "workflows: why an instance does not go on here is said once",
+        "engine/runtime/conductor.py",
+        "        self._noted.add(instance_id)\n",
+        "",
+        LACKING_CODE,
+    ),
+    Mutant(
+        "histories: code goes before what is defined",
+        "engine/histories.py",
+        "{**{actor.id: actor for actor in defined}, **app.actors}",
+        "{**app.actors, **{actor.id: actor for actor in defined}}",
+        "tests/engine/test_histories.py",
     ),
     Mutant(
         "definitions: what waits for a disabled workflow is not given up",

@@ -34,17 +34,24 @@ def recover(
 
     A node's crash is recovered without this; it finds what even that has missed.
     """
-    from console import sweeping, tables
+    from console import sweeping, tables, unserved
 
     done = sweeping.sweep(context.reading(ctx), stale_after_s=stale_after_s, is_dry=is_dry)
     if is_json:
-        said = {"dry_run": is_dry, "episodes": done.episodes, "instances": done.instances}
+        said = {
+            "dry_run": is_dry,
+            "episodes": done.episodes,
+            "instances": done.instances,
+            "unserved": done.unserved,
+        }
         print(tables.as_json({**done.counts, **said}))
         return
     if done.episodes:
         show_rows(done.episodes, COLUMNS, is_json=False)
     if done.instances:
         show_rows(done.instances, INSTANCE_COLUMNS, is_json=False)
+    for each in done.unserved:
+        print(unserved.told(each))
     counts = ", ".join(f"{name} {count:,}" for name, count in done.counts.items())
     print(f"dry run: {counts}" if is_dry else counts)
     if not done.counts[NEEDED]:

@@ -119,8 +119,8 @@ def start(
     timeout_s: Timeout = WAIT_S,
     is_json: IsJson = False,
 ) -> None:
-    """Begin an instance of a workflow, and print the instance's id."""
-    from console import firing, picturing, starting, tables, workflows
+    """Begin an instance of a workflow, and print the instance's id; exit code 1 if none begins."""
+    from console import firing, picturing, starting, tables
     from console.errors import EXIT_TROUBLE
     from console.who import who
 
@@ -145,7 +145,7 @@ def start(
     row: dict[str, object] = {"instance_id": started.instance_id, "workflow_id": name}
     is_done = True
     if is_waiting:
-        ended = workflows.wait_end(reading, started.instance_id, timeout_s=timeout_s)
+        ended = starting.wait_end(reading, started, timeout_s=timeout_s)
         row, is_done = picturing.record_of(ended), ended.status is WorkflowStatus.DONE
     if is_json:
         print(tables.as_json(row))

@@ -4,6 +4,10 @@ An edition comes to the same on its own, whatever else there is, so it is made o
 workflow can begin anything depends on all others: what its steps name must be there. One that
 cannot, or that is disabled, is closed: its instances go on as they began, and nothing else begins.
 So is an actor that is disabled, or that cannot be made: its episodes go on as they were opened.
+
+Who stands in for what has a problem here is an understudy: another node may have the part itself,
+and can do all that is to be done for it. So is who stands in for what is disabled and could not be
+made here, either.
 """
 
 from __future__ import annotations
@@ -48,6 +52,8 @@ class Made:
     """Who sees to what is open of it while it is closed; None: it never is, or nobody can."""
     problem: str = ""
     """Why this node cannot run it."""
+    lack: str = ""
+    """Why this node could not run it if it were not disabled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +65,8 @@ class Casting:
     workflows: Mapping[str, Workflow]
     closed: Mapping[str, Actor] = field(default_factory=dict)
     """By id, who stands in for actors that are closed, or that begin workflows which are."""
+    understudies: frozenset[str] = frozenset()
+    """Those of `closed` who give way to any node that can run what they stand in for."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Kind and id of a definition → why it is not among them."""
     problems_at: Mapping[str, int] = field(default_factory=dict)
@@ -137,10 +145,18 @@ def cast(app: App, made: Iterable[Made], *, stack: str | None = None) -> Casting
     workflows = _workable(app, actors, begins, problems)
     starters = {starter_id(name): begins[name].actor for name in begins if name in workflows}
     actors.update((id_, starter) for id_, starter in starters.items() if starter is not None)
+    closed = _closed(made, actors, stack)
     return Casting(
         actors=actors,
         workflows=workflows,
-        closed=_closed(made, actors, stack),
+        closed=closed,
+        understudies=frozenset(
+            each.stand_in.id
+            for each in made
+            if each.stand_in is not None
+            and each.stand_in.id in closed
+            and (each.lack or each.name in problems)
+        ),
         problems=problems,
         problems_at={
             each.name: each.revision for each in made if each.revision and each.name in problems

@@ -35,6 +35,10 @@ class Cast:
         is ready: what is published meanwhile is seen, by either."""
         self.closed: Mapping[str, Actor] = MappingProxyType(self._closed)
         """By id, who stands in for actors of which only that goes on which is open."""
+        self.understudies: frozenset[str] = frozenset()
+        """Those of the closed who give way to any node that can run what they stand in for."""
+        self.called: frozenset[str] = frozenset()
+        """Those of the understudies who serve, for no such node is there."""
         self.served: Mapping[str, Actor] = ChainMap(self._actors, self._closed)
         """Both, as they are at any moment."""
         self.problems: Mapping[str, str] = {}
@@ -55,6 +59,8 @@ class Cast:
             del self._ready[gone]
         self._closed.clear()
         self._closed.update(casting.closed)
+        self.understudies = casting.understudies
+        self.called &= casting.understudies
         self.problems, self.problems_at = casting.problems, casting.problems_at
         self._tell()
 
@@ -62,6 +68,15 @@ class Cast:
         """Take note that the queues of an actor are open, as far as they may be."""
         self._ready[actor.id] = actor
         self._tell()
+
+    def call(self, understudies: frozenset[str]) -> None:
+        """Have these serve from now on, and the other understudies not."""
+        self.called = understudies
+        self._tell()
+
+    def rests(self, actor_id: str) -> bool:
+        """Return whether an actor is closed, and all that is open of it left to other nodes."""
+        return actor_id in self.understudies and actor_id not in self.called
 
     def _tell(self) -> None:
         before, self.changed = self.changed, asyncio.Event()

@@ -56,6 +56,9 @@ HOPELESS_DELIVERIES: Final = 70
 HOPELESS_S: Final = 3_600.0
 """Age of such a command, at least: longer than a deploy takes to bring a node that can."""
 
+NOTED_MAX: Final = 1_000
+"""Most instances remembered for which was said why this node cannot have them."""
+
 Incoming: TypeAlias = Delivery[WorkflowCommand | Unreadable]
 
 Pulled: TypeAlias = tuple[WorkflowCommand, Incoming]
@@ -78,6 +81,8 @@ class Conductor:
     _room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
     _lines: dict[str, deque[Pulled]] = field(default_factory=dict)
     """Instance → commands that wait while others are put to it."""
+    _noted: set[str] = field(default_factory=set)
+    """Instances of which was said why this node cannot have them."""
 
     @property
     def _actor(self) -> str:
@@ -99,7 +104,10 @@ class Conductor:
                     await wait_first(self._room.wait_free(), withdrawn.wait())
                     continue
                 for delivery in await source.receive(room=self._room.free, wait_s=WAIT_S):
-                    self._take(delivery)
+                    if withdrawn.is_set():
+                        await delivery.nak()
+                    else:
+                        self._take(delivery)
                 telemetry.backlog.set(source.pending, labels)
 
     def _opening(self) -> Awaitable[Source[WorkflowCommand | Unreadable]]:
@@ -144,6 +152,7 @@ class Conductor:
                         else delivery.ack()
                     )
         except Hindered as hindered:
+            self._note(instance_id, hindered.obstacle)
             for command, delivery in pulled:
                 await self._refuse(command, delivery, hindered.obstacle)
         except Unavailable as error:
@@ -158,8 +167,11 @@ class Conductor:
     ) -> None:
         """Leave a command to another node, or to a person if none has followed it for long.
 
-        What waits for a workflow that is disabled waits for as long as that is.
+        What waits for a workflow that is disabled waits for as long as that is. Who may take no
+        more commands has seen a node come that can follow them, or goes: then it is tried at once.
         """
+        if not self.permit.is_given:
+            return await delivery.nak()
         age_s = (self.desk.clock.now() - delivery.at).total_seconds()
         is_young = delivery.deliveries < HOPELESS_DELIVERIES or age_s < HOPELESS_S
         if is_young or hindrance.reason == CLOSED:
@@ -175,6 +187,16 @@ class Conductor:
             data=codec.encode_command(command),
         )
         return await self._bury(letter, delivery)
+
+    def _note(self, instance_id: str, hindrance: Obstacle) -> None:
+        """Say once why this node cannot have the instance."""
+        if instance_id in self._noted:
+            return
+        if len(self._noted) >= NOTED_MAX:
+            self._noted.clear()
+        self._noted.add(instance_id)
+        why = {"reason": hindrance.reason, "why": hindrance.detail}
+        log.warning("commands handed back", instance_id=instance_id, **why)
 
     async def _bury_unreadable(self, content: Unreadable, delivery: Incoming) -> None:
         try:

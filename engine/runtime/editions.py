@@ -8,7 +8,10 @@ so what was made of it once is kept. What could not be made is tried again when 
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Final, TypeAlias
+
+import msgspec
 
 from engine.actor import Actor
 from engine.app import App
@@ -112,12 +115,19 @@ class Editions:
         return await self.make(Edition(kind=kind, id=id_, revision=revision, seq=START, body=body))
 
     async def _close(self, edition: Edition) -> Made:
-        """Return what is left of an agent that is disabled: its limits, as they were last."""
+        """Return what is left of an agent that is disabled: its limits, as they were last.
+
+        And whether this node could have run it.
+        """
         try:
             body = await body_of(self._ports, edition.kind, edition.id, edition.revision)
         except (BadName, UnreadableEvent):
             body = None
-        return unmade(name_of(edition), revision=edition.revision, body=body or NOTHING)
+        made = unmade(name_of(edition), revision=edition.revision, body=body or NOTHING)
+        if body is None:
+            return replace(made, lack=f"the journal holds no revision {edition.revision}")
+        held = await self._make(msgspec.structs.replace(edition, body=body))
+        return replace(made, lack=held.problem)
 
     async def _make(self, edition: Edition) -> Made:
         try:

@@ -5,16 +5,19 @@ All of it may be done again, by whoever comes back to the episode.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine import placing, publicity
+from engine import placing, publicity, telemetry
 from engine.episode import Episode
 from engine.publicity import PublicEvent
 from engine.runtime.blocker import Blocker
 from engine.runtime.carrier import Carrier
 from engine.runtime.crew import Crew
+from engine.runtime.instance_meter import count_skipped
 from engine.runtime.instances import tell_instance
 from engine.status import Status
+from engine.workflows import publicity as workflow_publicity
 from streams.events import EpisodeOpened
 
 
@@ -53,7 +56,16 @@ class Epilogue:
         if episode.status is Status.FAILED and episode.outputs_left:
             await self.carrier.wake(self.crew.clock.now())
 
-    def news(self, episode: Episode, *, seq: int) -> PublicEvent:
+    def news(self, episode: Episode, *, seq: int) -> Sequence[PublicEvent]:
         """Return what the world is told of the end, which the journal has at `seq`."""
         assert episode.finished is not None, "an end that is told of"
-        return publicity.ended(self.opened, episode.converged, episode.finished, seq=seq)
+        converged = episode.converged
+        ended = publicity.ended(self.opened, converged, episode.finished, seq=seq)
+        skipped = workflow_publicity.skipped(self.opened, converged, seq=seq)
+        return (ended,) if skipped is None else (ended, skipped)
+
+    def count(self, episode: Episode) -> None:
+        """Measure an end that this node has brought about."""
+        labels = {"actor": self.opened.actor_id, "status": episode.status.value}
+        telemetry.episodes_ended.add(1, labels)
+        count_skipped(self.opened, episode.converged)

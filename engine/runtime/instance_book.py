@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from engine.runtime.instance_meter import count_events
 from engine.workflows.history import after, fold
 from engine.workflows.instance import UNSTARTED, Instance
 from engine.workflows.status import ENDED
@@ -100,6 +101,7 @@ class InstanceBook:
         id_ = f"conduct.{next(self.pens)}"
         commit = Commit(id=id_, at=at, events=tuple(events), trace=traceparent())
         version = await self.ports.log.append(subject, commit, after=instance.version)
+        count_events(instance.begun.spec.name, events)
         page.instance = after(instance, events, at=at, version=version)
         page.is_newest, page.is_followed = True, False
 

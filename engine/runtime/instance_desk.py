@@ -24,14 +24,13 @@ from engine.runtime.witness import end_of
 from engine.workflows.batch import Batch, decide_all
 from engine.workflows.binding import problem_of_code
 from engine.workflows.commands import InstanceCommand
-from engine.workflows.decision import decided_at
+from engine.workflows.decision import abort_at, decided_at
 from engine.workflows.instance import Instance
 from engine.workflows.starter import starter_id
-from engine.workflows.status import ENDED
 from engine.workflows.steps import Code, waiting
 from engine.workflows.workflow import Workflow
 from streams.clock import Clock
-from streams.commands import Advance, StepDone, WorkflowCommand
+from streams.commands import Advance, CancelWorkflow, StepDone, WorkflowCommand
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
 
 ROUNDS_MAX: Final = 1_000
@@ -67,7 +66,8 @@ class InstanceDesk:
 
         Returns:
             Which of them are to come again, and why: the ends that they tell of cannot be seen yet;
-            or the instance waits for a workflow to begin, and one of them has it looked at again.
+            the instance is to be stopped first, for this node lacks what it needs to go on; or it
+            waits for a workflow to begin, and one of them has it looked at again.
 
         Raises:
             Hindered: nothing was done about any of them.
@@ -75,9 +75,12 @@ class InstanceDesk:
         """
         try:
             page = await self.book.read(instance_id)
-            workflow = await self._as_begun(page, instance_id)
+            workflow, later = await self._as_far_as_it_can(page, instance_id, commands)
             page.closed = self._closed(page.instance)
-            said = await asyncio.gather(*(self._said(each, page.instance) for each in commands))
+            now = [number for number in range(len(commands)) if number not in later]
+            said = await asyncio.gather(
+                *(self._said(commands[number], page.instance) for number in now)
+            )
             # A timer fires by the servers' clock, which may be ahead of ours: is it time by then?
             page.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)
             await self._decide(page, workflow, [each for each in said if each is not None])
@@ -87,12 +90,18 @@ class InstanceDesk:
         if page.is_timer_unknown:
             await self.effector.arm(page)
         self.book.keep(page)
-        again = {number: UNENDED for number, each in enumerate(said) if each is None}
+        unended = (number for number, each in zip(now, said, strict=True) if each is None)
+        again = {**later, **dict.fromkeys(unended, UNENDED)}
         lack = self._lack(page)
         return again if lack is None else {0: lack, **again}
 
-    async def _as_begun(self, page: Page, instance_id: str) -> Workflow:
-        """Return the workflow as an instance has it.
+    async def _as_far_as_it_can(
+        self, page: Page, instance_id: str, commands: Sequence[WorkflowCommand]
+    ) -> tuple[Workflow, Mapping[int, Obstacle]]:
+        """Return the workflow as an instance has it, and which commands are to come later, and why.
+
+        What stops an instance needs no function of its steps: the first event holds all that is
+        left to do. So it can be stopped by a node that could not go on with it.
 
         Raises:
             Hindered: the instance is not there, or this node lacks what it needs.
@@ -101,8 +110,28 @@ class InstanceDesk:
         if page.instance.started is None:
             detail = f"the journal holds no instance {instance_id}"
             raise Hindered(Obstacle(NO_SUCH_INSTANCE, detail))
-        if page.instance.phase in ENDED:  # It takes no more steps, so it needs no code.
-            return Workflow(self.workflow)
+        if not page.instance.goes_on:  # It begins no more steps.
+            return Workflow(self.workflow), {}
+        try:
+            return await self._as_begun(page), {}
+        except Hindered as hindered:
+            stops = [number for number, each in enumerate(commands) if _stops(each)]
+            if not stops and not self._is_over_time(page.instance):
+                raise
+            others = set(range(len(commands))).difference(stops)
+            return Workflow(self.workflow), dict.fromkeys(others, hindered.obstacle)
+
+    def _is_over_time(self, instance: Instance) -> bool:
+        over_at = abort_at(instance)
+        return over_at is not None and over_at <= decided_at(instance, self.clock.now())
+
+    async def _as_begun(self, page: Page) -> Workflow:
+        """Return the workflow as an instance has it.
+
+        Raises:
+            Hindered: this node lacks what it needs.
+            Unavailable: the log is away.
+        """
         spec, workflow = page.instance.begun.spec, self.cast.workflows.get(self.workflow)
         if spec.revision not in (0, workflow.revision if workflow else 0):
             workflow = await self.editions.workflow(self.workflow, spec.revision)
@@ -171,6 +200,10 @@ class InstanceDesk:
         await self.book.catch_up(page, instance_id)
         if page.instance.version == before:
             raise Unavailable(instance_id, detail="what a replica holds is not the newest")
+
+
+def _stops(command: WorkflowCommand) -> bool:
+    return isinstance(command, CancelWorkflow)
 
 
 def _note_refused(commands: Sequence[InstanceCommand], batch: Batch) -> None:

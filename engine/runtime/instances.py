@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from engine.runtime.instance_meter import count_events
 from engine.workflows.endings import told_of
 from engine.workflows.start import SubStart, called_off
 from streams.commands import Advance
@@ -42,6 +43,7 @@ async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str) -> bo
     """Write the first commit of an instance; return whether it is."""
     try:
         await ports.log.append(ports.stack.workflow(id_), commit, after=START)
+        count_events(workflow, commit.events)
         is_new = True
     except VersionConflict:
         is_new = False

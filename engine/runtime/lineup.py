@@ -5,7 +5,8 @@ work at once, and who comes next takes work at once; what was taken goes on as i
 against the room of those who come next. So nothing that runs is disturbed, and none of it is twice.
 
 Of a workflow that begins nothing now, for it is disabled or lacks something, the instances go on;
-and of an actor that opens nothing now, the episodes.
+and of an actor that opens nothing now, the episodes. Understudies take none of that before they are
+called.
 """
 
 from __future__ import annotations
@@ -108,6 +109,13 @@ class Lineup:
             if place is None or place.crew.actor is not actor:
                 self._fill(actor)
 
+    def call(self, understudies: frozenset[str]) -> None:
+        """Have these serve from now on, and the other understudies take no more work at once."""
+        cast = self._means.cast
+        cast.call(understudies)
+        for actor_id in cast.understudies:
+            self._places[actor_id].crew.permits.runs.hold(on=cast.rests(actor_id))
+
     async def wait_open(self) -> None:
         """Wait until all queues are open that may be now."""
         for post in self.posts:
@@ -118,6 +126,7 @@ class Lineup:
         if before := self._places.get(actor.id):
             before.crew.permits.end()
         crew = self._crew(actor)
+        crew.permits.runs.hold(on=self._means.cast.rests(actor.id))
         is_closed = actor.id in self._means.cast.closed
         posts = [*self._posts(crew, is_closed=is_closed), *self._conductors(crew)]
         place = self._places[actor.id] = Place(crew, posts)

@@ -39,6 +39,7 @@ from engine.runtime.starter import Starter
 from engine.runtime.switchboard import Switchboard
 from engine.runtime.tripper import Tripper
 from engine.runtime.turns import Turns
+from engine.runtime.understudies import Understudies
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.vacancies import Vacancies
 from engine.stacking import absent_from, on_stack
@@ -224,13 +225,20 @@ class Node:
         rescuer = Rescuer(ports, cast.served, self._clock, self._stopping, self._vacancies)
         tripper = Tripper(ports.gates, cast, lineup.breakers)
         canceler = Canceler(ports.gates, self._running)
+        understudies = Understudies(cast, lineup, self._roster)
         watching = [self._follow_others, rescuer.serve, tripper.serve, canceler.serve]
+        watching.append(understudies.serve)
         return [self._switchboard.serve, means.keeper.beat, self._outlets.serve, *watching]
 
     async def _follow_others(self) -> None:
-        """Follow which nodes there are, as soon as episodes of any actor take turns among them."""
-        actors = self._cast.served
-        await self._cast.wait_until(lambda: any(each.is_laned for each in actors.values()))
+        """Follow which nodes there are, as soon as that matters here.
+
+        Episodes of an actor take turns among them, or an understudy gives way to them.
+        """
+        cast = self._cast
+        await cast.wait_until(
+            lambda: bool(cast.understudies) or any(each.is_laned for each in cast.served.values())
+        )
         await self._roster.serve()
 
     async def _keep_going(self, doer: Callable[[], Awaitable[None]]) -> None:

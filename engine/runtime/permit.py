@@ -4,7 +4,8 @@ Each time it is given it comes with an event of its own that says when it is wit
 stays set. So whoever works under one grant notices its end, even if the next one follows at once.
 
 A permit may have branches, which are given and withdrawn with it, and each of which may end before
-it does: whoever is replaced loses their own, and what they began goes on under the trunk.
+it does: whoever is replaced loses their own, and what they began goes on under the trunk. One that
+is held back is not given, whatever its trunk says, until it is let go.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Permit:
         self.withdrawn.set()
         self.is_over = False
         """Whether it will never be given again."""
+        self._is_on = self._is_held = False
         self._settled = asyncio.Event()
         self._branches: set[Permit] = set()
 
@@ -32,17 +34,13 @@ class Permit:
 
     def turn(self, *, on: bool) -> bool:
         """Give or withdraw the permit, and return whether that changed anything."""
-        if on is self.is_given or self.is_over:
-            return False
-        if on:
-            self.withdrawn = asyncio.Event()
-            self._settled.set()
-        else:
-            self.withdrawn.set()
-            self._settled.clear()
-        for each in self._branches:
-            each.turn(on=on)
-        return True
+        self._is_on = on
+        return self._settle()
+
+    def hold(self, *, on: bool) -> bool:
+        """Hold the permit back or let it go, and return whether that gave or withdrew it."""
+        self._is_held = on
+        return self._settle()
 
     def end(self) -> None:
         """Withdraw the permit for ever, and all its branches."""
@@ -62,6 +60,20 @@ class Permit:
         # One that has ended is no branch any more: as many are kept as may still be given.
         self._branches = {each for each in self._branches if not each.is_over} | {made}
         return made
+
+    def _settle(self) -> bool:
+        is_given = self._is_on and not self._is_held
+        if is_given is self.is_given or self.is_over:
+            return False
+        if is_given:
+            self.withdrawn = asyncio.Event()
+            self._settled.set()
+        else:
+            self.withdrawn.set()
+            self._settled.clear()
+        for each in self._branches:
+            each.turn(on=is_given)
+        return True
 
     async def wait_given(self) -> bool:
         """Wait until it is given, or never will be again, and return whether it is given."""

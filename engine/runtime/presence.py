@@ -102,8 +102,11 @@ class Presence:
             closed={
                 id_: actor.max_concurrent_episodes
                 for id_, actor in self.cast.closed.items()
-                if workflow_of(id_) is None and self.switchboard.may(id_).runs
+                if _is_no_starter(id_)
+                and self.switchboard.may(id_).runs
+                and not self.cast.rests(id_)
             },
+            understudies=tuple(sorted(filter(_is_no_starter, self.cast.called))),
             problems=problems,
             problems_at={id_: at for id_, at in self.cast.problems_at.items() if id_ in problems},
         )
@@ -241,6 +244,10 @@ async def live_nodes(gates: Bucket, *, from_leader: bool = False) -> Sequence[No
     """
     found = _said((await gates.entries(under=NODES, from_leader=from_leader)).values())
     return [info for _, info in sorted(found.items()) if info is not None]
+
+
+def _is_no_starter(actor_id: str) -> bool:
+    return workflow_of(actor_id) is None
 
 
 def _process_in(stands: Entry) -> str:

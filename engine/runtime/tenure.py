@@ -138,7 +138,7 @@ class Tenure:
                 carried = await self._go_on(careful=careful)
             if self.episode.status in ENDED:
                 await self._epilogue.note(self.episode, seq=self._scribe.version)
-                await self._tell([*carried.news, self._ended()])
+                await self._tell([*carried.news, *self._ended()])
             else:
                 await self._leave_waiting(carried)
             await self._accept_once()
@@ -147,7 +147,7 @@ class Tenure:
             await self._close()
         if self.episode.status not in ENDED:
             return
-        telemetry.episodes_ended.add(1, {**labels, "status": self.episode.status.value})
+        self._epilogue.count(self.episode)
         telemetry.episode_duration.record(self._crew.clock.monotonic_s() - started_s, labels)
 
     async def tell_again(self) -> None:
@@ -159,7 +159,7 @@ class Tenure:
         await self._epilogue.note(self.episode, seq=self._scribe.version)
         carried = await self._carrier.tell_again(self.episode, since=self._since)
         await self._carrier.wake(carried.wakes_at, carried.pending)
-        await self._publish([*carried.news, self._ended()])
+        await self._publish([*carried.news, *self._ended()])
         await self._accept_once()
 
     async def settle(self) -> None:
@@ -183,7 +183,7 @@ class Tenure:
         await self._fence(careful=careful)
         return await self._drive_and_finish()
 
-    def _ended(self) -> PublicEvent:
+    def _ended(self) -> Sequence[PublicEvent]:
         return self._epilogue.news(self.episode, seq=self._scribe.version)
 
     async def _check_newest(self) -> None:

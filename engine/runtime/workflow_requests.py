@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from typing import Final, Literal
 from uuid import uuid4
 
+import msgspec
+
+from engine.episode import fold as fold_episode
 from engine.errors import BadRequest, Refused
 from engine.fields import (
     BY_CHARS_MAX,
@@ -20,13 +23,13 @@ from engine.fields import (
     check_switch,
     check_text,
 )
-from engine.firing import FireRequest, fire_dedupe_key
+from engine.firing import FireRequest, fire_dedupe_key, fired_episode_id
 from engine.runtime.requester import send_fire
 from engine.workflows.decision import resumed, step_decided
 from engine.workflows.history import fold
-from engine.workflows.ids import instance_id as id_of
+from engine.workflows.ids import instance_id as instance_id_of
 from engine.workflows.instance import Instance
-from engine.workflows.starter import START, starter_id
+from engine.workflows.starter import START, busy_instance, starter_id, why_unbegun
 from engine.workflows.status import ENDED
 from streams.clock import SystemClock
 from streams.commands import CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
@@ -40,6 +43,17 @@ HASH_CHARS: Final = 64
 """Length of a plan's hash, SHA-256 in hex."""
 
 _CLOCK: Final = SystemClock()
+
+
+class Beginning(msgspec.Struct, frozen=True, kw_only=True):
+    """What has come of asking for an instance."""
+
+    instance_id: str
+    has_begun: bool = False
+    refused: str = ""
+    """Why none begins, in words; empty: it has begun, or still may."""
+    busy_instance_id: str = ""
+    """The one that was busy with the subject, if that is why none begins."""
 
 
 async def start_workflow(
@@ -57,8 +71,8 @@ async def start_workflow(
     """Ask for an instance of `workflow`, whatever else begins it, and return the instance's id.
 
     The request is durable when this returns, and waits until a node has the workflow. Where a
-    subject may have only one instance at a time, and one is busy with it, none begins: the episode
-    of the actor `workflow-<name>` that this asks for says so.
+    subject may have only one instance at a time, and one is busy with it, none begins: whoever
+    gave a `key` learns that from `read_beginning`.
 
     Args:
         ports: of the stack.
@@ -71,7 +85,7 @@ async def start_workflow(
         dry_run: whether nothing outside is to change; so are all its episodes.
         overrides: what they use in the place of the outside, made by `overrides(…)`.
         step_overrides: step → what goes before `overrides` there. All of it together may hold 192
-            KiB. Where the workflow has no such step, none begins: the episode says so.
+            KiB. Where the workflow has no such step, none begins, as `read_beginning` says.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
@@ -85,7 +99,7 @@ async def start_workflow(
     asked = FireRequest(
         expectation=START,
         requested_by=by,
-        key=uuid4().hex if key is None else key,
+        key=new_key() if key is None else key,
         reason=reason,
         payload={} if payload is None else payload,
         mode=Mode.DRY_RUN if dry_run else Mode.LIVE,
@@ -93,8 +107,43 @@ async def start_workflow(
         step_overrides=dict(step_overrides or {}),
     )
     await send_fire(ports, starter_id(workflow), asked)
-    dedupe_key = fire_dedupe_key(asked.key, asked.mode)
-    return id_of(stack=ports.stack.name, workflow=workflow, dedupe_key=dedupe_key)
+    return _id_of(ports, workflow, asked.key, asked.mode)
+
+
+def new_key() -> str:
+    """Return an idempotency key that no request has had."""
+    return uuid4().hex
+
+
+async def read_beginning(
+    ports: Ports, workflow: str, key: str, *, dry_run: bool = False
+) -> Beginning:
+    """Return what has come of a call of `start_workflow`, as the journal says it now.
+
+    Args:
+        ports: of the stack.
+        workflow: its name.
+        key: the idempotency key that was given.
+        dry_run: whether it was a dry run that was asked for.
+
+    Raises:
+        UnreadableEvent: a newer version of the engine has written to the journal.
+        Unavailable: no answer from the server.
+    """
+    mode = Mode.DRY_RUN if dry_run else Mode.LIVE
+    instance_id, stack = _id_of(ports, workflow, key, mode), ports.stack
+    episode_id = fired_episode_id(
+        stack=stack.name, actor=starter_id(workflow), expectation=START, key=key, mode=mode
+    )
+    # The episode first: what it has begun, the journal holds by the time that it has ended.
+    episode = fold_episode(await ports.log.read(stack.episode(episode_id)))
+    if await ports.log.last(stack.workflow(instance_id)) is not None:
+        return Beginning(instance_id=instance_id, has_begun=True)
+    return Beginning(
+        instance_id=instance_id,
+        refused=why_unbegun(episode),
+        busy_instance_id=busy_instance(episode.converged),
+    )
 
 
 async def resume_workflow(
@@ -226,6 +275,11 @@ async def read_instance(ports: Ports, instance_id: str) -> Instance:
     if instance.started is None:
         raise Refused("there is no such instance")
     return instance
+
+
+def _id_of(ports: Ports, workflow: str, key: str, mode: Mode) -> str:
+    dedupe_key = fire_dedupe_key(key, mode)
+    return instance_id_of(stack=ports.stack.name, workflow=workflow, dedupe_key=dedupe_key)
 
 
 async def _look(ports: Ports, instance_id: str, *, by: str, reason: str) -> Instance:

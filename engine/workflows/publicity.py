@@ -1,7 +1,8 @@
 """What the world is told about an instance: public events, as data. Pure.
 
 They follow from the newest commit, so whoever repeats what that asks for tells the same under the
-same ids. As of episodes, the world is told nothing of a dry run.
+same ids. As of episodes, the world is told nothing of a dry run. Of an instance that did not begin
+there is no commit: it is told at the end of the episode that was to begin it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from typing import Final
 
 from engine.publicity import PublicEvent
 from engine.workflows.instance import Instance
+from engine.workflows.starter import busy_instance, workflow_of
 from streams.events import (
+    EpisodeConverged,
+    EpisodeOpened,
     StepApprovalAsked,
     StepBegun,
     StepEnded,
@@ -55,12 +59,37 @@ def news(instance: Instance) -> tuple[PublicEvent, ...]:
     return tuple(told)
 
 
+def skipped(
+    opened: EpisodeOpened, converged: EpisodeConverged | None, *, seq: int
+) -> PublicEvent | None:
+    """Return `workflow.skipped`, if an episode was to begin an instance and found another one busy.
+
+    Args:
+        opened: how the episode was opened.
+        converged: what it has decided.
+        seq: what the journal has its end at.
+    """
+    workflow = workflow_of(opened.actor_id)
+    busy = busy_instance(converged) if workflow is not None else ""
+    if not busy:
+        return None
+    payload: JsonObject = {
+        "workflow": workflow,
+        "subject": opened.trigger.entity_id,
+        "busy_instance_id": busy,
+        "episode_id": opened.episode_id,
+        "journal_seq": seq,
+    }
+    id_, hops = f"{opened.episode_id}.skipped", opened.trigger.hops + 1
+    return PublicEvent(name="workflow.skipped", id=id_, payload=payload, hops=hops)
+
+
 def _said(event: WorkflowEvent) -> Iterator[tuple[str, JsonObject]]:
     match event:
         case WorkflowStarted(parent=parent):
             yield "started", {"parent_instance_id": parent.instance_id if parent else ""}
         case WorkflowFinished():
-            failure = _failure(event.error_class, event.error_detail)
+            failure = _failure(event.error_class)
             said = {"step": event.step, "not_undone": list(event.not_undone)}
             yield _ENDS[event.status], {"status": event.status.value, **said, **failure}
         case StepApprovalAsked(step=step, approval=approval):
@@ -84,7 +113,7 @@ def _said_of_item(
             yield "step_started", {**place, **attempt}
         case StepEnded():
             attempt = {"attempt": event.attempt, "episode_id": event.episode_id}
-            failure = _failure(event.error_class, event.error_detail)
+            failure = _failure(event.error_class)
             yield _STEP_ENDS[event.outcome], {**place, **attempt, **failure}
         case StepReused(episode_id=reused):
             yield "step_reused", {**place, "reused_episode_id": reused}
@@ -97,8 +126,9 @@ def _said_of_item(
             yield "step_paused", place
 
 
-def _failure(error_class: str, detail: str) -> JsonObject:
-    return {"error_class": error_class, "error_detail": detail} if error_class else {}
+def _failure(error_class: str) -> JsonObject:
+    # Its detail quotes what failed, which may quote credentials: not for everybody.
+    return {"error_class": error_class} if error_class else {}
 
 
 def _event(instance: Instance, number: int, what: str, said: JsonObject) -> PublicEvent:

@@ -15,12 +15,14 @@ import msgspec
 from engine.actions import Action, converge, tool_call
 from engine.actor import Actor
 from engine.convergence import ConvergeResult
+from engine.episode import Episode
 from engine.errors import DeclarationError
 from engine.publishing import WORKFLOWS
 from engine.strategy import Abort, Context, EpisodeView, Retry, StepTaken, Strategy, retry
 from engine.tools import Failure
 from engine.workflows.step import WorkflowCheck
 from engine.workflows.workflow import Workflow
+from streams.events import EpisodeConverged
 from streams.timers import Timer
 from streams.triggers import Trigger
 
@@ -42,6 +44,9 @@ UNAVAILABLE: Final = "tool_unavailable"
 TRIES_MAX: Final = 10
 """Most tries of one episode to begin an instance, while the log is away."""
 
+SKIPPED: Final = "skipped"
+"""What an episode says that began no instance: another one was busy with the subject."""
+
 STARTS_MAX: Final = 32
 """Episodes of such an actor that one node runs at a time."""
 
@@ -52,6 +57,13 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str
     """The instance that was begun, or the one that is busy with the subject."""
     is_skipped: bool = False
+
+
+class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What an episode says came of its cause."""
+
+    primary: str
+    instance_id: str
 
 
 class StartWorkflow(Strategy["StartWorkflow.State"]):
@@ -95,8 +107,8 @@ class StartWorkflow(Strategy["StartWorkflow.State"]):
         assert begun is not None, "it converges when it has an answer"
         outcome, summary = "started", f"instance {begun.instance_id} started"
         if begun.is_skipped:
-            outcome, summary = "skipped", f"skipped: instance {begun.instance_id} is not over"
-        said = {"primary": outcome, "instance_id": begun.instance_id}
+            outcome, summary = SKIPPED, f"skipped: instance {begun.instance_id} is not over"
+        said = msgspec.to_builtins(_Outcome(primary=outcome, instance_id=begun.instance_id))
         return ConvergeResult(classification=said, confidence=1.0, summary=summary)
 
 
@@ -119,6 +131,24 @@ def stand_in(workflow: str) -> Actor:
 def workflow_of(actor_id: str) -> str | None:
     """Return the workflow that an actor begins instances of, if its id says so."""
     return actor_id.removeprefix(PREFIX) if actor_id.startswith(PREFIX) else None
+
+
+def busy_instance(converged: EpisodeConverged | None) -> str:
+    """Return which instance kept an episode from beginning another one; empty: none did."""
+    if converged is None:
+        return ""
+    said = msgspec.json.decode(converged.classification, type=_Outcome)
+    return said.instance_id if said.primary == SKIPPED else ""
+
+
+def why_unbegun(episode: Episode) -> str:
+    """Return why an episode has begun no instance, in words; empty: it has, or still may."""
+    end = episode.finished
+    if end is None:
+        return ""
+    if busy := busy_instance(episode.converged):
+        return f"instance {busy} was not over"
+    return ": ".join(filter(None, (end.error_class, end.error_detail)))
 
 
 def problem_of_id(actor: Actor) -> str | None:

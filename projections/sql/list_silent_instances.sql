@@ -1,9 +1,11 @@
 -- Instances of workflows that go on, and of which nothing newer is known, the longest silent first.
 -- $1 stack, $2 before when, $3 most.
-SELECT instance_id, workflow_id, status, updated_at AS latest_at
-FROM workflow_instances
-WHERE stack = $1
-    AND status IN ('running', 'stopping', 'compensating')
-    AND updated_at < $2::timestamptz
-ORDER BY updated_at, journal_seq
+SELECT silent.instance_id, silent.workflow_id, silent.status, silent.updated_at AS latest_at
+FROM workflow_instances AS instance
+-- The view says which of those that run wait for people.
+JOIN workflows AS silent USING (stack, instance_id)
+WHERE instance.stack = $1
+    AND instance.status IN ('running', 'stopping', 'compensating')
+    AND instance.updated_at < $2::timestamptz
+ORDER BY instance.updated_at, instance.journal_seq
 LIMIT $3

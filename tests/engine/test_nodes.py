@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from engine.actor import Actor
 from engine.breaker import Breaker
@@ -20,6 +21,7 @@ from engine.nodes import (
     capacity,
     decoded,
     encoded,
+    has_part,
     known,
     problems_told,
 )
@@ -129,6 +131,16 @@ def test_only_nodes_that_run_an_actor_have_room_for_it():
     shut = ActorInfo(runs=False, wakes=True, slots=9)
 
     assert capacity([node(a=two), node(a=three), node(a=shut), node(b=two)], "a") == 5
+
+
+def test_nodes_that_run_an_actor_or_could_have_its_part_and_understudies_have_not():
+    def standing_in(*understudies: str) -> NodeInfo:
+        return replace(node(), closed={"a": 5}, understudies=understudies)
+
+    runs = ActorInfo(runs=True, wakes=False, slots=2)
+    shut = ActorInfo(runs=False, wakes=True, slots=2)
+    found = [node(a=runs), node(a=shut), node(b=runs), standing_in(), standing_in("a")]
+    assert [has_part([each], "a") for each in found] == [True, False, False, True, False]
 
 
 def test_an_actor_is_known_with_the_expectations_of_all_nodes_that_have_it():

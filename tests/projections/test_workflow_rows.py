@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from uuid import UUID
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.workflows.failure import retrying
+from engine.workflows.status import ENDED
 from projections.lives import project as changes_of
 from projections.postgres import reader
 from streams.errors import UnreadableEvent
@@ -103,6 +105,17 @@ async def test_the_rows_say_what_the_journal_says(pool, stack, workflow, happens
     assert {(each["step_id"], each["item"]): shown(each) for each in row["items"]} == {
         place: expected(item) for place, item in instance.items()
     } | {(name, 0): ("done", 0, None, None, None, None) for name in emptied(instance)}
+
+
+@pytest.mark.parametrize(("workflow", "happens"), LIVES.values(), ids=LIVES)
+async def test_a_silent_instance_is_shown_as_it_is_also_if_it_waits_for_people(
+    pool, stack, workflow, happens
+):
+    journal, instance = lived(workflow, happens, stack)
+    await write(pool, changes_of(journal, stack=stack), stack=stack)
+    rows = await reader.list_silent_instances(pool, stack, before=datetime.max.replace(tzinfo=UTC))
+    goes_on = [] if instance.phase in ENDED else [instance.status.value]
+    assert [row["status"] for row in rows] == goes_on
 
 
 def shown(row):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.actor import Actor
 from engine.app import App
 from engine.convergence import ConvergeResult
-from engine.definitions.casting import IN_CODE, cast, in_code, make
+from engine.definitions.casting import IN_CODE, cast, in_code, make, unmade
 from engine.strategy import Strategy
 from engine.trigger import manual
 from engine.workflows.binding import WORKFLOWS_MAX
@@ -118,6 +120,19 @@ def test_a_workflow_that_begins_nothing_has_somebody_who_sees_to_its_instances()
     assert set(casting.closed) == {"workflow-u", "workflow-v"}
     assert not casting.closed.keys() & casting.actors.keys()
     assert all(not each.expectations for each in casting.closed.values())
+
+
+def test_who_stands_in_for_what_has_a_problem_is_an_understudy():
+    disabled = Edition(kind=AGENT, id="off", revision=1, seq=2, body=NOTHING)
+    lacking = agent("lacking", gatherers=["none"])
+    casting = cast_with(disabled, lacking, agent("coded"), flow(of("missing")))
+    assert set(casting.closed) == {"off", "lacking", "workflow-w"}
+    assert casting.understudies == {"lacking", "workflow-w"}
+
+
+def test_who_stands_in_for_what_is_disabled_is_one_if_it_could_not_be_made_either():
+    off = replace(unmade("agent.off"), lack="there is no such template")
+    assert cast(app(), [off]).understudies == {"off"}
 
 
 def test_nobody_sees_to_what_no_workflow_can_be_called_or_what_is_in_code():

@@ -17,6 +17,7 @@ from engine.runtime.responder import approve
 from engine.status import Status
 from streams.events import EndStatus, EpisodeBlocked, EpisodeOpened
 from streams.json import raw
+from streams.keys import mode_key
 from tests.engine.runtime.defining import (
     agent,
     app_with,
@@ -185,18 +186,21 @@ async def test_nothing_is_known_of_what_it_expects_so_nothing_of_it_is_cleared_a
     assert [node.actors for node in nodes] == [{}]
 
 
-async def test_a_node_that_cannot_wake_the_actor_keeps_nothing_from_one_that_can(
+async def test_a_node_that_cannot_wake_the_actor_keeps_nothing_from_one_that_only_wakes_it(
     ports, monkeypatch
 ):
+    """Nobody runs what is new, so both see to the actor's queue."""
     monkeypatch.setattr(waker, "RESTING_S", 3_600.0)
+    await ports.registry.put(mode_key("able"), b'{"mode":"trigger_only"}')
     able = app_with(templates={"newer": lambda _: Scripted()})
     async with running(app_with(), ports, "unable"), running(able, ports, "able"):
         await apply(ports, agent(template="newer"))
-        await says(ports, runs(1), "able")
+        await says(ports, lambda info: "worker" in info.actors, "able")
         await says(ports, lambda info: "worker" in info.closed, "unable")
         asked = [await fire(ports, "worker", "thing", by="ada") for _ in range(20)]
         for each in asked:
-            assert nodes_of(await lived(ports, each)) == ["able"]
+            opened = await lived(ports, each, lambda so_far: so_far.of(EpisodeOpened))
+            assert opened.of(EpisodeOpened)[0].opened_by == "able"
 
 
 def test_who_stands_in_has_the_limits_of_the_definition_and_expects_nothing():

@@ -15,13 +15,13 @@ from engine import (
     resume_workflow,
 )
 from engine.firing import fired_episode_id
-from engine.runtime.workflow_requests import start_workflow
+from engine.runtime.workflow_requests import Beginning, read_beginning, start_workflow
 from engine.workflows.starter import START, starter_id
 from engine.workflows.workflow import Workflow
 from streams.events import EpisodeFinished, StepApproved
 from streams.triggers import Mode
 from streams.workflows import StepStatus, WorkflowStatus
-from tests.engine.runtime.stage import WAIT_S, running
+from tests.engine.runtime.stage import WAIT_S, eventually, running, told
 from tests.engine.runtime.workflow_stage import Script, app_of, ended, history, instance, reached
 
 NOBODY = "00000000-0000-0000-0000-000000000001"
@@ -163,17 +163,76 @@ async def test_overrides_of_a_step_that_is_not_there_begin_nothing_and_the_episo
     asked = {"by": "ada", "key": "k", "dry_run": True, "step_overrides": {"c": overrides()}}
     async with running(app_of(flow(), script=script), ports):
         id_ = await start_workflow(ports, "w", **asked)
-        episode = fired_episode_id(
-            stack=ports.stack.name,
-            actor=starter_id("w"),
-            expectation=START,
-            key="k",
-            mode=Mode.DRY_RUN,
-        )
-        finished = await lived(ports, episode)
+        finished = await lived(ports, starts_of(ports, key="k", mode=Mode.DRY_RUN))
     assert finished.error_class == "workflow_not_started"
     assert "there is no step 'c'" in finished.error_detail
     assert await history(ports, id_) == []
+
+
+def starts_of(ports, *, key: str, mode: Mode = Mode.LIVE) -> str:
+    """Return the id of the episode that begins the instance of a request."""
+    stack, actor = ports.stack.name, starter_id("w")
+    return fired_episode_id(stack=stack, actor=actor, expectation=START, key=key, mode=mode)
+
+
+async def test_who_asks_learns_that_an_instance_has_begun(ports, script):
+    async with running(app_of(flow(), script=script), ports):
+        id_ = await start_workflow(ports, "w", by="ada", key="k")
+        await ended(ports, id_)
+    assert await read_beginning(ports, "w", "k") == Beginning(instance_id=id_, has_begun=True)
+
+
+async def test_who_asks_learns_nothing_while_no_node_has_taken_the_request(ports):
+    id_ = await start_workflow(ports, "w", by="ada", key="k")
+    assert await read_beginning(ports, "w", "k") == Beginning(instance_id=id_)
+
+
+async def test_who_asks_learns_which_instance_is_busy_with_the_subject(ports, script):
+    busy, id_ = await skipped_start(ports, script)
+    why = f"instance {busy} was not over"
+    assert await read_beginning(ports, "w", "second") == Beginning(
+        instance_id=id_, busy_instance_id=busy, refused=why
+    )
+
+
+async def test_the_world_is_told_once_of_a_start_that_another_instance_has_kept_off(ports, script):
+    busy, _ = await skipped_start(ports, script)
+    episode = starts_of(ports, key="second")
+    of_episode = [(name, each) for name, each in told(ports) if each.get("episode_id") == episode]
+    end = dict(of_episode)["episode.completed"]
+    (skipped,) = [each for name, each in told(ports) if name == "workflow.skipped"]
+    assert skipped == {
+        "workflow": "w",
+        "subject": "7",
+        "busy_instance_id": busy,
+        "episode_id": episode,
+        "journal_seq": end["journal_seq"],
+    }
+
+
+async def skipped_start(ports, script) -> tuple[str, str]:
+    """Have an instance begin, and another one not for its sake; return the ids of both."""
+    made = Workflow("w", subject_key="client", overlap="skip")
+    made.step("a", "act", "a")
+    let_go = script.hold("a")
+    async with running(app_of(made, script=script), ports):
+        busy = await start_workflow(ports, "w", {"client": 7}, by="ada", key="first")
+        await script.wait_called("a")
+        id_ = await start_workflow(ports, "w", {"client": 7}, by="ada", key="second")
+        await eventually(lambda: "workflow.skipped" in dict(told(ports)))
+        let_go.set()
+        await ended(ports, busy)
+    return busy, id_
+
+
+async def test_who_asks_learns_why_none_can_begin(ports, script):
+    asked = {"by": "ada", "key": "k", "dry_run": True, "step_overrides": {"c": overrides()}}
+    async with running(app_of(flow(), script=script), ports):
+        await start_workflow(ports, "w", **asked)
+        await lived(ports, starts_of(ports, key="k", mode=Mode.DRY_RUN))
+    said = await read_beginning(ports, "w", "k", dry_run=True)
+    assert said.refused == "workflow_not_started: step_overrides: there is no step 'c'"
+    assert (await read_beginning(ports, "w", "k")).refused == ""
 
 
 async def lived(ports, episode_id) -> EpisodeFinished:

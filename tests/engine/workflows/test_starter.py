@@ -6,12 +6,23 @@ import pytest
 
 from engine.actor import Actor
 from engine.app import App
+from engine.episode import Episode
 from engine.errors import BadWorkflow, DeclarationError
 from engine.strategy import Abort, Retry
 from engine.tools import Failure
 from engine.trigger import event, every, workflow
-from engine.workflows.starter import TRIES_MAX, StartWorkflow
+from engine.workflows.publicity import skipped
+from engine.workflows.starter import (
+    TRIES_MAX,
+    Begun,
+    StartWorkflow,
+    busy_instance,
+    why_unbegun,
+)
 from engine.workflows.workflow import Workflow
+from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeOpened
+from streams.json import raw
+from streams.triggers import Budget, ManualTrigger
 from tests.engine.runtime.workflow_stage import Scripted
 
 
@@ -88,3 +99,75 @@ def test_no_actor_is_called_as_the_engines_own_queues_or_actors_are(id_):
     actor.expect("a", StartWorkflow("w"), on=workflow())
     with pytest.raises(DeclarationError, match=r"id: begins with '(-|workflow-)'"):
         App(actors=[actor])
+
+
+def converged(*, is_skipped: bool) -> EpisodeConverged:
+    """Return what an episode decides that has begun the instance `i`, or found it busy."""
+    begun = Begun(instance_id="i", is_skipped=is_skipped)
+    result = StartWorkflow("w").converge(StartWorkflow.State(1, begun), None)
+    return EpisodeConverged(classification=raw(result.classification))
+
+
+@pytest.mark.parametrize(
+    ("episode", "why"),
+    [
+        (Episode(), ""),
+        (Episode(converged=converged(is_skipped=True)), ""),
+        (
+            Episode(
+                converged=converged(is_skipped=True),
+                finished=EpisodeFinished(status=EndStatus.DONE),
+            ),
+            "instance i was not over",
+        ),
+        (
+            Episode(
+                converged=converged(is_skipped=False),
+                finished=EpisodeFinished(status=EndStatus.DONE),
+            ),
+            "",
+        ),
+        (
+            Episode(
+                finished=EpisodeFinished(
+                    status=EndStatus.CANCELED, error_class="canceled", error_detail="by ada"
+                )
+            ),
+            "canceled: by ada",
+        ),
+    ],
+)
+def test_an_episode_that_has_ended_says_why_it_began_no_instance(episode, why):
+    assert why_unbegun(episode) == why
+
+
+def test_an_episode_that_began_an_instance_found_none_busy():
+    assert busy_instance(converged(is_skipped=True)) == "i"
+    assert busy_instance(converged(is_skipped=False)) == ""
+    assert busy_instance(None) == ""
+
+
+def starts(actor_id: str) -> EpisodeOpened:
+    """Return how an episode was opened that begins an instance, or one of another actor."""
+    return EpisodeOpened(
+        episode_id="e1",
+        actor_id=actor_id,
+        expectation_id="start",
+        trigger=ManualTrigger(requested_by="ada", entity_id="acme", hops=2),
+        dedupe_key="manual:k",
+        budget=Budget(),
+    )
+
+
+def test_who_tells_again_of_an_instance_that_did_not_begin_tells_the_same():
+    first, again = (skipped(starts("workflow-w"), converged(is_skipped=True), seq=9) for _ in "12")
+    assert first == again
+    assert (first.name, first.id, first.hops) == ("workflow.skipped", "e1.skipped", 3)
+
+
+def test_nothing_was_skipped_where_an_instance_began_or_none_was_to_begin():
+    assert skipped(starts("workflow-w"), converged(is_skipped=False), seq=9) is None
+    assert skipped(starts("workflow-w"), None, seq=9) is None
+    said = EpisodeConverged(classification=raw({"primary": "skipped", "instance_id": "i"}))
+    assert skipped(starts("worker"), said, seq=9) is None
+    assert skipped(starts("worker"), EpisodeConverged(), seq=9) is None
