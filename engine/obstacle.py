@@ -24,8 +24,8 @@ class Obstacle(msgspec.Struct, frozen=True):
     """Why a node cannot have an episode."""
 
     reason: str
-    """A stable class: `no_such_episode`, `no_such_expectation`, `no_such_edition`, `newer_state`
-    or `unreadable_journal`."""
+    """A stable class: `no_such_episode`, `no_such_expectation`, `no_such_edition`, `newer_state`,
+    `unreadable_journal` or `wrong_queue`."""
     detail: str
 
 

@@ -3807,6 +3807,27 @@ TABLE: Final[Sequence[Mutant]] = (
         PROPOSING,
     ),
     Mutant(
+        "outputs decided while their carrier looks at others are looked at again",
+        "engine/runtime/output_desk.py",
+        "if newest is None or newest.seq != records[-1].seq:",
+        "if newest is None:",
+        "tests/engine/runtime/test_listener.py",
+    ),
+    Mutant(
+        "a start that was called off is not decided on again while its workflow is closed",
+        "engine/runtime/instance_desk.py",
+        "page.closed = self._closed(page.instance)",
+        "page.closed = page.closed or frozenset()",
+        "tests/engine/runtime/test_sub_starts.py",
+    ),
+    Mutant(
+        "a command in the wrong queue is a dead letter",
+        "engine/runtime/docket.py",
+        "if isinstance(command, Attending) is not self.is_of_said:",
+        "if False:",
+        "tests/engine/runtime/test_listener.py",
+    ),
+    Mutant(
         "an app has a synthesizer if its templates ask one",
         "engine/app.py",
         "if asks_synthesizer(strategy) and",

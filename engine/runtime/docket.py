@@ -52,6 +52,9 @@ hour of waits, which is longer than a deploy takes to bring a node that can."""
 OBSTACLE_S: Final = 3_600.0
 """Age of such a command, at least."""
 
+WRONG_QUEUE: Final = Obstacle("wrong_queue", "it was not sent to the queue of its kind")
+"""No engine sends such a command."""
+
 NOTED_MAX: Final = 10_000
 """Episodes remembered because this node cannot have them. Forgetting them repeats a log line."""
 
@@ -105,7 +108,7 @@ class Docket:
 
     async def _answer(self, delivery: Incoming, command: Command, follow: Follow) -> None:
         if isinstance(command, Attending) is not self.is_of_said:
-            return await self._put_right(delivery, command)
+            return await self._bury(delivery, command, WRONG_QUEUE)
         try:
             case = await self._case(delivery, command)
         except Hindered as hindered:
@@ -114,11 +117,12 @@ class Docket:
             await hand_back(delivery)
         return None
 
-    async def _put_right(self, delivery: Incoming, command: Command) -> None:
-        """Put a command in its own queue: an earlier version, or a stranger, sent it to this."""
-        id_ = f"moved.{command.episode_id}.{delivery.seq}"
-        await self.crew.ports.inbox.send(command, id=id_, trace=delivery.trace)
-        await delivery.ack()
+    async def _bury(self, delivery: Incoming, command: Command, why: Obstacle) -> None:
+        """Leave a command to a person, who can have it sent again."""
+        await self.undertaker.bury_command(
+            command, seq=delivery.seq, reason=why.reason, detail=why.detail
+        )
+        await delivery.term(why.reason)
 
     async def _case(self, delivery: Incoming, command: Command) -> Case:
         """Return what a command is about.
@@ -150,11 +154,8 @@ class Docket:
     async def _refuse(self, delivery: Incoming, command: Command, hindrance: Obstacle) -> None:
         """Leave a command to another node, or to a person if none has followed it for long."""
         if self._is_hopeless(delivery, hindrance):
-            await self.undertaker.bury_command(
-                command, seq=delivery.seq, reason=hindrance.reason, detail=hindrance.detail
-            )
             await self._give_place_back(command, seq=delivery.seq)
-            await delivery.term(hindrance.reason)
+            await self._bury(delivery, command, hindrance)
         else:
             self._note(command.episode_id, hindrance)
             await hand_back(delivery, most_s=OBSTACLE_MAX_S)

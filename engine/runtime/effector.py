@@ -27,6 +27,7 @@ from engine.runtime.subject_locks import free_subject
 from engine.runtime.witness import end_of_sub
 from engine.workflows.binding import spec_of
 from engine.workflows.commands import AttemptEnded, Recalled
+from engine.workflows.decision import decided_at
 from engine.workflows.effects import Effects, follow_up, may_wake, wake_at
 from engine.workflows.start import SubStart, sub_started
 from engine.workflows.starter import CONDUCT, conduct_timer, starter_id
@@ -97,7 +98,8 @@ class Effector:
         if instance.started is None or not may_wake(instance.begun.spec):
             return
         # Of what waits, somebody has a message: a timer that is due would only add to those.
-        waits = set(waiting(instance, page.closed, at=self.clock.now()))
+        now = decided_at(instance, self.clock.now())
+        waits = set(waiting(instance, page.closed, at=now))
         at, is_known = wake_at(instance, but=waits), not page.is_timer_unknown
         workflow, id_ = instance.begun.spec.name, instance.begun.instance_id
         if at is not None and not (is_known and at == page.wakes_at):

@@ -76,7 +76,6 @@ class InstanceDesk:
         try:
             page = await self.book.read(instance_id)
             workflow, later = await self._as_far_as_it_can(page, instance_id, commands)
-            page.closed = self._closed(page.instance)
             now = [number for number in range(len(commands)) if number not in later]
             said = await asyncio.gather(
                 *(self._said(commands[number], page.instance) for number in now)
@@ -169,9 +168,11 @@ class InstanceDesk:
         id_ = page.instance.begun.instance_id
         advance = Advance(workflow=workflow.name, instance_id=id_)
         stack = self.book.ports.stack.name
-        code = Code(workflow=workflow, stack=stack, closed=page.closed)
         for _ in range(ROUNDS_MAX):
             left += await self.effector.follow(page)
+            # What was called off just now, because its workflow has gone, is not to begin again.
+            page.closed = self._closed(page.instance)
+            code = Code(workflow=workflow, stack=stack, closed=page.closed)
             now = decided_at(page.instance, self.clock.now())
             batch = decide_all(page.instance, left or [advance], code=code, at=now)
             try:

@@ -86,12 +86,12 @@ class OutputDesk:
         self, delivery: Incoming, episode: Episode, records: Sequence[Recorded]
     ) -> bool:
         """Call who carries what was decided; return whether that is seen to."""
-        if not _is_carried_now(episode):
-            # It carries its outputs once it has converged. Whoever has it looks at them after that.
-            newest = await self.crew.ports.log.last(records[-1].subject)
-            if newest is None or newest.seq != records[-1].seq:
-                return False
-        else:
+        newest = await self.crew.ports.log.last(records[-1].subject)
+        if newest is None or newest.seq != records[-1].seq:
+            # Whoever has moved it may have looked at the output before this was decided.
+            return False
+        # Unless it converged, it carries its outputs once it has: they are looked at after that.
+        if _is_carried_now(episode):
             assert episode.opened is not None, "an episode that was opened"
             actor, episode_id = episode.opened.actor_id, episode.opened.episode_id
             carry = Carry(actor_id=actor, episode_id=episode_id)

@@ -38,6 +38,7 @@ from streams.events import (
 )
 from streams.layout import Kind, Stream
 from streams.log import START, Commit
+from streams.parsing import inbox_of
 from streams.ports import Ports
 
 OUTPUT_FAILED: Final = "output_failed"
@@ -119,7 +120,7 @@ class Undertaker:
             Unavailable: it could not be written; do not acknowledge the command.
         """
         stack, data = self.ports.stack, codec.encode_command(command)
-        subject = stack.episode_inbox(command.actor_id, command.episode_id)
+        subject = inbox_of(stack, command)
         letter = DeadLettered(
             reason=reason,
             detail=detail,

@@ -23,6 +23,7 @@ from engine.runtime.output_requests import approve_output, cancel_output, retry_
 from engine.runtime.requester import cancel
 from engine.runtime.resolver import QUEUE
 from engine.runtime.responder import approve, deny
+from engine.runtime.undertaker import Undertaker
 from engine.status import Status
 from engine.trigger import event
 from streams import codec
@@ -45,6 +46,7 @@ from tests.engine.runtime.lane_stage import lane_of
 from tests.engine.runtime.output_stage import Pager, Proposing, Scene, broken, busy, play
 from tests.engine.runtime.output_stage import app_of as output_app
 from tests.engine.runtime.stage import (
+    CLOCK,
     HAPPENED,
     STARTED,
     Counter,
@@ -362,6 +364,25 @@ def test_an_output_is_approved_at_once_and_delivered_once_when_there_is_a_slot()
     assert len(pager.views) == 1
 
 
+@pytest.mark.parametrize("apart_ms", [0, 40, 80, 120, 130, 140, 200])
+def test_outputs_that_are_approved_soon_after_one_another_are_all_delivered(apart_ms):
+    """Whoever carries the first may have looked at the second before that was approved."""
+    keys = ("a", "b")
+    asked = [propose_output("pager", {}, dedupe_key=key, requires_approval=True) for key in keys]
+
+    async def story(scene: Scene):
+        await reached(scene, await scene.open(), Status.DELIVERING)
+        await scene.quiet()
+        for key in keys:
+            hash_ = (await scene.output(key)).proposed.approval.plan_hash
+            await approve_output(scene.ports, key, payload_hash=hash_, by="ada")
+            await scene.clock.sleep(apart_ms / 1_000)
+        for key in keys:
+            await scene.reached(key, OutputStatus.DELIVERED)
+
+    play(story, output_app(Proposing(outputs=asked), {"pager": Pager()}))
+
+
 def test_an_output_that_nobody_approves_expires_on_time_and_people_are_reminded_until_then():
     async def story(scene: Scene):
         await output_and_full(scene)
@@ -471,17 +492,24 @@ async def test_no_more_is_ruled_on_at_a_time_than_there_is_room_for(ports):
 # Calls to run an episode.
 
 
-async def test_a_command_in_the_wrong_queue_is_followed_all_the_same(ports):
-    """An earlier version has put it there."""
+async def test_a_command_in_the_wrong_queue_is_a_dead_letter_that_can_be_requeued(ports):
     app = app_of(Scripted(approval({})))
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await blocked(ports, id_)
         canceling = Cancel(actor_id="worker", episode_id=id_, by="ada")
         subject, said = ports.stack.episode_inbox("worker", id_), codec.encode_command(canceling)
-        ports.inbox.publish_raw(subject, said, {})
+        seq = ports.inbox.publish_raw(subject, said, {})
+        await all_answered(ports.inbox)
+        letter = f"{ports.stack.stream(Stream.WORK)}.{seq}"
+        (record,) = await ports.log.read(ports.stack.dead_letter(letter))
+        await Undertaker(ports, CLOCK).requeue(letter, by="ada")
         life = await lived(ports, id_)
         await all_answered(ports.inbox)
+    (buried,) = record.commit.events
+    assert (buried.reason, buried.subject) == (
+        "wrong_queue", ports.stack.attending_inbox("worker", id_),
+    )  # fmt: skip
     assert life.end.status is EndStatus.CANCELED
 
 

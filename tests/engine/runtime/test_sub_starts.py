@@ -5,6 +5,7 @@ A start that was decided and not made is called off, so whoever would make it la
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -190,6 +191,39 @@ async def _waiting_outer(ports, tool) -> str:
     await disable(ports, "w", WORKFLOW)
     await closed(ports)
     return id_
+
+
+class Held:
+    """A log that has stored the decision to begin another instance, and says so later."""
+
+    def __init__(self, log):
+        self._log, self.is_stored, self.may_say = log, asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def append(self, subject, commit, *, after):
+        seq = await self._log.append(subject, commit, after=after)
+        if any(isinstance(event, StepBegun) for event in commit.events):
+            self.is_stored.set()
+            await self.may_say.wait()
+        return seq
+
+
+async def test_a_start_whose_workflow_goes_while_it_is_decided_is_called_off_once(ports):
+    held = Held(ports.log)
+    async with running(app_with(), dataclasses.replace(ports, log=held)):
+        id_ = await _begin_outer(ports)
+        await held.is_stored.wait()
+        await disable(ports, "w", WORKFLOW)
+        await closed(ports)
+        held.may_say.set()
+        await reached(ports, id_, lambda i: [*i.with_status(StepStatus.RETRYING)])
+        await eventually(lambda: ports.inbox._durables[starter_id(OUTER), 0].backlog)
+        assert len(_subs(await history(ports, id_))) == 1
+        await apply(ports, steps("a"))
+        assert (await ended(ports, id_)).status is WorkflowStatus.DONE
+    assert len(_subs(await history(ports, id_))) == 2
 
 
 async def test_what_is_to_be_tried_again_and_cannot_begin_calls_nobody_over_and_over(
