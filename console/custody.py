@@ -73,7 +73,7 @@ def _finding(change: Change) -> Finding:
 def _ended(finding: Finding) -> str:
     """Return how a finding ended, in words."""
     assert finding.cleared_at is not None, "a finding that has ended"
-    at = finding.cleared_at.isoformat(timespec="seconds")
+    at = f"{finding.cleared_at:%Y-%m-%d %H:%M:%S} UTC"
     if finding.status is FindingStatus.EXPIRED:
         return f"expired at {at}"
     return f"was cleared at {at} by {finding.cleared_by or 'its actor'}"

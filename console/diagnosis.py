@@ -66,6 +66,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """`ok`, `note` or `problem`."""
     says: str
     remedy: str = ""
+    instances: Sequence[str] | msgspec.UnsetType = msgspec.UNSET
+    """The ids of what it is about, if it is about instances of a workflow; for programs."""
 
 
 def versions() -> dict[str, str]:
@@ -181,19 +183,19 @@ async def look_at_lags(pool: Pool, stack: Stack, heads: Mapping[str, int]) -> li
 async def _look_at_instances(reading: Reading) -> list[Check]:
     """Return which instances no node sees to. Rows that cannot be asked have been told already."""
     try:
-        async with pooled(reading) as pool:
-            instances = await unserved.open_instances(pool, reading)
+        rows = await unserved.unserved_instances(reading)
     except ProjectionError:
         return []
-    return list(map(_of_instance, await unserved.without_node(reading, instances)))
+    return list(map(_of_forsaken, unserved.by_workflow(rows)))
 
 
-def _of_instance(row: Row) -> Check:
+def _of_forsaken(forsaken: unserved.Forsaken) -> Check:
     return Check(
-        what=f"instance {row['instance_id']}",
+        what=f"instances of {forsaken.workflow_id}",
         status="problem",
-        says=f"{row['status']}, and no node that is up has its workflow {row['workflow_id']!r}",
+        says=f"{forsaken.number}, {forsaken.problem}",
         remedy=unserved.REMEDY,
+        instances=forsaken.ids,
     )
 
 

@@ -59,6 +59,8 @@ class Started:
 
     asked: Start
     """With a key."""
+    is_key_typed: bool
+    """Whether whoever asked has chosen the key, and would use it again."""
     instance_id: str
     obstacle: str
     """Why nothing comes of it now, in words; empty: something does."""
@@ -85,17 +87,23 @@ def start(reading: Reading, asked: Start) -> Started:
         Trouble: a node is up, and nobody knows the workflow; or it was disabled; or none begins.
         Unavailable, Incompatible: the server cannot keep it.
     """
-    asked = replace(asked, key=requests.new_key() if asked.key is None else asked.key)
+    is_key_typed = asked.key is not None
+    asked = asked if is_key_typed else replace(asked, key=requests.new_key())
 
     async def done(ports: Ports) -> Started:
         starter, seen = starter_id(asked.workflow), await look_at(ports)
         await require_plausible(reading, ports, seen, starter)
         await require_in_force(ports, seen, starter)
         instance_id = await requests.start_workflow(ports, **vars(asked))
-        obstacle = waking_obstacle(seen, starter)
-        if not obstacle:
-            await _wait_begun(ports, asked)
-        return Started(asked=asked, instance_id=instance_id, obstacle=obstacle)
+        started = Started(
+            asked=asked,
+            is_key_typed=is_key_typed,
+            instance_id=instance_id,
+            obstacle=waking_obstacle(seen, starter),
+        )
+        if not started.obstacle:
+            await _wait_begun(ports, started)
+        return started
 
     return inquire(reading, "", done)
 
@@ -120,14 +128,14 @@ def wait_end(reading: Reading, started: Started, *, timeout_s: float) -> Instanc
     return inquire(reading, id_, ended)
 
 
-async def _wait_begun(ports: Ports, asked: Start) -> None:
+async def _wait_begun(ports: Ports, started: Started) -> None:
     """Return once the instance has begun, or nothing is known after `BEGIN_S`.
 
     Raises:
         Trouble: none begins, and why.
     """
     until_s = _CLOCK.monotonic_s() + BEGIN_S
-    while not await _has_begun(ports, asked) and _CLOCK.monotonic_s() < until_s:
+    while not await _has_begun(ports, started) and _CLOCK.monotonic_s() < until_s:
         await _CLOCK.sleep(BEGIN_LOOK_S)
 
 
@@ -140,19 +148,23 @@ async def _look(ports: Ports, started: Started) -> Instance | None:
     try:
         return await requests.read_instance(ports, started.instance_id)
     except Refused:
-        await _has_begun(ports, started.asked)
+        await _has_begun(ports, started)
         return None
 
 
-async def _has_begun(ports: Ports, asked: Start) -> bool:
+async def _has_begun(ports: Ports, started: Started) -> bool:
     """Return whether the instance has begun; if not, it still may.
 
     Raises:
         Trouble: none begins, and why.
     """
+    asked = started.asked
     assert asked.key is not None, "who asks without one is given one"
     name, is_dry = asked.workflow, asked.dry_run
     said = await requests.read_beginning(ports, name, asked.key, dry_run=is_dry)
     if said.refused:
-        raise Trouble(f"{name}: no instance begins: {said.refused}")
+        # Its episode has ended, so the key stays without an instance, also when that one is over.
+        is_spent = started.is_key_typed and said.busy_instance_id
+        hint = " when this key was used; try another --key" if is_spent else ""
+        raise Trouble(f"{name}: no instance begins: {said.refused}{hint}")
     return said.has_begun

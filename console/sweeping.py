@@ -11,7 +11,7 @@ from typing import Final
 
 from console.reading import ask
 from console.settings import Reading
-from console.unserved import open_instances, without_node
+from console.unserved import unserved_instances
 from console.work import connected
 from engine.runtime.instance_sweeper import InstanceSweeper
 from engine.runtime.sweeper import Candidate, Sweeper
@@ -35,7 +35,7 @@ class Sweep:
     instances: Sequence[Row]
     """The same, of instances of workflows."""
     unserved: Sequence[Row]
-    """Instances that go on whose workflow no node has: nobody could follow a call to them."""
+    """Instances that go on whose workflow no node runs: nobody could follow a call to them."""
 
 
 def sweep(reading: Reading, *, stale_after_s: float, is_dry: bool) -> Sweep:
@@ -55,12 +55,11 @@ def sweep(reading: Reading, *, stale_after_s: float, is_dry: bool) -> Sweep:
     looking = _look_at(reading, episodes, instances, stale_after_s=stale_after_s, is_dry=is_dry)
     of_episodes, of_instances = asyncio.run(looking)
     found = Counter((*of_episodes, *of_instances))
-    open_ = ask(reading, lambda pool: open_instances(pool, reading))
     return Sweep(
         counts={verdict.value: found[verdict] for verdict in Verdict},
         episodes=_judged(episodes, of_episodes),
         instances=_judged(instances, of_instances),
-        unserved=asyncio.run(without_node(reading, open_)),
+        unserved=asyncio.run(unserved_instances(reading)),
     )
 
 

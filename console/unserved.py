@@ -1,4 +1,4 @@
-"""Open instances of workflows that no node has: nobody takes the commands to them.
+"""Open instances of workflows that no node runs: nobody takes the commands to them.
 
 A definition that is disabled still has nodes that see to what is open of it. A workflow that was
 declared in code, and is not any more, has none: its instances can be neither canceled nor timed out
@@ -7,63 +7,100 @@ until a node has a workflow of that name again.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from console.editions import editions_in
 from console.settings import Reading
-from console.work import connected
+from console.work import connected, pooled
 from engine.nodes import NodeInfo
 from engine.runtime.presence import live_nodes
-from engine.workflows.starter import starter_id
-from projections.postgres.answers import Row
-from projections.postgres.pool import Pool
+from engine.workflows.starter import workflow_of
+from projections.postgres.answers import ROWS_MAX, Row
 from projections.postgres.reader import list_silent_instances
 from streams.clock import SystemClock
 from streams.definitions import Edition
 from streams.events.definitions import DefinitionKind
 
 REMEDY: Final = (
-    "Deploy it again; or any workflow of that name, and then end it: `vigil workflows cancel`."
+    "Deploy it again; or any workflow of that name, and cancel them: `vigil workflows cancel ID`."
 )
 
 _CLOCK: Final = SystemClock()
 
 
-async def open_instances(pool: Pool, reading: Reading) -> list[Row]:
-    """Return the rows of instances that have not ended, the longest silent first.
+class Forsaken(msgspec.Struct, frozen=True, kw_only=True):
+    """The instances of one workflow that no node sees to."""
+
+    workflow_id: str
+    ids: tuple[str, ...]
+    """Theirs, the longest silent first."""
+    silent_since: str
+    """When the first of them last showed something."""
+    is_cut: bool
+    """There may be more of them than the rows name in one answer."""
+
+    @property
+    def number(self) -> str:
+        """How many there are, in words."""
+        words = f"{len(self.ids):,} instance{'s' if len(self.ids) > 1 else ''}"
+        return f"at least {words}" if self.is_cut else words
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with them, in words."""
+        silent = f"the longest silent since {self.silent_since}"
+        return f"{silent}: no node that is up runs the workflow"
+
+
+async def unserved_instances(reading: Reading) -> list[Row]:
+    """Return the rows of open instances whose workflow no node runs, the longest silent first.
+
+    At most `ROWS_MAX`. None while no node is up at all: nobody can say what they run.
 
     Raises:
         ProjectionError: the rows cannot be asked.
-    """
-    return await list_silent_instances(pool, reading.stack, before=_CLOCK.now())
-
-
-async def without_node(reading: Reading, instances: Sequence[Row]) -> list[Row]:
-    """Return those of `instances` whose workflow no node has.
-
-    Raises:
         Unavailable: the log is away.
     """
-    if not instances:
-        return []
     async with connected(reading, creates=False) as ports:
         nodes, editions = await live_nodes(ports.gates), await editions_in(ports)
-    return unserved(instances, nodes, editions)
-
-
-def unserved(
-    instances: Iterable[Row], nodes: Sequence[NodeInfo], editions: Iterable[Edition]
-) -> list[Row]:
-    """Return those of `instances` whose workflow no node has; none while no node is up at all."""
     if not nodes:
         return []
-    had = {actor for node in nodes for actor in node.actors}
-    had |= {starter_id(each.id) for each in editions if each.kind is DefinitionKind.WORKFLOW}
-    return [each for each in instances if starter_id(str(each["workflow_id"])) not in had]
+    async with pooled(reading) as pool:
+        return await list_silent_instances(
+            pool, reading.stack, before=_CLOCK.now(), but=served(nodes, editions)
+        )
 
 
-def told(instance: Row) -> str:
-    """Return in one line what is wrong with an instance that no node sees to, and what to do."""
-    workflow, id_ = instance["workflow_id"], instance["instance_id"]
-    return f"instance {id_}: no node that is up has the workflow {workflow!r}. {REMEDY}"
+def served(nodes: Iterable[NodeInfo], editions: Iterable[Edition]) -> list[str]:
+    """Return the workflows that a node runs, or that are defined as data, by name."""
+    running = (
+        workflow_of(actor) for node in nodes for actor, info in node.actors.items() if info.runs
+    )
+    defined = (each.id for each in editions if each.kind is DefinitionKind.WORKFLOW)
+    return sorted({*filter(None, running), *defined})
+
+
+def by_workflow(rows: Sequence[Row]) -> list[Forsaken]:
+    """Return what `unserved_instances` has found, by workflow, the longest silent first."""
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[str(row["workflow_id"])].append(row)
+    return [
+        Forsaken(
+            workflow_id=workflow,
+            ids=tuple(str(row["instance_id"]) for row in of_one),
+            silent_since=f"{of_one[0]['latest_at']}",
+            is_cut=len(rows) >= ROWS_MAX,
+        )
+        for workflow, of_one in found.items()
+    ]
+
+
+def told(forsaken: Forsaken) -> str:
+    """Return in one line what is wrong with these instances, and what to do."""
+    which = f"{forsaken.number} of {forsaken.workflow_id!r}"
+    return f"{which}, {forsaken.problem}. {REMEDY}"

@@ -227,7 +227,7 @@ def _seconds(field: str, given: float | None) -> float:
     said: object = given
     is_number = isinstance(said, int | float) and not isinstance(said, bool)
     if is_number and given <= 0:
-        raise InvalidAction(f"{field}: {given:g} is not more than 0; None is without a limit")
+        raise InvalidAction(f"{field}: {given:g} is not more than 0; write more, or leave it out")
     return given
 
 

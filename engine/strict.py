@@ -131,6 +131,11 @@ def _in_one_line(error: ErrorDetails) -> BadDefinition:
             return BadDefinition(path, "write it; there is no default")
         case "value_error":
             return BadDefinition(path, str(context["error"]))
+        case "too_long":
+            most = context["max_length"]
+            return BadDefinition(path, f"write at most {most}, not {len(error['input'])}")
+        case "string_too_long":
+            wanted = f"at most {context['max_length']} characters"
         case "literal_error" | "enum":
             wanted = context["expected"]
         case type_:

@@ -50,9 +50,9 @@ def recover(
         show_rows(done.episodes, COLUMNS, is_json=False)
     if done.instances:
         show_rows(done.instances, INSTANCE_COLUMNS, is_json=False)
-    for each in done.unserved:
+    for each in unserved.by_workflow(done.unserved):
         print(unserved.told(each))
     counts = ", ".join(f"{name} {count:,}" for name, count in done.counts.items())
     print(f"dry run: {counts}" if is_dry else counts)
-    if not done.counts[NEEDED]:
+    if not done.counts[NEEDED] and not done.unserved:
         print("nothing was forgotten: each waits for something that will come, or is being done")

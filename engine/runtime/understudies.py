@@ -51,5 +51,8 @@ class Understudies:
         needed = {id_ for id_ in self.cast.understudies if not nodes.has_part(there, id_)}
         called, rested = needed - self.cast.called, self.cast.called - needed
         if called or rested:
-            log.info("what is open goes on here", actors=sorted(called), no_more=sorted(rested))
             self.lineup.call(frozenset(needed))
+        if called:
+            log.info("stands in", actors=sorted(called))
+        if rested:
+            log.info("gives way", actors=sorted(rested))

@@ -8,7 +8,7 @@ comes from the journal alone, so after a crash the same outputs are proposed, un
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -30,6 +30,13 @@ OUTPUTS_MAX: Final = 10
 
 CLASSES_MAX: Final = 100
 """Most classes for which one output is proposed."""
+
+_LEFT_OUT: Final[Mapping[str, str]] = {
+    "classes": "[] names none; leave it out for all but the default class",
+    "severities": "[] names none; leave it out for all",
+    "dedupe_key_template": "it is empty; leave it out, or write a key",
+}
+"""What may be left out, but not be written and empty → what to do."""
 
 TERMS: Final = ("summary_template", "approvers", "expires_s", "on_expiry", "remind_every_s")
 """What is said of an approval; it means nothing where nobody is asked."""
@@ -75,6 +82,14 @@ class OutputConfig(Strict):
     def _can_be_filled(cls, payload: object) -> object:
         check_payload(payload)
         return payload
+
+    @field_validator(*_LEFT_OUT)
+    @classmethod
+    def _says_something(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse what is written and empty; it is not asked of what is left out."""
+        if not value:
+            raise ValueError(_LEFT_OUT[str(info.field_name)])
+        return value
 
     @field_validator("dedupe_key_template", "summary_template")
     @classmethod

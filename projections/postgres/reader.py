@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -205,10 +206,18 @@ async def list_silent_episodes(
 
 
 async def list_silent_instances(
-    pool: Pool, stack: Stack, *, before: datetime, limit: int = ROWS_MAX
+    pool: Pool,
+    stack: Stack,
+    *,
+    before: datetime,
+    but: Sequence[str] = (),
+    limit: int = ROWS_MAX,
 ) -> list[Row]:
-    """Return instances that go on and have shown nothing since `before`, longest first."""
-    return await _rows(pool, "list_silent_instances", stack.name, before, limit)
+    """Return instances that go on and have shown nothing since `before`, longest first.
+
+    Those of the workflows `but` are left out.
+    """
+    return await _rows(pool, "list_silent_instances", stack.name, before, limit, but)
 
 
 async def list_unended_episodes(

@@ -49,6 +49,20 @@ def test_a_start_that_begins_nothing_names_the_instance_that_is_busy(connected):
     assert other != busy
 
 
+def test_a_key_that_began_nothing_is_told_to_be_of_no_more_use(connected):
+    ask = ("workflows", "start", "review", "--payload", ANN, "--key", "second")
+    with serving(connected, APP):
+        busy = started(connected, "--payload", ANN)
+        refused = connected.run(*ask)
+        connected.run("workflows", "cancel", busy)
+        connected.wait_for("workflows", "show", busy, until=lambda row: row["status"] == "canceled")
+        again = [connected.run(*ask, *way) for way in WAYS]
+
+    why = f"instance {busy} was not over when this key was used; try another --key"
+    line = f"vigil: review: no instance begins: {why}\n"
+    assert [one_line(each, code=1) for each in (refused, *again)] == [line] * 5
+
+
 def test_a_start_says_why_its_workflow_cannot_begin(connected):
     with serving(connected, APP):
         options = ("--dry-run", "--step-overrides", '{"nope": {}}')

@@ -328,7 +328,7 @@ def test_an_expiry_means_only_what_it_can_mean():
 @pytest.mark.parametrize("seconds", [0, 0.0, -1])
 @pytest.mark.parametrize("field", ["expires_s", "remind_every_s"])
 def test_no_time_at_all_is_not_taken_for_ever(ask, field, seconds):
-    with pytest.raises(InvalidAction, match=f"{field}: .* is not more than 0; None is"):
+    with pytest.raises(InvalidAction, match=f"{field}: .* is not more than 0; write more"):
         ask(**{field: seconds})
 
 

@@ -455,7 +455,7 @@ def test_terms_of_an_approval_mean_nothing_where_none_is_required():
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"expires_s": 0, "requires_approval": True}, "expires_s: 0 is not more than 0; None is"),
+        ({"expires_s": 0, "requires_approval": True}, "expires_s: 0 is not more than 0; write"),
         ({"expires_s": "60", "requires_approval": True}, "expires_s must be a number of seconds"),
         ({"remind_every_s": 0, "requires_approval": True}, "remind_every_s: 0 is not more"),
         ({"on_expiry": "continue", "requires_approval": True}, "'continue'; use approve or deny"),

@@ -118,6 +118,20 @@ async def test_a_silent_instance_is_shown_as_it_is_also_if_it_waits_for_people(
     assert [row["status"] for row in rows] == goes_on
 
 
+async def test_silent_instances_of_workflows_that_are_left_out_are_not_listed(pool, stack):
+    journal, instance = lived(flow("a"), [], stack)
+    await write(pool, changes_of(journal, stack=stack), stack=stack)
+
+    async def listed(*but):
+        late = datetime.max.replace(tzinfo=UTC)
+        rows = await reader.list_silent_instances(pool, stack, before=late, but=but)
+        return [row["workflow_id"] for row in rows]
+
+    name = instance.begun.spec.name
+    assert await listed("another") == [name]
+    assert await listed("another", name) == []
+
+
 def shown(row):
     result, id_ = row["result"], row["episode_id"]
     return (

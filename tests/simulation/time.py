@@ -7,6 +7,7 @@ waits in simulated time, and the same program runs the same way every time.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import selectors
 from collections.abc import Callable, Coroutine
 from contextvars import Context
@@ -39,12 +40,33 @@ class _Jump(selectors.SelectSelector):
         return []
 
 
+class _Numbered(asyncio.Task[Any]):
+    """A task that stands in sets where its number puts it, and not where it lies in memory.
+
+    Groups of tasks are sets, so in the order of a set they are canceled.
+    """
+
+    def __init__(self, *args: Any, number: int, **options: Any) -> None:
+        self._number = number
+        super().__init__(*args, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class SimLoop(asyncio.SelectorEventLoop):
     """An event loop in simulated time, which begins at 0."""
 
     def __init__(self) -> None:
         self._jump = _Jump()
+        self._numbers = itertools.count()
         super().__init__(self._jump)
+        self.set_task_factory(self._numbered)
+
+    def _numbered(
+        self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
+    ) -> _Numbered:
+        return _Numbered(coro, loop=loop, number=next(self._numbers), **options)
 
     def time(self) -> float:
         return self._jump.now_s

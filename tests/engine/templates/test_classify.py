@@ -180,6 +180,13 @@ def test_a_configuration_that_cannot_work_says_where(config, path):
     assert refused.value.path == path
 
 
+def test_what_is_too_long_is_told_how_long_it_may_be():
+    with pytest.raises(BadDefinition, match="write at most 128 characters, not 'xxx"):
+        configured(default_class="x" * 300)
+    with pytest.raises(BadDefinition, match=r"write at most 100, not 102$"):
+        configured(rules=RULES * 51)
+
+
 def test_a_class_may_be_in_the_key_of_what_is_never_cleared():
     config = {"key_template": "x:{class}", "clear_on_default": False}
     assert configured(finding_config=config)
