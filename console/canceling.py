@@ -15,9 +15,7 @@ from console.looking import look_at, require_expectation, require_known, running
 from console.reading import ask
 from console.settings import Reading
 from console.work import connected
-from engine.episode import (
-    fold,
-)
+from engine.episode import fold
 from engine.errors import BadRequest
 from engine.runtime.requester import cancel
 from engine.status import ENDED, Status

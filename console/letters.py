@@ -13,7 +13,7 @@ from console.tables import Row
 from console.who import who
 from console.work import connected
 from engine.errors import Rejected
-from engine.runtime.undertaker import Undertaker
+from engine.runtime.settler import Settler
 from streams.clock import SystemClock
 from streams.errors import BadName
 from streams.layout import Kind
@@ -46,8 +46,8 @@ def requeue(reading: Reading, keys: Iterable[str], *, by: str | None) -> list[Se
         Unavailable: the log is away. Those before are requeued; do it again for the others.
     """
 
-    async def one(undertaker: Undertaker, key: str) -> str:
-        requeued = await undertaker.requeue(key, by=who(reading, by))
+    async def one(settler: Settler, key: str) -> str:
+        requeued = await settler.requeue(key, by=who(reading, by))
         if key.startswith(f"{Kind.OUTPUT}."):
             return "requeued: its output is to be tried again"
         if requeued.episode_id:
@@ -62,8 +62,8 @@ def requeue(reading: Reading, keys: Iterable[str], *, by: str | None) -> list[Se
 def discard(reading: Reading, keys: Iterable[str], *, by: str | None, reason: str) -> list[Settled]:
     """Note that letters are of no use. Arguments and errors are as for `requeue`."""
 
-    async def one(undertaker: Undertaker, key: str) -> str:
-        await undertaker.discard(key, by=who(reading, by), reason=reason)
+    async def one(settler: Settler, key: str) -> str:
+        await settler.discard(key, by=who(reading, by), reason=reason)
         return "discarded"
 
     return asyncio.run(_settle(reading, keys, one))
@@ -96,17 +96,17 @@ def refusals(settled: Sequence[Settled]) -> Iterator[str]:
 
 
 async def _settle(
-    reading: Reading, keys: Iterable[str], decide: Callable[[Undertaker, str], Awaitable[str]]
+    reading: Reading, keys: Iterable[str], decide: Callable[[Settler, str], Awaitable[str]]
 ) -> list[Settled]:
     async with connected(reading) as ports:
-        undertaker = Undertaker(ports, SystemClock())
-        return [await _settle_one(undertaker, key, decide) for key in dict.fromkeys(keys)]
+        settler = Settler(ports, SystemClock())
+        return [await _settle_one(settler, key, decide) for key in dict.fromkeys(keys)]
 
 
 async def _settle_one(
-    undertaker: Undertaker, key: str, decide: Callable[[Undertaker, str], Awaitable[str]]
+    settler: Settler, key: str, decide: Callable[[Settler, str], Awaitable[str]]
 ) -> Settled:
     try:
-        return Settled(key, done=await decide(undertaker, key), refused="")
+        return Settled(key, done=await decide(settler, key), refused="")
     except (Rejected, BadName) as error:
         return Settled(key, done="", refused=str(error))

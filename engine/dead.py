@@ -23,9 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine import dedupe
-from engine.episode import (
-    Episode,
-)
+from engine.episode import Episode
 from engine.errors import Rejected
 from engine.output import UNPROPOSED, Output
 from engine.output import evolve as evolve_output

@@ -6,9 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from engine.commands import Cancel
-from engine.episode import (
-    Episode,
-)
+from engine.episode import Episode
 from engine.status import Status
 
 EXPIRED: Final = "expired"

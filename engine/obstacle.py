@@ -9,9 +9,7 @@ import msgspec
 
 from engine import recovery
 from engine.actor import Actor
-from engine.episode import (
-    Episode,
-)
+from engine.episode import Episode
 from engine.status import ENDED
 from streams.log import Recorded
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine.blocking import is_answered, step_answered
-from engine.episode import (
-    fold,
-)
+from engine.episode import fold
 from engine.expectation import Expectation
 from engine.lanes import Wanted
 from engine.status import ENDED, WAITING, Status

@@ -9,9 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.actions import Action, Step, ToolCall
-from engine.episode import (
-    Episode,
-)
+from engine.episode import Episode
 from engine.errors import NondeterministicReplay
 from engine.status import Status
 from streams.events import (

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from engine.episode import (
-    Episode,
-)
+from engine.episode import Episode
 from engine.status import ENDED, WAITING, Status
 from streams.commands import Attend, Command, Recover, Start
 

@@ -605,14 +605,14 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a letter is requeued under one id",
-        "engine/runtime/undertaker.py",
+        "engine/runtime/settler.py",
         'id=f"requeue.{letter_key}"',
         'id=f"requeue.{letter_key}.{self.clock.monotonic_s()}"',
-        "tests/engine/runtime/test_undertaker.py",
+        "tests/engine/runtime/test_settler.py",
     ),
     Mutant(
         "whoever requeues an output is not refused because a node was faster",
-        "engine/runtime/undertaker.py",
+        "engine/runtime/settler.py",
         "if settled.settled == event:",
         "if False:",
         "tests/engine/runtime/test_output_desk.py",
@@ -2135,7 +2135,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a letter that was to cancel an episode cancels it when it is tried again",
-        "engine/runtime/undertaker.py",
+        "engine/runtime/settler.py",
         "command = recall.command or sweep.call_for(episode)",
         "command = sweep.call_for(episode)",
         "tests/engine/runtime/test_cancellation.py",
@@ -2730,7 +2730,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what others propose anew settles the letter of its failure",
         "engine/runtime/courier.py",
-        "                    await self._undertaker.note_gone_on(parcel.history)\n",
+        "                    await self._settler.note_gone_on(parcel.history)\n",
         "",
         OUTPUTS,
     ),

@@ -13,9 +13,7 @@ import structlog
 
 from engine import canceling
 from engine.blocking import is_answered
-from engine.episode import (
-    Episode,
-)
+from engine.episode import Episode
 from engine.runtime.blocker import Blocker
 from engine.runtime.crew import Crew
 from engine.runtime.keeper import Keeper

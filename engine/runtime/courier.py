@@ -25,6 +25,7 @@ from engine.runtime.crew import Crew
 from engine.runtime.deliverer import Deliverer
 from engine.runtime.outlets import Outlet
 from engine.runtime.parcel import Overtaken, Parcel
+from engine.runtime.settler import Settler
 from engine.runtime.turns import CONFLICTS_MAX, Contended
 from engine.runtime.undertaker import Undertaker
 from streams.errors import VersionConflict
@@ -86,7 +87,7 @@ class Courier:
                 await parcel.read()
             else:
                 if done is not None:
-                    await self._undertaker.note_gone_on(parcel.history)
+                    await self._settler.note_gone_on(parcel.history)
                     return self._carried(parcel, done, retells=retells)
         raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
 
@@ -167,8 +168,8 @@ class Courier:
         return OutputForgone(episode_id=self.opened.episode_id)
 
     @property
-    def _undertaker(self) -> Undertaker:
-        return Undertaker(self.crew.ports, self.crew.clock)
+    def _settler(self) -> Settler:
+        return Settler(self.crew.ports, self.crew.clock)
 
     @property
     def _deliverer(self) -> Deliverer:
@@ -231,7 +232,7 @@ class Courier:
         """
         proposal = parcel.proposal_of(self.opened.episode_id)
         if proposal is not None and proposal.output.status is OutputStatus.FAILED:
-            await self._undertaker.bury_output(proposal.output)
+            await Undertaker(self.crew.ports, self.crew.clock).bury_output(proposal.output)
 
     def _carried(self, parcel: Parcel, last: Settled | Later, *, retells: bool) -> Carried:
         output, proposal = parcel.output, parcel.proposal_of(self.opened.episode_id)

@@ -20,7 +20,7 @@ from engine.output_publicity import CANCELED
 from engine.runtime.crew import Crew
 from engine.runtime.output_herald import OutputHerald
 from engine.runtime.parcel import Parcel
-from engine.runtime.undertaker import Undertaker
+from engine.runtime.settler import Settler
 from streams.commands import CancelOutput, Decide, RetryOutput
 from streams.events import EpisodeOpened, OutputEvent
 from streams.log import Recorded
@@ -85,8 +85,8 @@ class OutputClerk:
                 return None
 
         if await self._parcel(command.output_key).amend(ruled):
-            undertaker = Undertaker(self.crew.ports, self.crew.clock)
-            await undertaker.note_retried(before[0], by=command.by)
+            settler = Settler(self.crew.ports, self.crew.clock)
+            await settler.note_retried(before[0], by=command.by)
         _note(command, refusals)
         return not refusals
 

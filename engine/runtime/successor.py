@@ -5,9 +5,7 @@ from __future__ import annotations
 from engine import recovery
 from engine.actor import Actor
 from engine.app import App, Orphan
-from engine.episode import (
-    Episode,
-)
+from engine.episode import Episode
 from engine.errors import EpisodeFailed
 from engine.expectation import Expectation
 from engine.recovery import Policy, Takeover

@@ -18,7 +18,8 @@ import msgspec
 
 from engine import cancel, cancel_output, cancel_related, resolve, retry_output
 from engine.resolving import RESOLVED
-from engine.runtime.undertaker import OUTPUT_FAILED, Undertaker
+from engine.runtime.settler import Settler
+from engine.runtime.undertaker import OUTPUT_FAILED
 from streams.blocks import Approval, Wait
 from streams.commands import Attend
 from streams.events import (
@@ -244,8 +245,8 @@ class Answers:
         if rng.random() < 0.3:
             await asyncio.sleep(rng.uniform(0.0, 10.0))
             _, key = self.servers.ports.stack.aggregate_of(record.subject)
-            undertaker = Undertaker(self._ports, SimClock())
-            await surely(partial(undertaker.requeue, key, by="ada"))
+            settler = Settler(self._ports, SimClock())
+            await surely(partial(settler.requeue, key, by="ada"))
 
 
 def _is_word(message: Message, ref: str) -> bool:

@@ -21,6 +21,7 @@ from engine.runtime import lookout, resolver
 from engine.runtime.blocker import Blocker
 from engine.runtime.requester import cancel, cancel_related
 from engine.runtime.responder import approve, deny, resolve
+from engine.runtime.settler import Settler
 from engine.runtime.sweeper import Candidate, Sweeper
 from engine.runtime.undertaker import Undertaker
 from engine.status import Status
@@ -330,7 +331,7 @@ async def test_a_decision_that_no_node_could_follow_is_sent_again_by_requeuing_i
     )
     await undertaker.bury_command(decision, seq=7, reason="newer_state", detail="not here")
     (letter,) = await letters(ports)
-    await undertaker.requeue(f"{letter.stream}.{letter.seq}", by="ada")
+    await Settler(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ada")
     async with running(app, ports):
         done = await lived(ports, id_)
     assert [each.decision_id for each in done.of(EpisodeResolved)] == ["d1"]

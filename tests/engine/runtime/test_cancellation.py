@@ -13,7 +13,7 @@ from engine.canceling import CANCELED
 from engine.errors import BadRequest
 from engine.runtime import docket as module
 from engine.runtime.requester import cancel
-from engine.runtime.undertaker import Undertaker
+from engine.runtime.settler import Settler
 from engine.status import Status
 from streams import codec
 from streams.commands import Cancel
@@ -425,7 +425,7 @@ async def test_a_command_for_an_episode_that_never_was_is_a_dead_letter_and_can_
         (letter,) = await _letters(ports)
         assert letter.reason == "no_such_episode"
         await opened_alone(ports, app)
-        await Undertaker(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ann")
+        await Settler(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ann")
         check_canceled(await lived(ports, id_))
 
 

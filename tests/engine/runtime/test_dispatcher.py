@@ -11,6 +11,7 @@ from engine.actions import tool_call
 from engine.lanes import fold
 from engine.runtime import collector, dispatcher, docket
 from engine.runtime.requester import fire
+from engine.runtime.settler import Settler
 from engine.runtime.undertaker import Undertaker
 from engine.trigger import event
 from streams.commands import Start
@@ -416,7 +417,7 @@ async def test_a_dead_letter_that_is_requeued_takes_its_turn(ports):
         await begun(ports)
         await publish(ports, "x0")
         await tool.called.wait()
-        requeued = await undertaker.requeue(letter, by="ann")
+        requeued = await Settler(ports, CLOCK).requeue(letter, by="ann")
         lane = await lane_reached(ports, lambda lane: lane.waiting)
         assert [ticket.episode_id for ticket in lane.waiting] == [requeued.episode_id]
         tool.gate.set()

@@ -23,7 +23,7 @@ from engine.runtime.output_requests import approve_output, cancel_output, retry_
 from engine.runtime.requester import cancel
 from engine.runtime.resolver import QUEUE
 from engine.runtime.responder import approve, deny
-from engine.runtime.undertaker import Undertaker
+from engine.runtime.settler import Settler
 from engine.status import Status
 from engine.trigger import event
 from streams import codec
@@ -503,7 +503,7 @@ async def test_a_command_in_the_wrong_queue_is_a_dead_letter_that_can_be_requeue
         await all_answered(ports.inbox)
         letter = f"{ports.stack.stream(Stream.WORK)}.{seq}"
         (record,) = await ports.log.read(ports.stack.dead_letter(letter))
-        await Undertaker(ports, CLOCK).requeue(letter, by="ada")
+        await Settler(ports, CLOCK).requeue(letter, by="ada")
         life = await lived(ports, id_)
         await all_answered(ports.inbox)
     (buried,) = record.commit.events

@@ -12,7 +12,7 @@ from engine.errors import Refused, Rejected
 from engine.proposal import output
 from engine.runtime.output_requests import retry_output
 from engine.runtime.requester import cancel
-from engine.runtime.undertaker import Undertaker
+from engine.runtime.settler import Settler
 from engine.status import Status
 from streams.commands import Decide, RetryOutput, Verdict
 from streams.events import DeadRequeued, EpisodeStarted
@@ -73,7 +73,7 @@ def test_what_nobody_would_carry_cannot_be_tried_again_and_that_is_said():
         (letter,) = scene.ports.log._streams["vigil-dead"].past(0)
         _, key = scene.ports.stack.aggregate_of(letter.subject)
         with pytest.raises(Rejected, match="waits for an answer"):
-            await Undertaker(scene.ports, scene.clock).requeue(key, by="ann")
+            await Settler(scene.ports, scene.clock).requeue(key, by="ann")
 
     asks = output("pager", PAGE, dedupe_key="disk")
     play(story, paging(asks, wait("payment:42"), pager=Pager(broken())))
@@ -116,7 +116,7 @@ def test_whoever_requeues_a_letter_is_not_refused_because_a_node_was_faster_at_t
             await scene.reached("disk", OutputStatus.DELIVERED)
 
         slow = replace(scene.ports, inbox=Unhurried(scene.ports.inbox, is_followed))
-        return await Undertaker(slow, scene.clock).requeue(key, by="ann")
+        return await Settler(slow, scene.clock).requeue(key, by="ann")
 
     pager = Pager(broken())
     requeued, scene = play(story, paging(outputs=[page(dedupe_key="disk")], pager=pager))

@@ -17,7 +17,7 @@ from engine.route import Retries, Route
 from engine.runtime.courier import Courier
 from engine.runtime.output_requests import approve_output, reject_output, retry_output
 from engine.runtime.requester import cancel, fire
-from engine.runtime.undertaker import Undertaker
+from engine.runtime.settler import Settler
 from engine.status import Status
 from streams.errors import LeaseLost
 from streams.events import (
@@ -727,10 +727,10 @@ async def by_key(scene: Scene):
 
 
 async def by_letter(scene: Scene):
-    undertaker = Undertaker(scene.ports, scene.clock)
+    settler = Settler(scene.ports, scene.clock)
     (letter,) = scene.ports.log._streams["vigil-dead"].past(0)
     _, key = scene.ports.stack.aggregate_of(letter.subject)
-    await undertaker.requeue(key, by="ann")
+    await settler.requeue(key, by="ann")
 
 
 @pytest.mark.parametrize("verb", [by_key, by_letter])

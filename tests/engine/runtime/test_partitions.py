@@ -10,6 +10,7 @@ import pytest
 from engine.actions import observe
 from engine.finding import clear_finding, raise_finding
 from engine.runtime.applier import Applier
+from engine.runtime.settler import Settler
 from engine.runtime.sweeper import Candidate, Sweeper
 from engine.runtime.turns import Turns
 from engine.runtime.undertaker import Undertaker
@@ -85,7 +86,7 @@ async def test_commands_with_one_sequence_in_several_queues_are_several_dead_let
             (lettered,) = letter.commit.events
             assert isinstance(lettered, DeadLettered)
             _, key = ports.stack.aggregate_of(letter.subject)
-            requeued = await undertaker.requeue(key, by="ann")
+            requeued = await Settler(ports, CLOCK).requeue(key, by="ann")
             assert requeued.episode_id == lettered.episode_id
             assert (await lived(ports, requeued.episode_id)).end.status is EndStatus.DONE
 
@@ -100,7 +101,7 @@ async def test_a_letter_of_another_layout_can_be_requeued(ports, app):
     (letter,) = await everything(old)
     await ports.log.append(letter.subject, letter.commit, after=0)
     _, key = ports.stack.aggregate_of(letter.subject)
-    requeued = await Undertaker(ports, CLOCK).requeue(key, by="ann")
+    requeued = await Settler(ports, CLOCK).requeue(key, by="ann")
     assert requeued.episode_id == opened.episode_id
     assert await ports.inbox.is_waiting("worker", opened.episode_id)
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from engine.actions import observe, tool_call
 from engine.errors import Rejected
 from engine.runtime import docket, runner
-from engine.runtime.undertaker import Undertaker
+from engine.runtime.settler import Settler
 from streams.delivery import ACK_WAIT_S
 from streams.events import EndStatus, EpisodeStarted
 from streams.jetstream import connect
@@ -256,7 +256,7 @@ async def test_requeuing_the_letter_calls_a_node_to_the_same_episode(ports, impa
     (letter,) = await letters(ports)
     key = f"{letter.stream}.{letter.seq}"
 
-    requeued = await Undertaker(ports, CLOCK).requeue(key, by="ann")
+    requeued = await Settler(ports, CLOCK).requeue(key, by="ann")
 
     assert requeued.episode_id == id_
     async with running(APP, ports):
@@ -269,7 +269,7 @@ async def test_a_letter_for_an_episode_that_never_was_cannot_be_requeued(ports, 
         await all_answered(ports.inbox)
     (letter,) = await letters(ports)
     with pytest.raises(Rejected, match="does not hold its episode"):
-        await Undertaker(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ann")
+        await Settler(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ann")
 
 
 class LateAtFirst:

@@ -7,9 +7,7 @@ import asyncio
 import pytest
 
 from engine.commands import Begin, Fail, Performed
-from engine.episode import (
-    fold,
-)
+from engine.episode import fold
 from engine.errors import Rejected
 from engine.runtime.scribe import EVENTS_PER_COMMIT_MAX, Scribe
 from streams.errors import TooLarge, Unavailable, VersionConflict

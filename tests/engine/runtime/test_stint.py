@@ -18,7 +18,7 @@ from engine.placing import left, place
 from engine.runtime import collector, doorstep, gate, stint
 from engine.runtime.arbiter import Arbiter
 from engine.runtime.requester import fire
-from engine.runtime.undertaker import Undertaker
+from engine.runtime.settler import Settler
 from engine.runtime.usher import Usher
 from engine.trigger import event, manual
 from streams.errors import Incompatible
@@ -482,7 +482,7 @@ async def test_a_wish_for_a_place_that_nobody_knows_is_a_dead_letter(ports, monk
         assert (letter.reason, letter.episode_id) == ("no_such_episode", unknown.episode_id)
         await write(ports, unknown.episode_id, unknown)
         _, key = ports.stack.aggregate_of(record.subject)
-        await Undertaker(ports, CLOCK).requeue(key, by="ann")
+        await Settler(ports, CLOCK).requeue(key, by="ann")
         await lived(ports, unknown.episode_id)
 
 

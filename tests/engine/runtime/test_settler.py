@@ -10,6 +10,7 @@ import pytest
 from engine.actions import observe
 from engine.errors import Rejected
 from engine.runtime.instances import begin_instance
+from engine.runtime.settler import Settler
 from engine.runtime.undertaker import Undertaker
 from engine.workflows.binding import spec_of
 from engine.workflows.start import started
@@ -44,8 +45,8 @@ FAILED = EpisodeFinished(status=EndStatus.FAILED, error_class="attempts_exhauste
 
 
 @pytest.fixture
-def undertaker(ports):
-    return Undertaker(ports, CLOCK)
+def settler(ports):
+    return Settler(ports, CLOCK)
 
 
 async def bury_event(ports, *, seq=None):
@@ -91,35 +92,33 @@ def published(ports):
     return [message for message in stream.past(0) if message.subject.endswith(HAPPENED)]
 
 
-async def test_an_event_is_published_again_as_it_came(ports, undertaker):
+async def test_an_event_is_published_again_as_it_came(ports, settler):
     key = await bury_event(ports)
 
-    requeued = await undertaker.requeue(key, by="ann")
+    requeued = await settler.requeue(key, by="ann")
 
     first, again = published(ports)
     assert (again.data, again.seq) == (first.data, requeued.event_seq)
     assert (await life_of(ports, key))[1:] == [requeued]
 
 
-async def test_an_event_that_opened_an_episode_opens_no_other_when_it_is_requeued(
-    ports, undertaker
-):
+async def test_an_event_that_opened_an_episode_opens_no_other_when_it_is_requeued(ports, settler):
     """I1, for an event that was too large for one actor and not for another."""
     async with running(APP, ports):
         await (await ports.world.open("worker", [HAPPENED])).close()
         seq = await ports.world.publish(HAPPENED, {}, id="ev-1")
         first = await lived(ports, opening(APP, id_="ev-1").episode_id)
-        await undertaker.requeue(await bury_event(ports, seq=seq), by="ann")
+        await settler.requeue(await bury_event(ports, seq=seq), by="ann")
         await all_answered(ports.world)
         await all_answered(ports.inbox)
     assert len(published(ports)) == 2
     assert await ports.log.head() == first.records[-1].seq
 
 
-async def test_for_an_episode_another_one_runs_to_its_end(ports, undertaker):
+async def test_for_an_episode_another_one_runs_to_its_end(ports, settler):
     key = await bury_episode(ports)
 
-    requeued = await undertaker.requeue(key, by="ann")
+    requeued = await settler.requeue(key, by="ann")
 
     async with running(APP, ports):
         again = await lived(ports, requeued.episode_id)
@@ -129,52 +128,52 @@ async def test_for_an_episode_another_one_runs_to_its_end(ports, undertaker):
     assert (await life_of(ports, key))[1:] == [requeued]
 
 
-async def test_a_generation_that_is_given_up_has_a_next_one(ports, undertaker):
-    first = await undertaker.requeue(await bury_episode(ports), by="ann")
+async def test_a_generation_that_is_given_up_has_a_next_one(ports, settler):
+    first = await settler.requeue(await bury_episode(ports), by="ann")
     (record,) = await ports.log.read(ports.stack.episode(first.episode_id))
 
-    second = await undertaker.requeue(await bury_episode(ports, *record.commit.events), by="ann")
+    second = await settler.requeue(await bury_episode(ports, *record.commit.events), by="ann")
 
     (record,) = await ports.log.read(ports.stack.episode(second.episode_id))
     assert record.commit.events[0].generation == 2
 
 
-async def test_a_letter_is_requeued_once(undertaker, key):
-    await undertaker.requeue(key, by="ann")
+async def test_a_letter_is_requeued_once(settler, key):
+    await settler.requeue(key, by="ann")
     with pytest.raises(Rejected, match="requeued by ann"):
-        await undertaker.requeue(key, by="bob")
+        await settler.requeue(key, by="bob")
     with pytest.raises(Rejected, match="requeued by ann"):
-        await undertaker.discard(key, by="bob", reason="")
+        await settler.discard(key, by="bob", reason="")
 
 
-async def test_a_letter_that_was_discarded_stays_so(ports, undertaker, key):
-    await undertaker.discard(key, by="ann", reason="a typo")
+async def test_a_letter_that_was_discarded_stays_so(ports, settler, key):
+    await settler.discard(key, by="ann", reason="a typo")
 
     assert (await life_of(ports, key))[1:] == [DeadDiscarded(by="ann", reason="a typo")]
     before = len(published(ports))
     with pytest.raises(Rejected, match="discarded by ann"):
-        await undertaker.requeue(key, by="bob")
+        await settler.requeue(key, by="bob")
     assert len(published(ports)) == before
 
 
 @pytest.mark.parametrize("missing", ["vigil-events.7", "episode.nobody"])
-async def test_a_letter_that_is_not_there_cannot_be_settled(undertaker, missing):
+async def test_a_letter_that_is_not_there_cannot_be_settled(settler, missing):
     with pytest.raises(Rejected, match="no such"):
-        await undertaker.requeue(missing, by="ann")
+        await settler.requeue(missing, by="ann")
     with pytest.raises(Rejected, match="no such"):
-        await undertaker.discard(missing, by="ann", reason="")
+        await settler.discard(missing, by="ann", reason="")
 
 
 @pytest.mark.parametrize("nonsense", ["", "7", "a.b.c", "a.*", "a b.c", "a."])
-async def test_what_is_no_key_is_refused(undertaker, nonsense):
+async def test_what_is_no_key_is_refused(settler, nonsense):
     with pytest.raises(BadName):
-        await undertaker.requeue(nonsense, by="ann")
+        await settler.requeue(nonsense, by="ann")
 
 
-async def test_an_event_that_its_stream_does_not_hold_cannot_be_published_again(ports, undertaker):
+async def test_an_event_that_its_stream_does_not_hold_cannot_be_published_again(ports, settler):
     key = await bury_event(ports, seq=99)
     with pytest.raises(Rejected, match="does not hold the message at 99"):
-        await undertaker.requeue(key, by="ann")
+        await settler.requeue(key, by="ann")
     assert len(await life_of(ports, key)) == 1
 
 
@@ -194,12 +193,12 @@ class DeafInbox(MemoryInbox):
         raise Unavailable("send", detail="cut")
 
 
-async def test_what_was_cut_off_before_its_end_is_completed_and_done_once(ports, undertaker, key):
+async def test_what_was_cut_off_before_its_end_is_completed_and_done_once(ports, settler, key):
     cut = replace(ports, log=CutLog(ports.log._streams, stack=ports.stack))
     with pytest.raises(Unavailable):
-        await Undertaker(cut, CLOCK).requeue(key, by="ann")
+        await Settler(cut, CLOCK).requeue(key, by="ann")
 
-    requeued = await undertaker.requeue(key, by="ann")
+    requeued = await settler.requeue(key, by="ann")
 
     assert (await life_of(ports, key))[1:] == [requeued]
     if requeued.episode_id:
@@ -209,14 +208,14 @@ async def test_what_was_cut_off_before_its_end_is_completed_and_done_once(ports,
 
 
 async def test_an_episode_that_was_opened_and_not_called_for_is_started_the_second_time(
-    ports, undertaker
+    ports, settler
 ):
     key = await bury_episode(ports)
     deaf = replace(ports, inbox=DeafInbox(ports.inbox._streams, stack=ports.stack))
     with pytest.raises(Unavailable):
-        await Undertaker(deaf, CLOCK).requeue(key, by="ann")
+        await Settler(deaf, CLOCK).requeue(key, by="ann")
 
-    requeued = await undertaker.requeue(key, by="ann")
+    requeued = await settler.requeue(key, by="ann")
 
     async with running(APP, ports):
         assert (await lived(ports, requeued.episode_id)).end.status is EndStatus.DONE
@@ -236,7 +235,7 @@ async def test_of_two_who_decide_at_once_one_is_told_who_was_first(ports, key):
     slow = replace(ports, log=SlowLog(ports.log._streams, stack=ports.stack))
 
     with pytest.raises(Rejected, match="discarded by bob"):
-        await Undertaker(slow, CLOCK).discard(key, by="ann", reason="")
+        await Settler(slow, CLOCK).discard(key, by="ann", reason="")
 
     assert (await life_of(ports, key))[1:] == [DeadDiscarded(by="bob")]
 
@@ -272,7 +271,7 @@ def paused():
     return made
 
 
-async def test_a_command_to_an_instance_is_put_to_it_again(ports, undertaker, paused):
+async def test_a_command_to_an_instance_is_put_to_it_again(ports, settler, paused):
     script = Script()
     script.failures["a"] = 1
     async with running(app_of_workflows(paused, script=script), ports):
@@ -282,22 +281,22 @@ async def test_a_command_to_an_instance_is_put_to_it_again(ports, undertaker, pa
             workflow="w", instance_id=id_, id="r1", step="a", how=ResumeHow.RETRY, by="bob"
         )
         key = await bury_to_instance(ports, said)
-        assert (await undertaker.requeue(key, by="ada")).instance_id == id_
+        assert (await settler.requeue(key, by="ada")).instance_id == id_
         assert (await ended(ports, id_)).status is WorkflowStatus.DONE
     with pytest.raises(Rejected, match="was requeued by ada"):
-        await undertaker.requeue(key, by="ada")
+        await settler.requeue(key, by="ada")
 
 
-async def test_a_command_whose_instance_is_not_there_is_not_put_to_it(ports, undertaker):
+async def test_a_command_whose_instance_is_not_there_is_not_put_to_it(ports, settler):
     nobody = Advance(workflow="w", instance_id="00000000-0000-8000-8000-000000000000")
     key = await bury_to_instance(ports, nobody)
     with pytest.raises(Rejected, match="does not hold its instance"):
-        await undertaker.requeue(key, by="ada")
+        await settler.requeue(key, by="ada")
 
 
-async def test_what_is_no_command_to_an_instance_is_put_to_none(ports, undertaker, paused):
+async def test_what_is_no_command_to_an_instance_is_put_to_none(ports, settler, paused):
     id_ = await begun_instance(ports, paused)
     said = Advance(workflow="w", instance_id=id_)
     key = await bury_to_instance(ports, said, data=b"{ no")
     with pytest.raises(Rejected, match="discard it"):
-        await undertaker.requeue(key, by="ada")
+        await settler.requeue(key, by="ada")
