@@ -20,6 +20,7 @@ from streams.jetstream import connect
 from streams.layout import Kind
 from streams.log import Recorded
 from streams.subjects import Stack
+from tests.standing import standing
 
 Lives: TypeAlias = Mapping[tuple[Kind, str], Sequence[Recorded]]
 """The commits of every aggregate, oldest first, by what it is and its id or key."""
@@ -31,13 +32,8 @@ async def journal(url: str) -> Lives:
     """Return the whole journal as it stands, read from its beginning."""
     stack, lives = Stack(), defaultdict[tuple[Kind, str], list[Recorded]](list)
     async with connect(url, stack=stack) as ports:
-        head = await ports.log.head()
-        async with ports.log.follow() as follower:
-            seq = 0
-            while seq < head:
-                for record in await follower.receive(most=500, wait_s=1.0):
-                    lives[stack.aggregate_of(record.subject)].append(record)
-                    seq = record.seq
+        for record in await standing(ports.log):
+            lives[stack.aggregate_of(record.subject)].append(record)
     return lives
 
 

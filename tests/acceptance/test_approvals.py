@@ -22,6 +22,7 @@ from engine.runtime.node import Node
 from streams.events import EpisodeBlocked, EpisodeFinished, EpisodeResolved, LogEvent, Resolution
 from streams.jetstream import connect
 from streams.ports import Ports
+from tests.standing import standing
 
 WAIT_S: Final = 50.0
 """Long, for a thousand episodes while their memory is traced."""
@@ -120,18 +121,12 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 async def happened(ports: Ports, *kinds: type[LogEvent]) -> list[tuple[str, LogEvent]]:
     """Return what of `kinds` the journal holds, with the episode that it is about."""
-    found: list[tuple[str, LogEvent]] = []
-    head, at = await ports.log.head(), 0
-    async with ports.log.follow() as follower:
-        while at < head:
-            for record in await follower.receive(most=1_000, wait_s=WAIT_S):
-                at = record.seq
-                found += (
-                    (record.subject.rpartition(".")[2], each)
-                    for each in record.commit.events
-                    if isinstance(each, kinds)
-                )
-    return found
+    return [
+        (record.subject.rpartition(".")[2], each)
+        for record in await standing(ports.log)
+        for each in record.commit.events
+        if isinstance(each, kinds)
+    ]
 
 
 async def nth(ports: Ports, kind: type[LogEvent], number: int) -> tuple[str, LogEvent]:

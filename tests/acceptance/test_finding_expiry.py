@@ -7,7 +7,7 @@ after a node is up again if its time came while none was.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -17,7 +17,6 @@ from streams.events import FindingEvent, FindingExpired, FindingRaised
 from streams.jetstream import connect
 from streams.layout import Kind
 from streams.subjects import Stack
-from streams.world import EventFollower, Followed
 from tests.acceptance.agreement import Lives, journal
 from tests.acceptance.cluster import Cluster, wait_until
 
@@ -84,20 +83,19 @@ def lateness_s(ended: datetime, due: datetime, *, down: datetime, up: datetime) 
 
 
 async def told(cluster: Cluster) -> list[str]:
-    """Return the keys of the findings that the world was told have expired."""
+    """Return the keys of the findings that the world was told have expired, once all are there
+    and no more come."""
     async with (
         connect(cluster.nats_url, stack=Stack()) as ports,
         ports.world.follow(["finding.expired"], after=0) as follower,
     ):
-        events = [each async for each in until_silence(follower)]
-    return [each.content.payload["finding_key"] for each in events]
-
-
-async def until_silence(follower: EventFollower) -> AsyncIterator[Followed]:
-    """Yield what a follower finds until it finds no more."""
-    while batch := await follower.receive(most=FINDINGS, wait_s=2.0):
-        for each in batch:
-            yield each
+        keys: list[str] = []
+        async with asyncio.timeout(WAIT_S_MAX):
+            while (events := await follower.receive(most=FINDINGS, wait_s=2.0)) or (
+                len(keys) < FINDINGS
+            ):
+                keys += [str(each.content.payload["finding_key"]) for each in events]
+    return keys
 
 
 async def start_two(cluster: Cluster, *names: str) -> datetime:

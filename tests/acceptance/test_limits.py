@@ -13,6 +13,7 @@ from streams.jetstream import connect
 from streams.subjects import Stack
 from tests.acceptance.cluster import Cluster, wait_until
 from tests.acceptance.limited import AT_ONCE
+from tests.standing import standing
 from tests.turns import Turns
 
 APP: Final = "tests.acceptance.limited:app"
@@ -42,13 +43,7 @@ async def check_turns(cluster: Cluster) -> None:
 async def turns_of(cluster: Cluster) -> Turns:
     turns = Turns(lambda opened: str(opened.trigger.payload["customer"]))
     async with connect(cluster.nats_url, stack=Stack()) as ports:
-        head = await ports.log.head()
-        async with ports.log.follow() as follower:
-            seq = 0
-            while seq < head:
-                records = await follower.receive(most=500, wait_s=1.0)
-                turns.take(records)
-                seq = records[-1].seq if records else seq
+        turns.take(await standing(ports.log))
     return turns
 
 

@@ -20,6 +20,7 @@ from streams.events import DefinitionKind, EndStatus, EpisodeFinished, EpisodeOp
 from streams.jetstream import connect
 from streams.json import raw
 from streams.ports import Ports
+from tests.standing import standing
 
 WAIT_S: Final = 60.0
 """Longest wait for what must come, in seconds, on a busy machine."""
@@ -109,17 +110,13 @@ async def lives(ports: Ports) -> tuple[dict[str, EpisodeOpened], Counter[str]]:
     """Return the episodes that the journal holds, and how often each has ended as done."""
     opened: dict[str, EpisodeOpened] = {}
     ends: Counter[str] = Counter()
-    head, at = await ports.log.head(), 0
-    async with ports.log.follow() as follower:
-        while at < head:
-            for record in await follower.receive(most=1_000, wait_s=WAIT_S):
-                at = record.seq
-                for each in record.commit.events:
-                    if isinstance(each, EpisodeOpened):
-                        opened[record.subject] = each
-                    elif isinstance(each, EpisodeFinished):
-                        assert each.status is EndStatus.DONE, each
-                        ends[record.subject] += 1
+    for record in await standing(ports.log):
+        for each in record.commit.events:
+            if isinstance(each, EpisodeOpened):
+                opened[record.subject] = each
+            elif isinstance(each, EpisodeFinished):
+                assert each.status is EndStatus.DONE, each
+                ends[record.subject] += 1
     return opened, ends
 
 

@@ -216,7 +216,8 @@ def differences(scenario: Scenario, played: Played, *, late_s_max: float) -> lis
     """
     wanted, seen = scenario.opened, played.opened
     if sorted(each.by for each in wanted) != sorted(each.by for each in seen):
-        return [f"opened by {[each.by for each in seen]}, not {[each.by for each in wanted]}"]
+        found = [f"opened by {[each.by for each in seen]}, not {[each.by for each in wanted]}"]
+        return found + _differing_counts(scenario, played)
     due = {each.by: each for each in wanted}
     found = [
         *_out_of_order("opened", [(due[each.by].at_s, each.by) for each in seen]),
@@ -224,8 +225,13 @@ def differences(scenario: Scenario, played: Played, *, late_s_max: float) -> lis
     ]
     for each in seen:
         found += _differences(due[each.by], each, late_s_max=late_s_max)
-    if played.ended != len(seen):
-        found.append(f"{played.ended} ends of {len(seen)} episodes")
+    return found + _differing_counts(scenario, played)
+
+
+def _differing_counts(scenario: Scenario, played: Played) -> list[str]:
+    found = []
+    if played.ended != len(played.opened):
+        found.append(f"{played.ended} ends of {len(played.opened)} episodes")
     if dict(played.counted) != dict(scenario.counted):
         found.append(f"counted {dict(played.counted)}, not {dict(scenario.counted)}")
     return found

@@ -14,7 +14,6 @@ from engine.runtime.node import Node
 from engine.runtime.requester import fire
 from streams.events import DeadLettered, EpisodeFinished, EpisodeOpened, EpisodeStarted, LogEvent
 from streams.layout import Stream
-from streams.log import Recorded
 from streams.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
 from tests.gates.place import Doom, Place, Simulated, serving
 from tests.gates.scenario import (
@@ -33,15 +32,10 @@ from tests.gates.scenario import (
 )
 from tests.gates.tally import Tally
 from tests.simulation.time import simulate
+from tests.standing import standing
 
 DOWN_S: Final = 0.5
 """How long a process that died by chance is gone, in seconds."""
-
-EVENTS_MAX: Final = 1_000
-"""More events than any scenario leaves."""
-
-READ_S: Final = 0.2
-"""Longest silent wait for what has been logged, in seconds: it is all there."""
 
 
 @dataclass
@@ -113,7 +107,7 @@ class Stage:
     async def opened(self) -> list[Seen]:
         """Return what was opened, in the order of the journal."""
         lives: dict[str, list[tuple[datetime, LogEvent]]] = {}
-        for record in await self._logged(Stream.JOURNAL):
+        for record in await standing(self.place.ports.log):
             life = lives.setdefault(record.subject, [])
             life += [(record.commit.at, event) for event in record.commit.events]
         return [
@@ -178,11 +172,8 @@ class Stage:
         )
 
     async def _events(self, stream: Stream) -> Sequence[LogEvent]:
-        return [event for each in await self._logged(stream) for event in each.commit.events]
-
-    async def _logged(self, stream: Stream) -> Sequence[Recorded]:
-        async with self.place.ports.log.follow(stream) as follower:
-            return await follower.receive(most=EVENTS_MAX, wait_s=READ_S)
+        records = await standing(self.place.ports.log, stream)
+        return [event for each in records for event in each.commit.events]
 
     def _seen(self, life: Sequence[tuple[datetime, LogEvent]]) -> Seen:
         at, opened = life[0]
