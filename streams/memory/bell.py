@@ -60,12 +60,10 @@ class Bell:
     async def _wait_ring(self, *, most_s: float) -> None:
         rung = asyncio.get_running_loop().create_future()
         self._waiting[rung] = None
-        slept = asyncio.ensure_future(self._clock.sleep(most_s))
         try:
-            await asyncio.wait((rung, slept), return_when=asyncio.FIRST_COMPLETED)
+            async with self._clock.timeout(most_s):
+                await rung
+        except TimeoutError:
+            pass  # It is later now, which is what there was to wait for.
         finally:
             self._waiting.pop(rung, None)
-            slept.cancel()
-            await asyncio.wait((slept,))
-        if not slept.cancelled():
-            slept.result()

@@ -7,6 +7,7 @@ import asyncio
 import heapq
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 
 import msgspec
@@ -42,12 +43,27 @@ class JumpingClock:
         return self.elapsed_s
 
     async def sleep(self, seconds):
+        await self._awake_after(seconds)
+
+    @asynccontextmanager
+    async def timeout(self, seconds):
+        awake = self._awake_after(seconds)
+        try:
+            async with asyncio.timeout(None) as limit:
+                awake.add_done_callback(partial(self._cut_off, limit))
+                yield limit
+        finally:
+            awake.cancel()
+
+    def _awake_after(self, seconds):
         awake = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self.elapsed_s + seconds, next(self._order), awake))
-        await awake
+        return awake
 
-    def timeout(self, seconds):
-        raise NotImplementedError("nothing here is cut off")
+    @staticmethod
+    def _cut_off(limit, awake):
+        if not awake.cancelled():
+            limit.reschedule(0)
 
     async def run(self):
         while True:
@@ -125,7 +141,7 @@ async def test_a_wait_of_no_time_returns_at_once(ports, clock):
 
 async def test_a_clock_that_fails_is_heard(start):
     class Stopped(JumpingClock):
-        async def sleep(self, seconds):
+        def timeout(self, seconds):
             raise OSError("the clock stopped")
 
     source = await memory_ports(clock=Stopped()).inbox.open("monitor")
