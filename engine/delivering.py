@@ -241,7 +241,7 @@ def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> Output
     """
     if output.proposed is None:
         raise Refused("there is no such output")
-    if output.retried is not None and output.retried.retry_id == command.id:
+    if command.id in output.retry_ids:
         return None
     if output.status is not OutputStatus.FAILED and not _is_put_off(output):
         raise Refused(

@@ -40,6 +40,9 @@ EARLIER_MAX: Final = 100
 """Proposals of one key whose end is known besides the newest: only episodes that still run when
 others propose it anew ask for it."""
 
+RETRY_IDS_MAX: Final = 100
+"""How many of those who had an output tried again are known when their command comes again."""
+
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
     """What an output's events add up to."""
@@ -61,9 +64,10 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     """Not before then; None: at once."""
     decided: OutputApproved | OutputRejected | None = None
     decided_at: datetime | None = None
-    retried: OutputRetried | None = None
     retries: int = 0
     """How often a person had it tried again."""
+    retry_ids: tuple[str, ...] = ()
+    """Of what had it tried again, newest last; at most `RETRY_IDS_MAX`."""
     failed: OutputFailed | None = None
     """Why it is not to be delivered, if it has failed."""
     canceled: OutputCanceled | None = None
@@ -172,8 +176,8 @@ def _retried(output: Output, event: OutputRetried, *, at: datetime) -> Output:
         status=OutputStatus.PROPOSED,
         attempts_before=output.attempts if has_failed else output.attempts_before,
         retry_at=None,
-        retried=event,
         retries=output.retries + 1,
+        retry_ids=(*output.retry_ids, event.retry_id)[-RETRY_IDS_MAX:],
         failed=None,
     )
     if event.approval is None or output.proposed is None:
@@ -191,6 +195,7 @@ def _proposed(before: Output, event: OutputProposed, *, at: datetime) -> Output:
         status=OutputStatus.AWAITING_APPROVAL if waits else OutputStatus.PROPOSED,
         proposed=event,
         asked_at=at if waits else None,
+        retry_ids=before.retry_ids,
         earlier=earlier,
     )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final, TypeAlias
 
 import structlog
@@ -27,13 +28,17 @@ from engine.status import Status
 from streams.commands import Attend, Command, Decide, Resolve, Start
 from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable, VersionConflict
-from streams.events import EpisodeResolved
+from streams.events import EpisodeResolved, Resolution
 from streams.log import Commit, Recorded
 from streams.tracing import traceparent
 
 ANSWERS_MAX: Final = 8
 """Most tries to answer an episode that others write to at the same time. Whoever is faster has
 answered it, or canceled it; then there is nothing to answer any more."""
+
+SKEW_S: Final = 60.0
+"""How far apart the clocks of nodes and servers may be, in seconds. It is less than the two minutes
+in which the server knows again what it is told twice."""
 
 Incoming: TypeAlias = Delivery[Command | Unreadable]
 
@@ -209,11 +214,16 @@ def _may_have_answered(delivery: Incoming, newest: Recorded) -> bool:
 
     What others have answered they tell, and call for, before they are done with their command. To
     do so for them, long after, would be to tell the world twice.
+
+    That it is the first delivery does not mean that there is no other: to a node that stood still
+    with it, another may have had the second, have found that time is up, and have died of it.
     """
-    answers = (each for each in newest.commit.events if isinstance(each, EpisodeResolved))
+    answers = [each for each in newest.commit.events if isinstance(each, EpisodeResolved)]
     command, ids = delivery.content, {each.decision_id for each in answers}
     is_own = isinstance(command, Decide | Resolve) and command.id in ids
-    return is_own or delivery.deliveries > 1
+    is_expiry = any(each.resolution is Resolution.EXPIRED for each in answers)
+    was_there = delivery.at <= newest.commit.at + timedelta(seconds=SKEW_S)
+    return is_own or delivery.deliveries > 1 or (is_expiry and was_there)
 
 
 def _note_refused(decision: Decide | Resolve, refusal: Refusal) -> None:

@@ -332,6 +332,15 @@ def test_a_person_may_have_a_failed_output_tried_again():
 
 
 @pytest.mark.parametrize(
+    "since", [(), (OutputRetried(by="bob", retry_id="r2"), OutputAttempted(attempt=3), failed)]
+)
+@pytest.mark.parametrize("anew", [(), (proposed(), attempted, failed)])
+def test_what_a_person_wanted_once_is_not_done_again_when_the_command_comes_again(since, anew):
+    past = (proposed(), attempted, failed, retried, OutputAttempted(attempt=2), failed)
+    assert tried_again(of(*past, *since, *anew), retry(), at=EPOCH) is None
+
+
+@pytest.mark.parametrize(
     ("past", "why"),
     [
         ((), "no such output"),

@@ -18,6 +18,7 @@ from engine.finding import raise_finding
 from engine.fingerprint import fingerprint
 from engine.proposal import propose_output
 from engine.resolving import RESOLVED
+from engine.runtime.attendant import Attendant
 from engine.runtime.listener import ROOM_MAX
 from engine.runtime.output_requests import approve_output, cancel_output, retry_output
 from engine.runtime.requester import cancel
@@ -27,7 +28,9 @@ from engine.runtime.settler import Settler
 from engine.status import Status
 from engine.trigger import event
 from streams import codec
-from streams.commands import Attend, Cancel, Carry, Recover, Start
+from streams.commands import Attend, Cancel, Carry, Command, Decide, Recover, Start, Verdict
+from streams.delivery import ACK_WAIT_S, Delivery
+from streams.errors import Unavailable
 from streams.events import (
     EndStatus,
     EpisodeConverged,
@@ -42,6 +45,8 @@ from streams.events import (
 from streams.json import raw
 from streams.layout import Stream
 from streams.outputs import OutputStatus
+from streams.ports import Ports
+from tests.engine.runtime.crew import crew_of
 from tests.engine.runtime.lane_stage import lane_of
 from tests.engine.runtime.output_stage import Pager, Proposing, Scene, broken, busy, play
 from tests.engine.runtime.output_stage import app_of as output_app
@@ -63,6 +68,8 @@ from tests.engine.runtime.stage import (
 )
 from tests.engine.runtime.test_blocking import blocked, held, names, say
 from tests.engine.runtime.test_replicas import Lagging
+from tests.gates.place import Doom
+from tests.simulation.time import simulate
 
 MOMENT_S: Final = 1.0
 """Simulated: longer than any number of requests takes, and far shorter than a slot is held for."""
@@ -334,6 +341,72 @@ def test_what_is_due_later_tells_the_world_of_no_answer_a_second_time():
 
     (counts, calls), _ = play(story, waiting(approval({}, expires_s=LONG_S - 60)))
     assert (counts, calls) == ([1, 1], 1)
+
+
+def test_a_decision_long_after_the_expiry_tells_the_world_of_it_no_second_time():
+    async def story(scene: Scene):
+        before = await blocked_and_full(scene)
+        await scene.clock.sleep(LONG_S)
+        await scene.ports.inbox.send(late_decision(before), id="late")
+        await scene.clock.sleep(MOMENT_S)
+        return len(told(scene, "episode.resumed"))
+
+    count, _ = play(story, waiting(approval({}, expires_s=5)))
+    assert count == 1
+
+
+@pytest.mark.parametrize("is_decision", [False, True])
+def test_who_stood_still_with_an_expiry_calls_who_goes_on_for_whoever_died_of_it(is_decision):
+    """They have the first delivery; the second was another's, who wrote the answer down."""
+
+    async def story():
+        scene = Scene(waiting(approval({}, expires_s=5)), Doom())
+        await (await scene.ports.world.open("worker", [HAPPENED])).close()
+        async with scene.node():
+            id_ = await scene.open()
+            before = await reached(scene, id_, Status.BLOCKED)
+        await scene.clock.sleep(HELD_S)
+        source = await scene.ports.inbox.open_attending("worker")
+        due = Attend(actor_id="worker", episode_id=id_)
+        await scene.ports.inbox.send(late_decision(before) if is_decision else due, id="said")
+        (held,) = await source.receive(room=1, wait_s=0)
+        (dies,) = await source.receive(room=1, wait_s=2 * ACK_WAIT_S)
+        cut_off = dataclasses.replace(scene.ports, inbox=Away())
+        with pytest.raises(Unavailable):
+            await attend(scene, dies, await scene.life(id_), cut_off)
+        answered = await scene.life(id_)
+        assert await attend(scene, held, answered, scene.ports)
+        calls = await scene.ports.inbox.open("worker")
+        return answer_in(answered)[0].resolution, await calls.receive(room=9, wait_s=0)
+
+    resolution, calls = simulate(story())
+    assert resolution is Resolution.EXPIRED
+    assert [each.content.answered_step for each in calls] == [1]
+
+
+def late_decision(life: Life) -> Decide:
+    """Return a decision that was made in time, and is heard of late."""
+    return Decide(
+        actor_id="worker",
+        episode_id=life.episode.opened.episode_id,
+        verdict=Verdict.APPROVE,
+        plan_hash=life.episode.blocked.approval.plan_hash,
+        step_no=1,
+        by="ada",
+        id="late",
+    )
+
+
+async def attend(scene: Scene, delivery: Delivery[Command], life: Life, ports: Ports) -> bool:
+    crew = crew_of(scene.app, ports, clock=scene.clock)
+    return await Attendant(crew).attend(delivery, delivery.content, life.episode, life.records)
+
+
+class Away:
+    """A server that is away."""
+
+    async def send(self, command, **how):
+        raise Unavailable("the queue", detail="away")
 
 
 # Outputs of an episode that nobody has.
