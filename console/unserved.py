@@ -1,8 +1,9 @@
 """Open instances of workflows that no node runs: nobody takes the commands to them.
 
-A definition that is disabled still has nodes that see to what is open of it. A workflow that was
-declared in code, and is not any more, has none: its instances can be neither canceled nor timed out
-until a node has a workflow of that name again.
+A definition that is disabled still has nodes that see to what is open of it. One that holds, and
+that no node can run, has none, at best understudies that can stop it. Nor has a workflow that was
+declared in code, and is not any more: its instances can be neither canceled nor timed out until a
+node has a workflow of that name again.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ import msgspec
 from console.editions import editions_in
 from console.settings import Reading
 from console.work import connected, pooled
+from engine.modes import SWITCHES
 from engine.nodes import NodeInfo
 from engine.runtime.presence import live_nodes
 from engine.workflows.starter import workflow_of
 from projections.postgres.answers import ROWS_MAX, Row
 from projections.postgres.reader import list_silent_instances
 from streams.clock import SystemClock
-from streams.definitions import Edition
+from streams.definitions import Edition, definition_id
 from streams.events.definitions import DefinitionKind
 
 REMEDY: Final = (
-    "Deploy it again; or any workflow of that name, and cancel them: `vigil workflows cancel ID`."
+    "Deploy it again; or what it lacks, if it is defined: `vigil workflows definitions`; or any"
+    " workflow of that name, and cancel them: `vigil workflows cancel ID`."
 )
 
 _CLOCK: Final = SystemClock()
@@ -76,12 +79,24 @@ async def unserved_instances(reading: Reading) -> list[Row]:
 
 
 def served(nodes: Iterable[NodeInfo], editions: Iterable[Edition]) -> list[str]:
-    """Return the workflows that a node runs, or that are defined as data, by name."""
+    """Return the workflows that a node runs, or that are disabled and seen to, by name."""
+    there = list(nodes)
     running = (
-        workflow_of(actor) for node in nodes for actor, info in node.actors.items() if info.runs
+        workflow_of(actor) for node in there for actor, info in node.actors.items() if info.runs
     )
-    defined = (each.id for each in editions if each.kind is DefinitionKind.WORKFLOW)
-    return sorted({*filter(None, running), *defined})
+    closed = (each.id for each in editions if any(_sees_to(node, each) for node in there))
+    return sorted({*filter(None, running), *closed})
+
+
+def _sees_to(node: NodeInfo, edition: Edition) -> bool:
+    """Return whether a node has that go on which is open of a workflow that is disabled.
+
+    Each does that runs anything, unless it says why not: what begins nothing needs none of its
+    app. By name a node says only what it begins.
+    """
+    is_closed = edition.kind is DefinitionKind.WORKFLOW and not edition.holds
+    has_problem = definition_id(edition.kind, edition.id) in node.problems
+    return is_closed and SWITCHES[node.mode].runs and not has_problem
 
 
 def by_workflow(rows: Sequence[Row]) -> list[Forsaken]:

@@ -1,6 +1,9 @@
 """What the engine measures: spans and instruments, by name.
 
 Only the OpenTelemetry API is used: without an SDK in the process all of it does nothing.
+
+Whatever measures episodes, their steps, or instances of workflows says their `mode`: `live` or
+`dry_run`.
 """
 
 from __future__ import annotations
@@ -38,19 +41,25 @@ gate_rulings: Final = _meter.create_counter(
     "vigil.gate.rulings", unit="{ruling}", description="Rulings of the gate, by actor and reason"
 )
 episodes_ended: Final = _meter.create_counter(
-    "vigil.episodes", unit="{episode}", description="Episodes that ended, by actor and status"
+    "vigil.episodes", unit="{episode}", description="Episodes that ended, by actor, mode and status"
 )
 episodes_running: Final = _meter.create_up_down_counter(
-    "vigil.episodes.running", unit="{episode}", description="Episodes running on this node"
+    "vigil.episodes.running",
+    unit="{episode}",
+    description="Episodes running on this node, by actor and mode",
 )
 episode_duration: Final = _meter.create_histogram(
-    "vigil.episode.duration", unit="s", description="Time from start to end on one node"
+    "vigil.episode.duration",
+    unit="s",
+    description="Time from start to end on one node, by actor and mode",
 )
 step_duration: Final = _meter.create_histogram(
-    "vigil.step.duration", unit="s", description="Time that one action took, by kind"
+    "vigil.step.duration",
+    unit="s",
+    description="Time that one action took, by actor, mode and kind",
 )
 step_tokens: Final = _meter.create_counter(
-    "vigil.step.tokens", unit="{token}", description="Model tokens used, by actor and model"
+    "vigil.step.tokens", unit="{token}", description="Model tokens used, by actor, mode and model"
 )
 backlog: Final = _meter.create_gauge(
     "vigil.backlog", unit="{message}", description="Messages waiting, by actor and queue"
@@ -87,24 +96,26 @@ enrichments: Final = _meter.create_counter(
     description="Enrichments of findings, by actor and what came of them: added, nothing, failed",
 )
 instances_started: Final = _meter.create_counter(
-    "vigil.instances.started", unit="{instance}", description="Instances that began, by workflow"
+    "vigil.instances.started",
+    unit="{instance}",
+    description="Instances that began, by workflow and mode",
 )
 instances_ended: Final = _meter.create_counter(
     "vigil.instances.ended",
     unit="{instance}",
-    description="Instances that ended, by workflow and status",
+    description="Instances that ended, by workflow, mode and status",
 )
 instances_skipped: Final = _meter.create_counter(
     "vigil.instances.skipped",
     unit="{instance}",
     description="Instances that did not begin, for another one was busy with the subject, by"
-    " workflow",
+    " workflow and mode",
 )
 workflow_steps: Final = _meter.create_counter(
     "vigil.workflow.steps",
     unit="{item}",
-    description="Items of steps, by workflow and what came of them: done, failed, canceled, reused,"
-    " skipped, paused; retried: another attempt began",
+    description="Items of steps, by workflow, mode and what came of them: done, failed, canceled,"
+    " reused, skipped, paused; retried: another attempt began",
 )
 output_attempts: Final = _meter.create_counter(
     "vigil.output.attempts",

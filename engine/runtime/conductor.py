@@ -2,6 +2,9 @@
 
 Commands to one instance that a node has at the same time are put to it together; those to different
 instances at the same time.
+
+Whoever begins an instance calls for it first, so the call may be here before the beginning. It
+waits for that, for longer than a beginning can take to arrive, and goes if none does.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from engine.backoff import backoff_s
 from engine.obstacle import Obstacle
 from engine.runtime.editions import Hindered
 from engine.runtime.hands import Hands
-from engine.runtime.instance_desk import CLOSED, InstanceDesk
+from engine.runtime.instance_desk import CLOSED, NO_SUCH_INSTANCE, InstanceDesk
 from engine.runtime.intake import taking
 from engine.runtime.permit import Permit
 from engine.runtime.slots import Slots
@@ -28,7 +31,7 @@ from engine.runtime.undertaker import Undertaker
 from engine.runtime.waits import wait_first
 from engine.workflows.starter import starter_id
 from streams import codec
-from streams.commands import WorkflowCommand
+from streams.commands import Advance, WorkflowCommand
 from streams.delivery import Delivery, Source, Unreadable
 from streams.errors import Unavailable
 from streams.parsing import inbox_of
@@ -55,6 +58,17 @@ HOPELESS_DELIVERIES: Final = 70
 
 HOPELESS_S: Final = 3_600.0
 """Age of such a command, at least: longer than a deploy takes to bring a node that can."""
+
+EARLY_MAX_S: Final = 10.0
+"""Longest wait before a call comes again whose instance has not begun: a cause comes again after as
+long, if whoever was to begin its instance has died."""
+
+UNBEGUN_DELIVERIES: Final = 20
+"""Deliveries of such a call before it goes, at least: the machines may have slept meanwhile."""
+
+UNBEGUN_S: Final = 240.0
+"""Age of such a call, at least, in seconds. A call that is sent within 120 of another one is that
+one, by the streams' window for duplicates; so after each, a beginning has as long to arrive."""
 
 NOTED_MAX: Final = 1_000
 """Most instances remembered for which was said why this node cannot have them."""
@@ -152,7 +166,8 @@ class Conductor:
                         else delivery.ack()
                     )
         except Hindered as hindered:
-            self._note(instance_id, hindered.obstacle)
+            if not all(_is_early(command, hindered.obstacle) for command in commands):
+                self._note(instance_id, hindered.obstacle)
             for command, delivery in pulled:
                 await self._refuse(command, delivery, hindered.obstacle)
         except Unavailable as error:
@@ -173,6 +188,8 @@ class Conductor:
         if not self.permit.is_given:
             return await delivery.nak()
         age_s = (self.desk.clock.now() - delivery.at).total_seconds()
+        if _is_early(command, hindrance):
+            return await _await_beginning(delivery, age_s=age_s)
         is_young = delivery.deliveries < HOPELESS_DELIVERIES or age_s < HOPELESS_S
         if is_young or hindrance.reason == CLOSED:
             return await _hand_back(delivery)
@@ -219,3 +236,17 @@ class Conductor:
 async def _hand_back(delivery: Incoming) -> None:
     """Let a command come again, later each time."""
     await delivery.nak(delay_s=backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=BUSY_MAX_S))
+
+
+def _is_early(command: WorkflowCommand, hindrance: Obstacle) -> bool:
+    """Return whether a command calls to what may be about to begin."""
+    return hindrance.reason == NO_SUCH_INSTANCE and isinstance(command, Advance)
+
+
+async def _await_beginning(delivery: Incoming, *, age_s: float) -> None:
+    """Let a call come again whose instance has not begun, unless that does not begin any more."""
+    if delivery.deliveries < UNBEGUN_DELIVERIES or age_s < UNBEGUN_S:
+        delay_s = backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=EARLY_MAX_S)
+        return await delivery.nak(delay_s=delay_s)
+    log.info("a call goes: what it is for has never begun")
+    return await delivery.ack()

@@ -66,6 +66,7 @@ class Epilogue:
 
     def count(self, episode: Episode) -> None:
         """Measure an end that this node has brought about."""
-        labels = {"actor": self.opened.actor_id, "status": episode.status.value}
+        status, mode = episode.status.value, self.opened.mode.value
+        labels = {"actor": self.opened.actor_id, "mode": mode, "status": status}
         telemetry.episodes_ended.add(1, labels)
         count_skipped(self.opened, episode.converged)

@@ -101,7 +101,7 @@ class InstanceBook:
         id_ = f"conduct.{next(self.pens)}"
         commit = Commit(id=id_, at=at, events=tuple(events), trace=traceparent())
         version = await self.ports.log.append(subject, commit, after=instance.version)
-        count_events(instance.begun.spec.name, events)
+        count_events(instance.begun.spec.name, events, mode=instance.begun.mode)
         page.instance = after(instance, events, at=at, version=version)
         page.is_newest, page.is_followed = True, False
 

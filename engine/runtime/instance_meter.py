@@ -1,7 +1,8 @@
 """Counts what happens to instances, for who measures: each event once it is on the journal.
 
 Only whoever has appended an event counts it. So nothing is counted twice, and what a node appends
-in the moment of its death is not counted at all.
+in the moment of its death is not counted at all. Dry runs are told apart by a label, as those of
+episodes are.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from streams.events import (
     WorkflowFinished,
     WorkflowStarted,
 )
+from streams.triggers import Mode
 
 
-def count_events(workflow: str, events: Iterable[LogEvent]) -> None:
-    """Count what was appended to an instance of `workflow`."""
-    labels = {"workflow": workflow}
+def count_events(workflow: str, events: Iterable[LogEvent], *, mode: Mode) -> None:
+    """Count what was appended to an instance of `workflow`, which is of a `mode`."""
+    labels = {"workflow": workflow, "mode": mode.value}
     for event in events:
         match event:
             case WorkflowStarted():
@@ -42,7 +44,8 @@ def count_skipped(opened: EpisodeOpened, converged: EpisodeConverged | None) -> 
     """Count the end of an episode that was to begin an instance and found another one busy."""
     workflow = workflow_of(opened.actor_id)
     if workflow is not None and busy_instance(converged):
-        telemetry.instances_skipped.add(1, {"workflow": workflow})
+        labels = {"workflow": workflow, "mode": opened.mode.value}
+        telemetry.instances_skipped.add(1, labels)
 
 
 def _outcome(event: LogEvent) -> str:

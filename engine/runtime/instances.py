@@ -1,4 +1,9 @@
-"""Begins instances of workflows, or calls them off, and calls nodes to them. Harmless to repeat."""
+"""Calls nodes to instances of workflows, and begins them or calls them off. Harmless to repeat.
+
+The call goes first. So what has begun goes on, whoever dies, and though nobody comes back to what
+was to begin it: the call waits in the queue for the beginning (see `conductor`). The other way
+round, an instance whose starter dies in between would wait for somebody to notice.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +18,11 @@ from streams.events import EpisodeOpened, WorkflowStarted
 from streams.log import START, Commit
 from streams.ports import Ports
 from streams.tracing import traceparent
+from streams.triggers import Mode
 
 
 async def begin_instance(ports: Ports, started: WorkflowStarted, *, at: datetime) -> bool:
-    """Begin an instance and call a node to it; return whether it had not begun before.
+    """Call a node to an instance and begin it; return whether it had not begun before.
 
     Raises:
         TooLarge, Unwritable: the journal cannot keep it. Nothing was begun.
@@ -24,11 +30,11 @@ async def begin_instance(ports: Ports, started: WorkflowStarted, *, at: datetime
     """
     id_, trace = started.instance_id, traceparent()
     commit = Commit(id=f"begin.{id_}", at=at, events=(started,), trace=trace)
-    return await _be_first(ports, commit, started.spec.name, id_)
+    return await _be_first(ports, commit, started.spec.name, id_, mode=started.mode)
 
 
 async def call_off_instance(ports: Ports, sub: SubStart, *, at: datetime) -> bool:
-    """Have an instance never begin, and call a node to tell of it; return False if it has begun.
+    """Call a node to an instance that never begins, to tell of it; return False if it has begun.
 
     Raises:
         BadRequest, TooLarge, Unwritable: the journal cannot keep that. Nothing can begin, either.
@@ -36,21 +42,19 @@ async def call_off_instance(ports: Ports, sub: SubStart, *, at: datetime) -> boo
     """
     id_ = sub.instance_id
     commit = Commit(id=f"call_off.{id_}", at=at, events=called_off(sub), trace=traceparent())
-    return await _be_first(ports, commit, sub.workflow, id_)
+    return await _be_first(ports, commit, sub.workflow, id_, mode=sub.mode)
 
 
-async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str) -> bool:
-    """Write the first commit of an instance; return whether it is."""
-    try:
-        await ports.log.append(ports.stack.workflow(id_), commit, after=START)
-        count_events(workflow, commit.events)
-        is_new = True
-    except VersionConflict:
-        is_new = False
-    # Of one that is not new the call may still be missing.
+async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str, *, mode: Mode) -> bool:
+    """Call a node to an instance and write its first commit; return whether it is the first."""
     advance = Advance(workflow=workflow, instance_id=id_)
     await ports.inbox.send(advance, id=f"begin.{id_}", trace=commit.trace)
-    return is_new
+    try:
+        await ports.log.append(ports.stack.workflow(id_), commit, after=START)
+    except VersionConflict:
+        return False
+    count_events(workflow, commit.events, mode=mode)
+    return True
 
 
 async def tell_instance(ports: Ports, opened: EpisodeOpened) -> None:

@@ -46,6 +46,10 @@ class Performer:
     opened: EpisodeOpened
     clock: Clock
 
+    @property
+    def _labels(self) -> dict[str, str]:
+        return {"actor": self.actor.id, "mode": self.opened.mode.value}
+
     def tool(self, action: Step) -> Tool | None:
         """Return the tool that `action` may call, if it is a tool call and there is one."""
         tool = self._registered(action) if isinstance(action, ToolCall) else None
@@ -61,7 +65,7 @@ class Performer:
         with telemetry.span(f"step {type(action).__name__}"):
             performed = await call(self._perform, action, ctx)
         took_s = self.clock.monotonic_s() - started_s
-        telemetry.step_duration.record(took_s, {"actor": self.actor.id, "kind": performed.kind})
+        telemetry.step_duration.record(took_s, {**self._labels, "kind": performed.kind})
         return replace(performed, cost_ms=round(took_s * 1000))
 
     async def _perform(self, action: Step, ctx: CallContext) -> Performed:
@@ -143,7 +147,7 @@ class Performer:
         if not isinstance(returned, Synthesis):
             return _with_result(step, returned)
         tokens = returned.input_tokens + returned.output_tokens
-        telemetry.step_tokens.add(tokens, {"actor": self.actor.id, "model": returned.model})
+        telemetry.step_tokens.add(tokens, {**self._labels, "model": returned.model})
         step = replace(step, cost_tokens=tokens, model=in_text(returned.model))
         return _with_result(step, returned.content)
 

@@ -128,7 +128,7 @@ class Tenure:
             TooLarge, Unwritable: the journal cannot keep an event.
             Unavailable: the log is away. What is left is for the next owner.
         """
-        labels = {"actor": self._crew.actor.id}
+        labels = {"actor": self._crew.actor.id, "mode": self.opened.mode.value}
         started_s = self._crew.clock.monotonic_s()
         telemetry.episodes_running.add(1, labels)
         try:

@@ -175,8 +175,8 @@ class Usher:
                 seq = await self.crew.ports.log.append(subject, commit, after=newest.seq)
             except VersionConflict:
                 continue
-            labels = {"actor": self.crew.actor.id, "status": Status.CANCELED.value}
-            telemetry.episodes_ended.add(1, labels)
+            labels = {"actor": self.crew.actor.id, "mode": opened.mode.value}
+            telemetry.episodes_ended.add(1, {**labels, "status": Status.CANCELED.value})
             return await self._tell(opened, event, seq=seq)
         raise Unavailable(subject, detail="others write to it at the same time")
 

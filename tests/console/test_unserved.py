@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from console.errors import EXIT_TROUBLE
 from console.unserved import by_workflow, served, told
+from engine.modes import NodeMode
 from engine.workflows.starter import starter_id
 from projections.postgres.answers import ROWS_MAX
 from streams.definitions import Edition
 from streams.events import WorkflowStarted
 from streams.events.definitions import DefinitionKind
-from streams.json import NOTHING
+from streams.json import NOTHING, raw
 from streams.triggers import EventTrigger
 from streams.workflows import WorkflowSpec
 from tests.console.journal import Journal, said_by
@@ -32,8 +33,16 @@ def rows(workflow, *ids):
     ]
 
 
-def defined(id_, kind=DefinitionKind.WORKFLOW):
+def disabled(id_, kind=DefinitionKind.WORKFLOW):
     return Edition(kind=kind, id=id_, revision=1, seq=1, body=NOTHING)
+
+
+def applied(id_):
+    return replace(disabled(id_), body=raw({"name": id_}))
+
+
+def refusing(node, id_):
+    return said_by(node, {f"workflow.{id_}": "there is no actor 'reviewer'"})
 
 
 def without_running(node):
@@ -53,8 +62,20 @@ def test_a_workflow_is_not_served_by_a_node_that_has_it_and_runs_nothing():
 
 @pytest.mark.parametrize("kind", DefinitionKind)
 def test_what_is_disabled_is_seen_to_by_every_node_if_it_is_a_workflow(kind):
-    found = served([said_by("n1", {})], [defined("w", kind)])
+    found = served([said_by("n1", {})], [disabled("w", kind)])
     assert found == (["w"] if kind is DefinitionKind.WORKFLOW else [])
+
+
+def test_what_is_disabled_is_not_seen_to_by_a_node_that_cannot_or_that_runs_nothing():
+    idle = replace(said_by("n2", {}), mode=NodeMode.TRIGGER_ONLY)
+    assert served([refusing("n1", "w"), idle], [disabled("w")]) == []
+    assert served([refusing("n1", "other"), idle], [disabled("w")]) == ["w"]
+
+
+def test_what_is_defined_is_served_by_the_nodes_that_have_it_and_by_no_others():
+    others = [refusing("n1", "w"), said_by("n2", {}, watch=0)]
+    assert served(others, [applied("w")]) == []
+    assert served([*others, said_by("n3", {}, **{starter_id("w"): 1})], [applied("w")]) == ["w"]
 
 
 def test_instances_are_told_in_one_line_for_each_workflow():

@@ -78,7 +78,7 @@ def permit() -> Permit:
 def conductor(ports, log, permit, monkeypatch) -> Conductor:
     """Who follows no command, for there is no such instance, and waits an hour each time."""
     monkeypatch.setattr(module, "BUSY_S", 3_600.0)
-    monkeypatch.setattr(module, "BUSY_MAX_S", 3_600.0)
+    monkeypatch.setattr(module, "EARLY_MAX_S", 3_600.0)
     ports, app = dataclasses.replace(ports, log=log), app_with()
     cast = Cast(in_code(app))
     book = InstanceBook(ports, (f"pen{number}" for number in count()))

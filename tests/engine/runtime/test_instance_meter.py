@@ -47,6 +47,8 @@ async def live(ports):
         await eventually(lambda: "workflow.skipped" in dict(told(ports)))
         let_go.set()
         await ended(ports, id_)
+        tried = await begin(ports, "review", {"client": 8}, key="k3", dry_run=True)
+        await ended(ports, tried)
 
 async def race(ports):
     started = WorkflowStarted(
@@ -70,12 +72,11 @@ async def main():
 
 asyncio.run(main())
 print(json.dumps({
-    metric.name: [[sorted(point.attributes.values()), point.value]
-                  for point in metric.data.data_points]
+    metric.name: [[*point.attributes.values(), point.value] for point in metric.data.data_points]
     for resource in reader.get_metrics_data().resource_metrics
     for scope in resource.scope_metrics
     for metric in scope.metrics
-    if metric.name.startswith(("vigil.instances", "vigil.workflow"))
+    if metric.name.startswith(("vigil.instances", "vigil.workflow", "vigil.episodes"))
 }))
 """
 
@@ -92,29 +93,44 @@ def said() -> list[str]:
 
 @pytest.fixture(scope="module")
 def seen(said) -> dict[str, list[list]]:
-    """Each metric: the values of its labels, and how many."""
+    """Each metric: the values of its labels in the order in which they are said, and how many."""
     return {name: sorted(points) for name, points in json.loads(said[-1]).items()}
 
 
 def test_what_is_begun_twice_and_what_is_written_by_a_rival_is_counted_once(said, seen):
     assert "refused" in said
-    assert [["raced"], 1] in seen["vigil.instances.started"]
-    assert [["canceled", "raced"], 1] in seen["vigil.instances.ended"]
+    assert ["raced", "live", 1] in seen["vigil.instances.started"]
+    assert ["raced", "live", "canceled", 1] in seen["vigil.instances.ended"]
 
 
 def test_an_instance_is_counted_when_it_begins_and_when_it_ends(seen):
-    assert [["review"], 1] in seen["vigil.instances.started"]
-    assert [["done", "review"], 1] in seen["vigil.instances.ended"]
+    assert ["review", "live", 1] in seen["vigil.instances.started"]
+    assert ["review", "live", "done", 1] in seen["vigil.instances.ended"]
 
 
 def test_an_instance_that_does_not_begin_for_another_one_is_counted(seen):
-    assert seen["vigil.instances.skipped"] == [[["review"], 1]]
+    assert seen["vigil.instances.skipped"] == [["review", "live", 1]]
 
 
 def test_items_of_steps_are_counted_by_what_came_of_them(seen):
-    assert seen["vigil.workflow.steps"] == [
-        [["done", "review"], 1],
-        [["failed", "review"], 1],
-        [["retried", "review"], 1],
-        [["review", "skipped"], 1],
+    meant = [each for each in seen["vigil.workflow.steps"] if each[1] == "live"]
+    assert meant == [
+        ["review", "live", "done", 1],
+        ["review", "live", "failed", 1],
+        ["review", "live", "retried", 1],
+        ["review", "live", "skipped", 1],
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "point"),
+    [
+        ("vigil.instances.started", ["review", "dry_run", 1]),
+        ("vigil.instances.ended", ["review", "dry_run", "done", 1]),
+        ("vigil.workflow.steps", ["review", "dry_run", "done", 1]),
+        ("vigil.episodes", ["workflow-review", "dry_run", "done", 1]),
+        ("vigil.episodes", ["act", "dry_run", "done", 1]),
+    ],
+)
+def test_a_dry_run_is_told_from_what_is_meant_for_workflows_as_for_episodes(seen, name, point):
+    assert point in seen[name]

@@ -9,7 +9,7 @@ from engine.runtime.workflow_requests import start_workflow
 from engine.workflows.workflow import Workflow
 from streams.events import StepBegun, StepReused
 from streams.keys import RESULTS
-from tests.engine.runtime.stage import running
+from tests.engine.runtime.stage import all_answered, running
 from tests.engine.runtime.workflow_stage import Script, app_of, ended, history
 
 
@@ -29,8 +29,11 @@ def payload(trigger, prior):
 
 
 async def run(ports, said, **options):
+    """Run an instance to its end and what follows that, and return it."""
     id_ = await start_workflow(ports, "w", said, by="ada", **options)
-    return await ended(ports, id_)
+    over = await ended(ports, id_)
+    await all_answered(ports.inbox)
+    return over
 
 
 def result(instance) -> object:

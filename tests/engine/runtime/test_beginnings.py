@@ -1,0 +1,234 @@
+"""What has begun goes on, whoever dies while they begin it: the call for it goes first, and waits.
+
+Nobody need come back to what was to begin the instance, nor look for what is left over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import count
+from typing import Final
+
+import pytest
+from structlog.testing import capture_logs
+
+from engine.definitions.casting import in_code
+from engine.recovery import ATTEMPTS_MAX
+from engine.runtime import conductor, instance_desk
+from engine.runtime.cast import Cast
+from engine.runtime.editions import Editions, Hindered
+from engine.runtime.effector import Effector
+from engine.runtime.instance_book import InstanceBook
+from engine.runtime.instance_desk import InstanceDesk
+from engine.runtime.instances import begin_instance
+from engine.runtime.starter import Starter
+from engine.workflows.binding import spec_of
+from engine.workflows.start import started
+from engine.workflows.starter import START
+from engine.workflows.workflow import Workflow
+from streams.clock import SystemClock
+from streams.commands import Advance, CancelWorkflow
+from streams.events import DeadLettered, EpisodeOpened, WorkflowStarted
+from streams.layout import Stream
+from streams.memory import MemoryPorts
+from streams.triggers import Budget, ManualTrigger
+from streams.workflows import WorkflowStatus
+from tests.engine.runtime.stage import CLOCK, eventually, ports_in_memory, running
+from tests.engine.runtime.workflow_stage import Script, app_of, ended, history
+
+NEVER: Final = -1
+
+CAUSE: Final = EpisodeOpened(
+    episode_id="e1",
+    actor_id="workflow-w",
+    expectation_id=START,
+    trigger=ManualTrigger(requested_by="ada", payload={"client": 7}),
+    dedupe_key="manual:1",
+    budget=Budget(),
+)
+
+
+class Died(Exception):
+    """The process is gone: nothing that it was about to do is done."""
+
+
+class Fate:
+    """When a process dies: before one of its requests, or between that and the answer."""
+
+    def __init__(self, fatal: int = NEVER) -> None:
+        self.fatal, self.moments = fatal, 0
+
+    def pass_by(self) -> None:
+        if self.moments == self.fatal:
+            raise Died
+        self.moments += 1
+
+
+class Mortal:
+    """A port of whoever has a fate."""
+
+    def __init__(self, port: object, fate: Fate) -> None:
+        self._port, self._fate = port, fate
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
+        async def asked(*args: object, **options: object) -> object:
+            self._fate.pass_by()
+            answer = await getattr(self._port, name)(*args, **options)
+            self._fate.pass_by()
+            return answer
+
+        return asked
+
+
+def flow() -> Workflow:
+    made = Workflow("w", subject_key="client", overlap="skip")
+    made.step("a", "act", "a")
+    return made
+
+
+async def begin_and_die(ports: MemoryPorts, fate: Fate) -> None:
+    """Try to begin an instance, on a node of a certain fate."""
+    mortal = dataclasses.replace(
+        ports,
+        log=Mortal(ports.log, fate),
+        inbox=Mortal(ports.inbox, fate),
+        gates=Mortal(ports.gates, fate),
+    )
+    app = app_of(flow(), script=Script())
+    starter = Starter(Cast(in_code(app)), Editions(ports, app), mortal, CLOCK)
+    await starter.serve(CAUSE, START, {"workflow": "w"})
+
+
+def first_event() -> WorkflowStarted:
+    app = app_of(flow(), script=Script())
+    spec = spec_of(app.workflows["w"], app.actors)
+    return started(spec, CAUSE.trigger, stack="vigil", dedupe_key=CAUSE.dedupe_key)
+
+
+ID: Final = first_event().instance_id
+CALL: Final = Advance(workflow="w", instance_id=ID)
+
+
+async def test_what_has_begun_goes_on_at_whatever_moment_every_attempt_to_begin_it_dies():
+    undisturbed = Fate()
+    await begin_and_die(ports_in_memory(), undisturbed)
+    begun = [await _has_begun_and_gone_on(fatal) for fatal in range(undisturbed.moments)]
+    assert {True, False} == {*begun}, "some die before they have begun anything, some after"
+
+
+async def _has_begun_and_gone_on(fatal: int) -> bool:
+    ports = ports_in_memory()
+    for _ in range(ATTEMPTS_MAX):
+        with suppress(Died):  # What was done before may make the way shorter.
+            await begin_and_die(ports, Fate(fatal))
+    if not await history(ports, ID):
+        return False
+    async with running(app_of(flow(), script=Script()), ports):
+        assert (await ended(ports, ID)).status is WorkflowStatus.DONE
+    return True
+
+
+class Counting:
+    """Counts how often a call comes before its instance."""
+
+    def __init__(self) -> None:
+        self._call, self.calls = conductor._await_beginning, 0
+
+    async def __call__(self, delivery, *, age_s):
+        self.calls += 1
+        await self._call(delivery, age_s=age_s)
+
+
+@pytest.fixture
+def early(monkeypatch) -> Counting:
+    monkeypatch.setattr(conductor, "EARLY_MAX_S", 0.01)
+    monkeypatch.setattr(instance_desk, "EARLY_LOOKS", 0)
+    counting = Counting()
+    monkeypatch.setattr(conductor, "_await_beginning", counting)
+    return counting
+
+
+def is_waiting(ports) -> int:
+    return ports.inbox._durables["workflow-w", 0].backlog
+
+
+@pytest.mark.parametrize(
+    ("deliveries", "age_s"), [(1, conductor.UNBEGUN_S), (1_000_000, 0.0)], ids=["young", "few"]
+)
+async def test_a_call_waits_for_a_beginning_that_takes_long_and_nobody_is_told(
+    ports, early, monkeypatch, deliveries, age_s
+):
+    monkeypatch.setattr(conductor, "UNBEGUN_DELIVERIES", deliveries)
+    monkeypatch.setattr(conductor, "UNBEGUN_S", age_s)
+    with capture_logs() as said:
+        async with running(app_of(flow(), script=Script()), ports):
+            await ports.inbox.send(CALL, id=f"begin.{ID}")
+            await eventually(lambda: early.calls > 3)
+            assert is_waiting(ports)
+            await begin_instance(ports, first_event(), at=CLOCK.now())
+            assert (await ended(ports, ID)).status is WorkflowStatus.DONE
+    assert [each for each in said if each["log_level"] == "warning"] == []
+
+
+async def test_a_call_goes_without_a_dead_letter_if_nothing_has_begun_for_long(
+    ports, early, monkeypatch
+):
+    monkeypatch.setattr(conductor, "UNBEGUN_DELIVERIES", 3)
+    monkeypatch.setattr(conductor, "UNBEGUN_S", 0.0)
+    async with running(app_of(flow(), script=Script()), ports):
+        await ports.inbox.send(CALL, id=f"begin.{ID}")
+        await eventually(lambda: early.calls == 3 and not is_waiting(ports))
+    assert await letters(ports) == []
+
+
+async def test_anything_else_that_is_said_to_what_never_began_is_a_dead_letter(ports, monkeypatch):
+    monkeypatch.setattr(conductor, "HOPELESS_DELIVERIES", 1)
+    monkeypatch.setattr(conductor, "HOPELESS_S", 0.0)
+    cancel = CancelWorkflow(workflow="w", instance_id=ID, by="ada")
+    async with running(app_of(flow(), script=Script()), ports):
+        await ports.inbox.send(cancel, id="c1")
+        await eventually(lambda: ("workflow-w", 0) in ports.inbox._durables)
+        await eventually(lambda: not is_waiting(ports))
+    (letter,) = await letters(ports)
+    assert letter.reason == "no_such_instance"
+
+
+async def letters(ports) -> list[DeadLettered]:
+    async with ports.log.follow(Stream.DEAD) as follower:
+        records = await follower.receive(most=100, wait_s=0)
+    return [event for record in records for event in record.commit.events]
+
+
+class Passing(SystemClock):
+    """A clock by which an instance begins while somebody waits a little."""
+
+    def __init__(self, ports: MemoryPorts) -> None:
+        self._ports, self.slept = ports, 0
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept += 1
+        if self.slept == instance_desk.EARLY_LOOKS:
+            await begin_instance(self._ports, first_event(), at=self.now())
+
+
+def desk_of(ports: MemoryPorts) -> tuple[InstanceDesk, Passing]:
+    app, clock = app_of(flow(), script=Script()), Passing(ports)
+    cast, book = Cast(in_code(app)), InstanceBook(ports, (f"pen{number}" for number in count()))
+    effector = Effector(cast, ports, clock, "n1")
+    return InstanceDesk("w", cast, Editions(ports, app), clock, book, effector), clock
+
+
+async def test_what_begins_a_moment_after_the_call_for_it_goes_on_at_once(ports):
+    desk, clock = desk_of(ports)
+    assert await desk.put(ID, [CALL]) == {}
+    assert clock.slept == instance_desk.EARLY_LOOKS
+    assert len(await history(ports, ID)) > 1
+
+
+async def test_nobody_waits_a_moment_for_what_nobody_calls_for(ports):
+    desk, clock = desk_of(ports)
+    with pytest.raises(Hindered):
+        await desk.put(ID, [CancelWorkflow(workflow="w", instance_id=ID, by="ada")])
+    assert clock.slept == 0
