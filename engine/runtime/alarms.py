@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import structlog
 from msgspec.structs import replace
 
 from engine import aging, blocking, calm, firing, placing
@@ -18,7 +19,7 @@ from engine.calm import calming_in
 from engine.dryrun import merged
 from engine.errors import BadRequest
 from engine.firing import FireRequest, fire_dedupe_key, manual_trigger, parse_fire
-from engine.runtime import ticker
+from engine.runtime import openings, ticker
 from engine.runtime.arbiter import Arbiter
 from engine.runtime.debouncer import fired_of
 from engine.runtime.parts import Part
@@ -32,7 +33,9 @@ from streams.json import raw
 from streams.timers import Due
 from streams.triggers import Mode
 
-GOES_ON: Final = frozenset({blocking.ATTEND, starter.CONDUCT, placing.PLACE, placing.LEFT})
+GOES_ON: Final = frozenset(
+    {blocking.ATTEND, starter.CONDUCT, placing.PLACE, placing.LEFT, openings.BELATED}
+)
 """Purposes of the timers for what has been woken before. What they are for goes on also while the
 actor is paused."""
 
@@ -42,6 +45,8 @@ RESTING_S: Final = 5.0
 STRANGE_MAX: Final = 10_000
 """Due messages that nobody knows and whose returns are counted at a time: as many as the server
 gives out unanswered. If there are more, counting begins anew."""
+
+log = structlog.get_logger("vigil.gate")
 
 
 @dataclass
@@ -76,6 +81,8 @@ class Alarms:
                 return await self._fired(due, delivery)
             case placing.PLACE:
                 return await self._start(due)
+            case openings.BELATED:
+                return await self._look_for(due)
             case blocking.ATTEND:
                 return await self._attend(due)
             case starter.CONDUCT:
@@ -113,6 +120,17 @@ class Alarms:
         start = Start(actor_id=crew.actor.id, episode_id=due.key)
         await crew.ports.inbox.send(start, id=f"start.{due.id}")
         return []
+
+    async def _look_for(self, due: Due) -> Sequence[Part]:
+        """Call a node to an episode that is there though its cause was refused: others let it in.
+
+        Whoever did may have it still, or have told of its end: then the call changes nothing.
+        """
+        if not await self.arbiter.openings.is_there(due.key):
+            return []
+        actor = self.arbiter.crew.actor.id
+        log.warning("opened though refused; calling a node", actor=actor, episode_id=due.key)
+        return await self._start(due)
 
     async def _attend(self, due: Due) -> Sequence[Part]:
         """Call a node to an episode that waits: something about it is due."""

@@ -143,6 +143,7 @@ class Arbiter:
             # What it passed then may be shut by now, but what was begun is to be completed.
             return opened
         if isinstance(part, Ticked) and part.is_missed:
+            await self._let_go(part, opened, is_late)
             return None
         for _ in range(TRIES_MAX):
             sight = await self._look(opened, part)
@@ -150,6 +151,7 @@ class Arbiter:
             match ruling:
                 case Refuse():
                     self._count(ruling.reason, part.expectation)
+                    await self._let_go(part, opened, is_late)
                     return None
                 case Wait() if isinstance(part, Gated):
                     return await self._hold(part)
@@ -164,6 +166,17 @@ class Arbiter:
                 case Look() | Wait():
                     raise AssertionError("all is looked up, and a tick waits for nothing")
         raise Unavailable(opened.episode_id, detail="what its gate remembers is fought over")
+
+    async def _let_go(
+        self, part: Gated | Ticked, opened: EpisodeOpened, is_late: Callable[[], bool]
+    ) -> None:
+        """Open nothing for `part`, and have its episode looked for if others may have had it.
+
+        They may have let it in before it came to this, or while it stood still here. If they are
+        gone, what they have sent may arrive yet, and nobody would know.
+        """
+        if part.is_repeat or is_late():
+            await self.openings.look_later(opened)
 
     async def _is_begun_before(
         self, expectation: Expectation, opened: EpisodeOpened

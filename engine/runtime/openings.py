@@ -1,16 +1,33 @@
-"""What a cause would open, and what has become of it since: openings by what caused them."""
+"""What a cause would open, and what has become of it since: openings by what caused them.
+
+What a node has sent to the journal may arrive after it was given up, whatever has become of the
+node. If the cause came again meanwhile and was refused, nobody would come back to the episode. No
+look tells then, for it may arrive right after that; so it is looked for once it can be on its way
+no more.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from engine import dedupe, placing
 from engine.expectation import Expectation
 from engine.runtime.crew import Crew
 from streams.errors import UnreadableEvent
 from streams.events import EpisodeOpened
+from streams.timers import Timer
 from streams.triggers import Trigger
+
+BELATED: Final = "belated"
+"""Purpose of the timers that have an episode looked for whose cause was refused, though it may have
+been let through before. The key is the episode."""
+
+BELATED_S: Final = 180.0
+"""How long after that it is looked for, in seconds. A node tries for a minute to have its commit
+stored (`LinkSettings.patience_s`), and what it leaves to its kernel when it ends may be sent for
+102 s more: Linux repeats it 8 times, first after 0.2 s, then after twice as long each time."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +68,7 @@ class Openings:
         Raises:
             Unavailable: the log is away.
         """
-        return await self.is_begun(opened) is not None
+        return await self.is_there(opened.episode_id)
 
     async def is_begun(self, opened: EpisodeOpened) -> bool | None:
         """Return whether a node has begun the episode, or ended it; None if it is not open.
@@ -59,7 +76,28 @@ class Openings:
         Raises:
             Unavailable: the log is away.
         """
-        subject = self.crew.ports.stack.episode(opened.episode_id)
+        return await self._is_begun(opened.episode_id)
+
+    async def is_there(self, episode_id: str) -> bool:
+        """Return whether the journal has an episode, whatever its cause came to.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        return await self._is_begun(episode_id) is not None
+
+    async def look_later(self, opened: EpisodeOpened) -> None:
+        """Have a node look for the episode once nothing can be on its way to the journal any more.
+
+        Raises:
+            Unavailable: the log is away. Asking for it again is harmless.
+        """
+        crew = self.crew
+        timer = Timer(actor=crew.actor.id, purpose=BELATED, key=opened.episode_id, payload={})
+        await crew.ports.timers.arm(timer, at=crew.clock.now() + timedelta(seconds=BELATED_S))
+
+    async def _is_begun(self, episode_id: str) -> bool | None:
+        subject = self.crew.ports.stack.episode(episode_id)
         try:
             newest = await self.crew.ports.log.last(subject)
         except UnreadableEvent:  # Of a newer version, but there.

@@ -43,9 +43,7 @@ from tests.simulation.actors import ENDS, SECRET
 from tests.simulation.evidence import Breaches, Evidence, Life, identity, payload_of
 from tests.simulation.outside import Call
 from tests.simulation.rows import folded
-from tests.simulation.time import EPOCH
-from tests.simulation.wire import REQUEST_TIMEOUT_S
-from tests.simulation.world import SKEW_S_MAX, History
+from tests.simulation.world import History
 
 ECHOED: Final = {"k1", "k2"}
 """Findings whose raising wakes an actor of ours."""
@@ -66,12 +64,6 @@ WOKEN: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
 
 NOBODY: Final = ""
 """Who has an episode that waits."""
-
-REFUSING: Final = {"cool", "calm", "soon"}
-"""Expectations that may refuse a cause which they have let through before."""
-
-LATE_S: Final = REQUEST_TIMEOUT_S - SKEW_S_MAX + 1.0
-"""How old a commit is at least, by the clock of who made it, that was given up."""
 
 ORDINARY: Final = {"watch", "duty"}
 """The actors of every world. What wakes the others is judged in files of their own."""
@@ -373,8 +365,7 @@ def the_world_is_told_once(evidence: Evidence) -> Breaches:
             if after - before < DEDUPE_WINDOW_S:
                 yield f"{id_} told twice within {after - before:.0f} s"
     for life in evidence.lives.values():
-        is_due = not evidence.is_dry(life) and not _came_when_refused(evidence, life)
-        if f"{life.id}.ended" not in told and is_due:
+        if f"{life.id}.ended" not in told and not evidence.is_dry(life):
             yield f"{life.id}: nobody was told of its end"
     for (episode_id, index), found in evidence.by_cause.items():
         messages = told.get(f"{episode_id}.finding.{index}", [])
@@ -382,17 +373,6 @@ def the_world_is_told_once(evidence: Evidence) -> Breaches:
         is_at = evidence.seq_at(found[0][0])
         if seqs != {is_at}:
             yield f"finding {episode_id}[{index}] is at {is_at}, told of {seqs}"
-
-
-def _came_when_refused(evidence: Evidence, life: Life) -> bool:
-    """Return whether all of an episode came in one commit that nobody hoped for any more.
-
-    Its node had given it up, and when its cause came again, that was refused, because by then
-    something newer had fired. So nobody is left who could know that it has happened after all.
-    """
-    made, *more = life.records
-    late_s = evidence.stored_s(made.seq) - (made.commit.at - EPOCH).total_seconds()
-    return not more and late_s > LATE_S and life.opened.expectation_id in REFUSING
 
 
 def i6_the_rows_are_the_fold_of_the_journal(evidence: Evidence) -> Breaches:
