@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Final, NoReturn
 
 import typer
 
@@ -20,10 +20,16 @@ from console.cli.reconcile import reconcile
 from console.cli.recover import recover
 from console.cli.repartition import repartition
 from console.cli.sql import sql
-from console.errors import EXPECTED, exit_code, one_line, only_error
+from console.errors import EXIT_TROUBLE, EXPECTED, exit_code, one_line, only_error, remedy
+
+NAME: Final = "vigil"
+"""What is typed, however the program is run."""
+
+_PREFIX: Final = "Value error, "
+"""What typer's own checks put before what is wrong."""
 
 app = typer.Typer(
-    name="vigil",
+    name=NAME,
     help="An event-sourced engine for autonomous actors.",
     epilog="The options above may stand anywhere. VIGIL_* variables and vigil.toml say the same.",
     no_args_is_help=True,
@@ -125,7 +131,12 @@ def main() -> None:
     arguments = flags.in_front(sys.argv[1:])
     is_debugging = flags.DEBUG in arguments or bool(os.environ.get("VIGIL_DEBUG"))
     try:
-        app(args=arguments)
+        code = app(args=arguments, prog_name=NAME, standalone_mode=False)
+    except typer.TyperException as error:
+        _refuse(error)
+    except typer.Abort:
+        print("vigil: nothing was done", file=sys.stderr)
+        sys.exit(EXIT_TROUBLE)
     except EXPECTED as error:
         _end(error, error, is_debugging=is_debugging)
     except ExceptionGroup as group:
@@ -133,12 +144,25 @@ def main() -> None:
         if wrapped is None:
             raise
         _end(wrapped, group, is_debugging=is_debugging)
+    else:
+        sys.exit(code)
+
+
+def _refuse(error: typer.TyperException) -> NoReturn:
+    """End with what is wrong about the words that were typed; empty: help was shown instead."""
+    wrong = error.format_message().replace(_PREFIX, "").strip()
+    if wrong:
+        ctx: typer.Context | None = getattr(error, "ctx", None)
+        stop = "" if wrong.endswith((".", "?")) else "."
+        command = NAME if ctx is None else ctx.command_path
+        print(f"vigil: {wrong}{stop} `{command} --help` says more.", file=sys.stderr)
+    sys.exit(error.exit_code)
 
 
 def _end(error: Exception, raised: Exception, *, is_debugging: bool) -> None:
     if is_debugging:
         raise raised
-    print(f"vigil: {one_line(error)}", file=sys.stderr)
+    print(f"vigil: {one_line(error)}{remedy(error)}", file=sys.stderr)
     sys.exit(exit_code(error))
 
 

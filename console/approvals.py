@@ -105,15 +105,18 @@ def requests(records: Iterable[Recorded]) -> list[Request]:
     return found
 
 
-def actor_of(records: Iterable[Recorded]) -> str:
-    """Return whose episode it is, or whose output by its newest proposal; empty: nobody's."""
-    actors = [
-        event.actor_id
+def owner_of(records: Iterable[Recorded]) -> tuple[str, str]:
+    """Return the actor and the episode whose request it is, of an output by its newest proposal.
+
+    Both are empty if it is nobody's.
+    """
+    owners = [
+        (event.actor_id, event.episode_id)
         for record in records
         for event in record.commit.events
         if isinstance(event, EpisodeOpened | OutputProposed)
     ]
-    return actors[-1] if actors else ""
+    return owners[-1] if owners else ("", "")
 
 
 def _asked(event: LogEvent, at: datetime) -> Request | None:

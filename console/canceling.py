@@ -11,12 +11,14 @@ from uuid import UUID
 
 from console.ends import wait_ended
 from console.errors import Mistake
-from console.looking import look_at, require_expectation, require_known, running_obstacle
+from console.looking import look_at, require_expectation, require_known
 from console.reading import ask
 from console.settings import Reading
 from console.work import connected
 from engine.episode import fold
 from engine.errors import BadRequest
+from engine.hearing import unheard
+from engine.runtime.presence import live_nodes
 from engine.runtime.requester import cancel
 from engine.status import ENDED, Status
 from projections.postgres.answers import ROWS_MAX, Row
@@ -170,10 +172,11 @@ def ask_for_end(reading: Reading, episodes: Sequence[Episode], *, by: str, reaso
     async def done() -> None:
         async with connected(reading, creates=False) as ports:
             await _ask_all(ports, open_, by=by, reason=reason)
-            seen = await look_at(ports)
+            nodes = await live_nodes(ports.gates)
             for actor in sorted({each.actor_id for each in open_}):
-                if obstacle := running_obstacle(seen, actor):
-                    print(f"vigil: {actor}: {obstacle}; it waits", file=sys.stderr, flush=True)
+                # Who only ends an episode needs neither its revision nor its expectation.
+                if why := unheard(nodes, actor):
+                    print(f"vigil: {why}", file=sys.stderr, flush=True)
 
     if open_:
         asyncio.run(done())

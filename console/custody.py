@@ -25,7 +25,9 @@ def clear(reading: Reading, key: str, *, by: str | None, reason: str) -> str:
     """
     name = who(reading, by)
     change = _do(reading, key, lambda steward: steward.clear(key, by=name, reason=reason))
-    return "cleared" if change.is_made else f"nothing to clear: it {_ended(_finding(change))}"
+    if change.is_made:
+        return f"{key}: cleared by {name}"
+    return f"{key}: nothing to clear, it {_ended(_finding(change))}"
 
 
 def acknowledge(reading: Reading, key: str, *, by: str | None, reason: str) -> str:
@@ -38,17 +40,17 @@ def acknowledge(reading: Reading, key: str, *, by: str | None, reason: str) -> s
     name = who(reading, by)
     change = _do(reading, key, lambda steward: steward.acknowledge(key, by=name, reason=reason))
     if change.is_made:
-        return f"acknowledged by {name}"
+        return f"{key}: acknowledged by {name}"
     finding = _finding(change)
     if finding.status is not FindingStatus.ACTIVE:
-        raise Trouble(f"nothing to acknowledge: it {_ended(finding)}")
-    return f"nothing to do: {finding.acknowledged_by} has acknowledged it"
+        raise Trouble(f"{key}: nothing to acknowledge, it {_ended(finding)}")
+    return f"{key}: nothing to do, {finding.acknowledged_by} has acknowledged it"
 
 
 def note(reading: Reading, key: str, *, by: str | None, text: str) -> str:
     """Note what somebody has to say of a finding. Otherwise as `clear`."""
     _do(reading, key, lambda steward: steward.note(key, by=who(reading, by), text=text))
-    return "noted"
+    return f"{key}: noted"
 
 
 def _do(reading: Reading, key: str, act: Callable[[Steward], Awaitable[Change]]) -> Change:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from console.approvals import Request, actor_of, requests
+from console.approvals import Request, owner_of, requests
 from console.errors import Mistake, Trouble
 from console.outcomes import Outcome, Sent, Stand, watch
 from console.settings import Reading
@@ -69,6 +69,7 @@ class Asked:
 
     matter: Matter
     actor_id: str
+    episode_id: str
     request: Request
 
 
@@ -166,6 +167,7 @@ def decide(
             sent = Sent(
                 name=asked.matter.name,
                 actor_id=asked.actor_id,
+                episode_id=asked.episode_id,
                 subject=asked.matter.subject(ports.stack),
                 stand=partial(_stand, asked.request.number, id_),
             )
@@ -187,7 +189,8 @@ async def _look(reading: Reading, matter: Matter) -> Asked:
     newest = found[-1]
     if newest.decision is not None:
         raise Trouble(f"{matter} does not wait any more: {newest.decision.in_words}")
-    return Asked(matter=matter, actor_id=actor_of(records), request=newest)
+    actor_id, episode_id = owner_of(records)
+    return Asked(matter=matter, actor_id=actor_id, episode_id=episode_id, request=newest)
 
 
 async def _send(ports: Ports, asked: Asked, verdict: Verdict, *, by: str, reason: str) -> str:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from console.drafts import Draft
-from console.editions import actor_of, editions_in, problems_of, revisions_of
+from console.editions import actor_of, editions_in, in_code, problems_of, revisions_of
 from console.errors import Mistake, Trouble
 from console.fitting import planned, require_fitting, require_undeclared
 from console.gone import gone
@@ -203,6 +203,10 @@ def disable(
 
 async def unknown(ports: Ports, kind: DefinitionKind, id_: str) -> Trouble:
     """Return the error that says that nobody has ever defined this."""
+    declaring = in_code(await live_nodes(ports.gates), kind, id_)
+    if declaring:
+        what = f"{ID_KINDS[kind]} {id_!r} is not defined as data"
+        return Trouble(f"{what}: it is in the code of {', '.join(declaring)}")
     names = [edition.id for edition in await editions_in(ports) if edition.kind is kind]
     return Trouble(f"nobody has defined {ID_KINDS[kind]} {id_!r}; {hint(id_, names)}")
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from console import settings
 from console.editions import GROUPS
 from console.errors import Mistake, Trouble
 from engine.definitions import Format, agent_of, canonical, format_of, kind_of, read, workflow_of
@@ -79,12 +80,22 @@ def _files(paths: Sequence[str], form: Format | None) -> list[tuple[str, Format 
 
 
 def _files_in(folder: str) -> list[str]:
-    """Return the files in a folder and in those within it whose names say a format, sorted."""
-    there = (str(each) for each in Path(folder).rglob("*") if each.is_file())
+    """Return the files in a folder and in those within it whose names say a format, sorted.
+
+    What is hidden there is not meant, nor are our own settings: where `vigil up` runs, and where
+    an environment was made, the folder holds other files of these formats, too.
+    """
+    root = Path(folder)
+    there = (str(each) for each in root.rglob("*") if _is_meant(each.relative_to(root), each))
     found = sorted(islice(filter(_says_format, there), FILES_MAX + 1))
     if not found:
         raise Trouble(f"{folder}: there is no .yaml, .yml, .json or .toml in it")
     return found
+
+
+def _is_meant(within: Path, file: Path) -> bool:
+    is_hidden = any(part.startswith(".") for part in within.parts)
+    return not is_hidden and file.name != settings.FILE and file.is_file()
 
 
 def _says_format(file: str) -> bool:

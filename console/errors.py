@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from projections.errors import BadSchema, ProjectionError, QueryRefused
-from streams.errors import BadName, StreamError, TooLarge
+from projections.errors import BadSchema, PostgresUnavailable, ProjectionError, QueryRefused
+from streams.errors import BadName, StreamError, TooLarge, Unreachable
 
 EXIT_TROUBLE: Final = 1
 EXIT_MISTAKE: Final = 2
@@ -40,6 +40,11 @@ class Trouble(ConsoleError):
 EXPECTED: Final = (ConsoleError, StreamError, ProjectionError, OSError)
 """What ends a command with one line. Anything else is a bug, and shows its traceback."""
 
+SERVERS_REMEDY: Final = (
+    "; `vigil up` brings servers of its own, `vigil doctor` shows which are looked for and why"
+)
+"""What to do where no server is."""
+
 _MISTAKES: Final = (BadName, TooLarge, QueryRefused, BadSchema)
 
 
@@ -53,6 +58,11 @@ def exit_code(error: Exception) -> int:
 def one_line(error: Exception) -> str:
     """Return what `error` says as one line."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def remedy(error: Exception) -> str:
+    """Return what to add to what `error` says, if there is more to do about it than it knows."""
+    return SERVERS_REMEDY if isinstance(error, Unreachable | PostgresUnavailable) else ""
 
 
 def only_error(group: ExceptionGroup[Exception]) -> Exception | None:

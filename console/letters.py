@@ -108,5 +108,7 @@ async def _settle_one(
 ) -> Settled:
     try:
         return Settled(key, done=await decide(settler, key), refused="")
-    except (Rejected, BadName) as error:
+    except BadName:
+        return Settled(key, done="", refused="there is no such dead letter")
+    except Rejected as error:
         return Settled(key, done="", refused=str(error))

@@ -1,7 +1,8 @@
 """What comes of commands: each is sent, then looked for on the journal of what it is about.
 
 A command is durable once it is sent, and may still be refused: somebody else was faster, or the
-time has run out. So nobody is told that it was done before the journal shows it.
+time has run out. So nobody is told that it was done before the journal shows it. Where it never
+does, it is told whether any node that is up could have done it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from console.looking import Look, look_at, running_obstacle
+from console.editions import edition_of, editions_in
+from engine.episode import fold
+from engine.hearing import Unheard, instance_unheard, unheard
+from engine.nodes import NodeInfo
+from engine.runtime.presence import live_nodes
+from engine.workflows.starter import workflow_of
 from streams.clock import SystemClock
+from streams.errors import UnreadableEvent
+from streams.events.definitions import DefinitionKind
 from streams.log import Recorded
 from streams.ports import Ports
 
@@ -46,6 +54,8 @@ class Sent:
     name: str
     """Of what it is about, for people."""
     actor_id: str
+    episode_id: str = ""
+    """Whose it is; empty: that of an instance of a workflow."""
     subject: str
     """Where its journal is."""
     stand: Callable[[Sequence[Recorded]], Stand | None]
@@ -64,6 +74,8 @@ class Outcome:
     """Why nothing was done; empty if something was."""
     obstacle: str = ""
     """Why nothing comes of it now, in words; empty: something does."""
+    is_in_vain: bool = False
+    """Whether it was to be waited for, and nothing came of it."""
 
 
 async def watch(ports: Ports, sent: Sequence[Sent], *, wait_s: float | None) -> list[Outcome]:
@@ -73,16 +85,16 @@ async def watch(ports: Ports, sent: Sequence[Sent], *, wait_s: float | None) -> 
         ports: of the stack.
         sent: the commands.
         wait_s: longest wait for all of them together, in seconds; None: do not wait. Where no node
-            that is up runs the actor, there is no wait.
+            that is up can follow them, there is no wait.
 
     Raises:
         UnreadableEvent: a newer version has written one of the journals.
         Unavailable: the log is away.
     """
     until_s = None if wait_s is None else _CLOCK.monotonic_s() + wait_s
-    seen, found = await look_at(ports), list[Outcome]()
+    nodes, found = await live_nodes(ports.gates), list[Outcome]()
     for some in batches(sent):
-        found += await asyncio.gather(*(_watch(ports, seen, each, until_s) for each in some))
+        found += await asyncio.gather(*(_watch(ports, nodes, each, until_s) for each in some))
     return found
 
 
@@ -91,15 +103,43 @@ def batches(items: Sequence[_T]) -> Iterable[Sequence[_T]]:
     return (items[at : at + IN_FLIGHT_MAX] for at in range(0, len(items), IN_FLIGHT_MAX))
 
 
-async def _watch(ports: Ports, seen: Look, sent: Sent, until_s: float | None) -> Outcome:
+async def _watch(
+    ports: Ports, nodes: Sequence[NodeInfo], sent: Sent, until_s: float | None
+) -> Outcome:
     whose = Outcome(name=sent.name, actor_id=sent.actor_id)
-    obstacle = running_obstacle(seen, sent.actor_id)
-    if obstacle or until_s is None:
-        return replace(whose, done=ASKED, obstacle=obstacle)
-    while (stand := sent.stand(await ports.log.read(sent.subject))) is None:
-        if _CLOCK.monotonic_s() >= until_s:
-            return replace(whose, refused=LATE)
-        await _CLOCK.sleep(LOOK_S)
+    asked = replace(whose, done=ASKED, is_in_vain=until_s is not None)
+    why = await _why_unheard(ports, nodes, sent)
+    if why is not None and why.is_certain:
+        return replace(asked, obstacle=str(why))
+    if until_s is None:
+        return asked
+    stand = await _wait_stand(ports, sent, until_s)
+    if stand is None:
+        why = await _why_unheard(ports, await live_nodes(ports.gates), sent)
+        return replace(asked, obstacle=str(why)) if why else replace(whose, refused=LATE)
     if stand.is_wanted:
         return replace(whose, done=stand.words)
     return replace(whose, refused=stand.words)
+
+
+async def _wait_stand(ports: Ports, sent: Sent, until_s: float) -> Stand | None:
+    """Return what the journal shows about a command, once it does; None: it does not in time."""
+    while (stand := sent.stand(await ports.log.read(sent.subject))) is None:
+        if _CLOCK.monotonic_s() >= until_s:
+            return None
+        await _CLOCK.sleep(LOOK_S)
+    return stand
+
+
+async def _why_unheard(ports: Ports, nodes: Sequence[NodeInfo], sent: Sent) -> Unheard | None:
+    """Return why none of `nodes` follows a command, as far as they say; None: one does."""
+    workflow = workflow_of(sent.actor_id)
+    if workflow is not None:
+        editions = await editions_in(ports)
+        edition = edition_of(editions, DefinitionKind.WORKFLOW, workflow)
+        return instance_unheard(nodes, workflow, is_defined=edition is not None)
+    try:
+        episode = fold(await ports.log.read(ports.stack.episode(sent.episode_id)))
+    except UnreadableEvent:  # A newer version has written it, and its nodes know.
+        return unheard(nodes, sent.actor_id)
+    return unheard(nodes, sent.actor_id, episode)

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import Protocol, TypeAlias
 
-from console.approvals import actor_of
+from console.approvals import owner_of
 from console.errors import Mistake
 from console.outcomes import Outcome, Sent, Stand, batches, watch
 from console.settings import Reading
@@ -51,7 +51,10 @@ class _Wish:
         except (Refused, BadName) as error:
             return Outcome(name=key, refused=str(error))
         stand = partial(self._look, len(list(_events(records))), id_)
-        return Sent(name=key, actor_id=actor_of(records), subject=subject, stand=stand)
+        actor_id, episode_id = owner_of(records)
+        return Sent(
+            name=key, actor_id=actor_id, episode_id=episode_id, subject=subject, stand=stand
+        )
 
     def _look(self, seen: int, id_: str, records: Iterable[Recorded]) -> Stand | None:
         """Return what came of the request `id_`, made when `seen` events had been seen."""

@@ -91,6 +91,7 @@ def _sent(ports: Ports, waiter: WaitEntry, id_: str) -> Sent:
     return Sent(
         name=waiter.episode_id,
         actor_id=waiter.actor_id,
+        episode_id=waiter.episode_id,
         subject=_subject(ports, waiter),
         stand=stand,
     )

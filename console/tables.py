@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, TextIO
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from console import widths
 from streams.events import EndStatus
 from streams.findings import FindingStatus, Severity
 from streams.outputs import OutputStatus
 
-PLAIN_WIDTH: Final = 200
-"""Columns of characters to use when nobody watches: output into a file or another program."""
+PLAIN_WIDTH: Final = 100_000
+"""Columns of characters to use when nobody watches: in a file or a pipe a row is one line."""
 
 SEVERITY_STYLES: Final[Mapping[str, str]] = {
     Severity.CRITICAL: "bold white on red",
@@ -59,10 +63,38 @@ NONE: Final = "none"
 Row = Mapping[str, object]
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """Rows as they fit where they are printed."""
+
+    body: RenderableType
+    left_out: Sequence[str]
+    """The columns that say something, and for which there was no room."""
+
+
+class _Trimmed(io.StringIO):
+    """A stream in front of another, without the blanks that fill up lines to the width of a table.
+
+    In a pager each of them would be a line of its own.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def write(self, text: str, /) -> int:
+        return self._stream.write("\n".join(line.rstrip(" ") for line in text.split("\n")))
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
 def terminal(*, stderr: bool = False) -> Console:
     """Return where to print; a file or a pipe counts as wide."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else PLAIN_WIDTH, highlight=False)
+    if stream.isatty():
+        return Console(file=stream, highlight=False)
+    return Console(file=_Trimmed(stream), width=PLAIN_WIDTH, highlight=False)
 
 
 def as_json(value: object) -> str:
@@ -84,6 +116,30 @@ def table(rows: Iterable[Row], columns: Sequence[str], *, title: str = "") -> Ta
     for row in rows:
         made.add_row(*(cell(column, row.get(column)) for column in columns))
     return made
+
+
+def fitted(
+    rows: Sequence[Row], columns: Sequence[str], *, width: int, spare: Sequence[str] = ()
+) -> Fitted:
+    """Return `rows` as a table no wider than `width`; if none is, as one record below another.
+
+    Args:
+        rows: what there is to show.
+        columns: what of it, from left to right.
+        width: columns of characters that there are.
+        spare: the columns to leave out if need be, the least important first.
+    """
+    cells = {column: [cell(column, row.get(column)).plain for row in rows] for column in columns}
+    found = widths.fit(cells, width=width, spare=spare)
+    if found is None:
+        chosen = [{column: row.get(column) for column in columns} for row in rows]
+        return Fitted(Group(*(Padding(record(row), (0, 0, 1, 0)) for row in chosen)), ())
+    made = Table(header_style="bold", box=None)
+    for column, wide in found.items():
+        made.add_column(column, overflow="fold", width=wide)
+    for row in rows:
+        made.add_row(*(cell(column, row.get(column)) for column in found))
+    return Fitted(made, widths.left_out(cells, found))
 
 
 def record(row: Row) -> Table:

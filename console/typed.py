@@ -30,7 +30,7 @@ def read(text: str, *, what: str) -> bytes:
     try:
         data = _data(text)
     except OSError as error:
-        raise Trouble(f"{what}: {error}") from error
+        raise Trouble(f"{what}: {text.removeprefix('@')}: {error.strerror or error}") from error
     if len(data) > TEXT_BYTES_MAX:
         raise Mistake(f"{what}: over {TEXT_BYTES_MAX:,} bytes")
     return data

@@ -41,6 +41,7 @@ from engine.errors import (
 from engine.expectation import Expectation
 from engine.filters import all_of, between, exists, ge, gt, in_, le, lt, missing, ne
 from engine.finding import clear_finding, raise_finding, update_finding
+from engine.hearing import Unheard
 
 # A module is called `output`, too: loaded after this function, it would take the function's place.
 from engine.output import Output as _Output  # noqa: F401 - only to be loaded
@@ -49,6 +50,7 @@ from engine.proposal import output, propose_output
 from engine.reading import Findings
 from engine.route import Outputs, Retries, Route
 from engine.runtime.finder import findings_of
+from engine.runtime.inquirer import why_output_unheard, why_unheard
 from engine.runtime.output_requests import (
     approve_output,
     cancel_output,
@@ -146,6 +148,7 @@ __all__ = [
     "ToolFailed",
     "Trigger",
     "Unavailable",
+    "Unheard",
     "UnknownOutcome",
     "Window",
     "Workflow",
@@ -203,5 +206,7 @@ __all__ = [
     "tool_call",
     "update_finding",
     "wait",
+    "why_output_unheard",
+    "why_unheard",
     "workflow",
 ]

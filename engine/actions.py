@@ -18,6 +18,9 @@ NAME_CHARS_MAX: Final = 256
 APPROVERS_MAX: Final = 64
 """Most people that one request for approval names."""
 
+NAMES_NOBODY: Final = "an empty list names nobody; leave it out, and anybody may decide"
+"""What is wrong with a list of those who may decide, wherever it is given."""
+
 APPROVER_CHARS_MAX: Final = 200
 """Longest name of one of them, in characters: as long as that of whoever decides may be."""
 
@@ -148,7 +151,7 @@ def approval(
     plan: object,
     *,
     summary: str = "",
-    approvers: Iterable[str] = (),
+    approvers: Iterable[str] | str | None = None,
     expires_s: float | None = None,
     on_expiry: ExpiryOfApproval = "deny",
     remind_every_s: float | None = None,
@@ -162,19 +165,20 @@ def approval(
         plan: what is to be done, any JSON value, for people to read. Whoever decides names its
             SHA-256, so nobody approves something else than they saw.
         summary: the same in one sentence, up to 4,000 characters.
-        approvers: names of those who may decide, at most 64; none: anybody.
+        approvers: names of those who may decide, 1 to 64; None: anybody.
         expires_s: how long it can be decided, in seconds, over 0 and up to ten years; None: for as
             long as it takes.
         on_expiry: what it means that nobody has decided by then: `deny`, `approve` or `fail`.
         remind_every_s: seconds between two public reminders, at least 1; None: none.
 
     Raises:
-        InvalidAction: `on_expiry` is none of the three, or a number of seconds is 0 or less.
+        InvalidAction: `approvers` is empty, `on_expiry` is none of the three, or a number of
+            seconds is 0 or less.
     """
     return RequestApproval(
         plan=plan,
         summary=summary,
-        approvers=(approvers,) if isinstance(approvers, str) else tuple(approvers),
+        approvers=_approvers(approvers),
         expires_s=_seconds("expires_s", expires_s),
         on_expiry=_on_expiry(on_expiry, OF_APPROVALS),
         remind_every_s=_seconds("remind_every_s", remind_every_s),
@@ -218,6 +222,16 @@ def converge() -> Converge:
 def done() -> Done:
     """Return the action that ends the episode without a result."""
     return Done()
+
+
+def _approvers(given: Iterable[str] | str | None) -> tuple[str, ...]:
+    """Return names as actions have them, where none stands for None."""
+    if given is None:
+        return ()
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not names:
+        raise InvalidAction(f"approvers: {NAMES_NOBODY}")
+    return names
 
 
 def _seconds(field: str, given: float | None) -> float:

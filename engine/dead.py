@@ -14,7 +14,7 @@ again by its own name, or an episode proposes it anew.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -186,12 +186,34 @@ def gone_on(
     Args:
         happened: to the output, oldest first, and when.
     """
-    found, output = None, UNPROPOSED
+    found = list(_each_gone_on(happened))
+    return found[-1] if found else None
+
+
+def gone_on_from(
+    failed: Output, happened: Iterable[tuple[OutputEvent, datetime]]
+) -> DeadRequeued | None:
+    """Return what settles the letter of one failure; None: nobody has gone on from there.
+
+    Args:
+        failed: the output as it was when it had failed.
+        happened: to the output, before and since, oldest first, and when.
+    """
+    cause = cause_of(failed)
+    found = (requeued for output, requeued in _each_gone_on(happened) if cause_of(output) == cause)
+    return next(found, None)
+
+
+def _each_gone_on(
+    happened: Iterable[tuple[OutputEvent, datetime]],
+) -> Iterator[tuple[Output, DeadRequeued]]:
+    """Yield an output each time that it had failed and was gone on with, and what settles that."""
+    output = UNPROPOSED
     for event, at in happened:
         requeued = _requeued_by(event, output) if output.status is OutputStatus.FAILED else None
-        found = (output, requeued) if requeued is not None else found
+        if requeued is not None:
+            yield output, requeued
         output = evolve_output(output, event, at=at)
-    return found
 
 
 def _requeued_by(event: OutputEvent, failed: Output) -> DeadRequeued | None:

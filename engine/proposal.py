@@ -45,7 +45,7 @@ def propose_output(
     key: str | None = None,
     requires_approval: bool = False,
     summary: str = "",
-    approvers: Iterable[str] | str = (),
+    approvers: Iterable[str] | str | None = None,
     expires_s: float | None = None,
     on_expiry: ExpiryOfApproval = "deny",
     remind_every_s: float | None = None,
@@ -64,7 +64,7 @@ def propose_output(
         requires_approval: whether nothing is delivered before somebody approves it. The rest is
             about that, and means nothing without it.
         summary: what people are asked, in one sentence of up to 4,000 characters.
-        approvers: names of those who may decide, at most 64; none: anybody.
+        approvers: names of those who may decide, 1 to 64; None: anybody.
         expires_s: how long it can be decided, in seconds, over 0 and up to ten years; None: for as
             long as it takes.
         on_expiry: what it means that nobody has decided by then: `deny`, it is rejected; `fail`, it
@@ -109,7 +109,7 @@ def output(
     key: str | None = None,
     requires_approval: bool = False,
     summary: str = "",
-    approvers: Iterable[str] | str = (),
+    approvers: Iterable[str] | str | None = None,
     expires_s: float | None = None,
     on_expiry: ExpiryOfApproval = "deny",
     remind_every_s: float | None = None,

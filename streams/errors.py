@@ -5,6 +5,7 @@ StreamError
 ├── LeaseLost          our lease ended                 stop at once, write nothing
 ├── UnreadableEvent    bytes we cannot decode          stop the follower; never skip
 ├── Unavailable        no server, or no answer         hand the work back and try later
+│   ├── Unreachable    no server lets us in            start one, or correct its address
 │   ├── UnknownOutcome the request may have happened   repeat the identical request
 │   ├── NoSuchStream   nobody has made that stream     say so, look again later
 │   └── Uncaptured     no stream keeps that subject    an operator must make one
@@ -64,6 +65,10 @@ class Unavailable(StreamError):
         super().__init__(f"{operation}: {detail}")
         self.operation = operation
         self.detail = detail
+
+
+class Unreachable(Unavailable):
+    """No server could be connected to, or it did not let us in."""
 
 
 class UnknownOutcome(Unavailable):

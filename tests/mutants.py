@@ -44,6 +44,7 @@ LISTENING: Final = "tests/engine/runtime/test_listener.py"
 OVERTAKEN: Final = "tests/engine/runtime/test_overtaken.py"
 BLOCKING_IN_TURN: Final = "tests/engine/runtime/test_blocking_in_turn.py"
 ANSWERING: Final = "tests/engine/test_answering.py"
+BELATED: Final = "tests/engine/runtime/test_belated.py"
 CRASHES_OF_GATES: Final = "tests/gates/test_crashes.py"
 
 RECONCILING: Final = "tests/engine/test_reconciling.py"
@@ -53,7 +54,11 @@ CONDUCTING: Final = "tests/engine/runtime/test_conductor.py"
 CLOSED_STEPS: Final = "tests/engine/workflows/test_closed_steps.py"
 SUB_STARTS: Final = "tests/engine/runtime/test_sub_starts.py"
 STARTING: Final = "tests/engine/runtime/test_starter.py"
+BEGINNING: Final = "tests/engine/runtime/test_beginnings.py"
 OUTPUTS: Final = "tests/engine/runtime/test_outputs.py"
+APPROVING: Final = "tests/console/test_approving.py"
+HEARING: Final = "tests/engine/test_hearing.py"
+LETTERS_OF_OUTPUTS: Final = "tests/engine/runtime/test_letters_of_outputs.py"
 OUTPUTS_LEFT: Final = "tests/engine/runtime/test_outputs_left.py"
 AT_A_RATE: Final = "tests/engine/runtime/test_outputs_at_a_rate.py"
 IN_LINE: Final = "tests/engine/runtime/test_outputs_in_line.py"
@@ -497,6 +502,51 @@ TABLE: Final[Sequence[Mutant]] = (
         "if happened.hops > HOPS_MAX:",
         "if False:",
         "tests/engine/test_gating.py",
+    ),
+    Mutant(
+        "gates: what is refused when it comes again may arrive yet, and is looked for",
+        "engine/runtime/arbiter.py",
+        "if part.is_repeat or is_late():",
+        "if False:",
+        BELATED,
+    ),
+    Mutant(
+        "gates: what is refused by who stood still may be with others, and is looked for",
+        "engine/runtime/arbiter.py",
+        "if part.is_repeat or is_late():",
+        "if part.is_repeat:",
+        BELATED,
+    ),
+    Mutant(
+        "gates: what is refused when it comes first is not looked for",
+        "engine/runtime/arbiter.py",
+        "if part.is_repeat or is_late():",
+        "if True:",
+        BELATED,
+    ),
+    Mutant(
+        "gates: what is refused and never arrives leaves nothing",
+        "engine/runtime/alarms.py",
+        "if not await self.arbiter.openings.is_there(due.key):",
+        "if False:",
+        BELATED,
+    ),
+    Mutant(
+        "gates: what was let in and refused is looked for while its actor is paused, too",
+        "engine/runtime/alarms.py",
+        "placing.PLACE, placing.LEFT, openings.BELATED}",
+        "placing.PLACE, placing.LEFT}",
+        BELATED,
+    ),
+    Mutant(
+        "gates: a tick that is too old when it comes again may arrive yet, and is looked for",
+        "engine/runtime/arbiter.py",
+        """            await self._let_go(part, opened, is_late)
+            return None
+        for _ in""",
+        """            return None
+        for _ in""",
+        BELATED,
     ),
     Mutant(
         "gates: who stood still begins no cooldown",
@@ -2721,10 +2771,38 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/console/test_letters.py",
     ),
     Mutant(
+        "a text gives way before an id does",
+        "console/widths.py",
+        "TEXT_MIN if len(text.split()) > 1 else WHOLE_MAX",
+        "TEXT_MIN",
+        "tests/console/test_widths.py",
+    ),
+    Mutant(
+        "what matters more is kept first",
+        "console/widths.py",
+        "for column in reversed(spare):",
+        "for column in spare:",
+        "tests/console/test_widths.py",
+    ),
+    Mutant(
+        "what is hidden in a folder is not applied",
+        "console/drafts.py",
+        'any(part.startswith(".") for part in within.parts)',
+        "False",
+        "tests/console/test_applying.py",
+    ),
+    Mutant(
+        "whoever stops waiting is told what goes on",
+        "console/cli/output.py",
+        "except KeyboardInterrupt:",
+        "except RecursionError:",
+        "tests/console/test_fire.py",
+    ),
+    Mutant(
         "who acknowledges what has ended does not take it for done",
         "console/custody.py",
-        'raise Trouble(f"nothing to acknowledge: it {_ended(finding)}")',
-        'return f"nothing to acknowledge: it {_ended(finding)}"',
+        'raise Trouble(f"{key}: nothing to acknowledge, it {_ended(finding)}")',
+        'return f"{key}: nothing to acknowledge, it {_ended(finding)}"',
         "tests/console/test_findings.py",
     ),
     Mutant(
@@ -2735,10 +2813,80 @@ TABLE: Final[Sequence[Mutant]] = (
         OUTPUTS,
     ),
     Mutant(
-        "an output was gone on with whatever has followed that",
+        "what a node takes and cannot have is a dead letter in the end",
+        "engine/hearing.py",
+        "is_tried=bool(heard - {_Hears.NOTHING}),",
+        "is_tried=False,",
+        HEARING,
+    ),
+    Mutant(
+        "what a node finds out when it tries is not told for certain",
+        "engine/hearing.py",
+        "is_certain = _Hears.PERHAPS not in heard",
+        "is_certain = True",
+        HEARING,
+    ),
+    Mutant(
+        "what has ended needs no revision to be heard of",
+        "engine/hearing.py",
+        "episode is not None and episode.status not in ENDED",
+        "episode is not None",
+        HEARING,
+    ),
+    Mutant(
+        "a node that lacks the expectation of an episode cannot hear what is said to it",
+        "engine/hearing.py",
+        "    if info.expectations and opened.expectation_id not in info.expectations:\n",
+        "    if False:\n",
+        HEARING,
+    ),
+    Mutant(
+        "whoever waits in vain for what they said is told by the exit code",
+        "console/cli/verdicts.py",
+        " or any(each.is_in_vain for each in outcomes)",
+        "",
+        APPROVING,
+    ),
+    Mutant(
+        "an empty list of who may decide is not taken for anybody",
+        "engine/actions.py",
+        "    if not names:\n",
+        "    if False:\n",
+        ANSWERING,
+    ),
+    Mutant(
+        "an empty list of who may approve a step is not taken for anybody",
+        "engine/workflows/step.py",
+        "        if not names:\n",
+        "        if False:\n",
+        "tests/engine/workflows/test_workflow.py",
+    ),
+    Mutant(
+        "what was gone on with before its letter was written leaves no letter to wait",
+        "engine/runtime/undertaker.py",
+        "        await settler.note_gone_on_from(output, by_now.history)\n",
+        "",
+        LETTERS_OF_OUTPUTS,
+    ),
+    Mutant(
+        "a letter is settled by who went on from its own failure",
         "engine/dead.py",
-        "        found = (output, requeued) if requeued is not None else found\n",
-        "        found = (output, requeued) if requeued is not None else None\n",
+        "if cause_of(output) == cause)",
+        "if cause)",
+        LETTERS_OF_OUTPUTS,
+    ),
+    Mutant(
+        "a letter is settled that a replica does not know of yet",
+        "engine/runtime/settler.py",
+        "newest = await self.ports.log.last(subject)",
+        "newest = next(iter(await self.ports.log.read(subject)), None)",
+        LETTERS_OF_OUTPUTS,
+    ),
+    Mutant(
+        "of several failures the newest is the one that was gone on with",
+        "engine/dead.py",
+        "return found[-1] if found else None",
+        "return found[0] if found else None",
         "tests/engine/test_dead.py",
     ),
     Mutant(
@@ -3168,18 +3316,89 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what is begun twice is counted once",
         "engine/runtime/instances.py",
-        "        count_events(workflow, commit.events)\n        is_new = True\n"
         "    except VersionConflict:\n",
-        "        is_new = True\n    except VersionConflict:\n"
-        "        count_events(workflow, commit.events)\n",
+        "    except VersionConflict:\n        count_events(workflow, commit.events, mode=mode)\n",
         "tests/engine/runtime/test_instance_meter.py",
+    ),
+    Mutant(
+        "workflows: a dry run is told from what is meant where instances are counted",
+        "engine/runtime/instance_meter.py",
+        'labels = {"workflow": workflow, "mode": mode.value}',
+        'labels = {"workflow": workflow, "mode": "live"}',
+        "tests/engine/runtime/test_instance_meter.py",
+    ),
+    Mutant(
+        "a dry run is told from what is meant where episodes are counted",
+        "engine/runtime/epilogue.py",
+        "self.opened.mode.value",
+        '"live"',
+        "tests/engine/runtime/test_instance_meter.py",
+    ),
+    Mutant(
+        "workflows: what has begun goes on, for somebody was called to it before",
+        "engine/runtime/instances.py",
+        '    await ports.inbox.send(advance, id=f"begin.{id_}", trace=commit.trace)\n    try:\n'
+        "        await ports.log.append(ports.stack.workflow(id_), commit, after=START)\n",
+        "    try:\n"
+        "        await ports.log.append(ports.stack.workflow(id_), commit, after=START)\n"
+        '        await ports.inbox.send(advance, id=f"begin.{id_}", trace=commit.trace)\n',
+        BEGINNING,
+    ),
+    Mutant(
+        "workflows: a call waits for a beginning that is late",
+        "engine/runtime/conductor.py",
+        " or age_s < UNBEGUN_S:",
+        ":",
+        BEGINNING,
+    ),
+    Mutant(
+        "workflows: a call waits for a beginning, however old it is when machines wake up",
+        "engine/runtime/conductor.py",
+        "    if delivery.deliveries < UNBEGUN_DELIVERIES or age_s",
+        "    if age_s",
+        BEGINNING,
+    ),
+    Mutant(
+        "workflows: a call for what never began goes without a dead letter",
+        "engine/runtime/conductor.py",
+        "        if _is_early(command, hindrance):\n",
+        "        if False:\n",
+        BEGINNING,
+    ),
+    Mutant(
+        "workflows: what else is said to what never began is a dead letter",
+        "engine/runtime/conductor.py",
+        " and isinstance(command, Advance)",
+        "",
+        BEGINNING,
+    ),
+    Mutant(
+        "workflows: nobody is told that a call was there before the beginning",
+        "engine/runtime/conductor.py",
+        "            if not all(_is_early(command, hindered.obstacle) for command in commands):\n",
+        "            if True:\n",
+        BEGINNING,
+    ),
+    Mutant(
+        "workflows: what begins a moment after the call goes on at once",
+        "engine/runtime/instance_desk.py",
+        "range(EARLY_LOOKS if is_called else 0)",
+        "range(0)",
+        BEGINNING,
+    ),
+    Mutant(
+        "workflows: nobody waits a moment for what nobody calls for",
+        "engine/runtime/instance_desk.py",
+        "range(EARLY_LOOKS if is_called else 0)",
+        "range(EARLY_LOOKS)",
+        BEGINNING,
     ),
     Mutant(
         "what a rival has kept from the journal is not counted",
         "engine/runtime/instance_book.py",
         "        version = await self.ports.log.append(subject, commit, after=instance.version)\n"
-        "        count_events(instance.begun.spec.name, events)\n",
-        "        count_events(instance.begun.spec.name, events)\n"
+        "        count_events(instance.begun.spec.name, events, mode=instance.begun.mode)\n",
+        "        count_events(instance.begun.spec.name, events, mode=instance.begun.mode)\n"
         "        version = await self.ports.log.append(subject, commit, after=instance.version)\n",
         "tests/engine/runtime/test_instance_meter.py",
     ),
@@ -3294,6 +3513,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "return is_own or delivery.deliveries > 1",
         "return False",
         "tests/engine/runtime/test_every_crash.py",
+    ),
+    Mutant(
+        "who stood still with the first delivery tells for whoever died of the second",
+        "engine/runtime/attendant.py",
+        "or (is_expiry and was_there)",
+        "",
+        LISTENING,
+    ),
+    Mutant(
+        "a late decision tells of no expiry that others have told",
+        "engine/runtime/attendant.py",
+        "(is_expiry and was_there)",
+        "is_expiry",
+        LISTENING,
     ),
     Mutant(
         "an answer is not told of on the word of a replica",
@@ -3977,9 +4210,23 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what no node can apply now is not waited for",
         "console/outcomes.py",
-        "if obstacle or until_s is None:",
-        "if until_s is None:",
-        "tests/console/test_outputs.py",
+        "if why is not None and why.is_certain:",
+        "if False:",
+        APPROVING,
+    ),
+    Mutant(
+        "a command to try an output again is followed once, whatever came between",
+        "engine/delivering.py",
+        "if command.id in output.retry_ids:",
+        "if command.id in output.retry_ids[-1:]:",
+        "tests/engine/test_output.py",
+    ),
+    Mutant(
+        "a command of before the output was proposed anew is known",
+        "engine/output.py",
+        "        retry_ids=before.retry_ids,\n",
+        "",
+        "tests/engine/test_output.py",
     ),
     Mutant(
         "whoever tries an output again learns who did so before",
@@ -4824,8 +5071,29 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "workflows: what no node has is told from what is disabled",
         "console/unserved.py",
-        "if each.kind is DefinitionKind.WORKFLOW)",
-        "if False)",
+        "sorted({*filter(None, running), *closed})",
+        "sorted({*filter(None, running)})",
+        "tests/console/test_unserved.py",
+    ),
+    Mutant(
+        "workflows: what is defined is served by the nodes that have it",
+        "console/unserved.py",
+        " and not edition.holds",
+        "",
+        "tests/console/test_unserved.py",
+    ),
+    Mutant(
+        "workflows: who says why it cannot have a workflow does not see to it",
+        "console/unserved.py",
+        " and not has_problem",
+        "",
+        "tests/console/test_unserved.py",
+    ),
+    Mutant(
+        "workflows: who runs nothing sees to nothing that is disabled",
+        "console/unserved.py",
+        " and SWITCHES[node.mode].runs",
+        "",
         "tests/console/test_unserved.py",
     ),
     Mutant(

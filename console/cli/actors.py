@@ -7,7 +7,7 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from console.cli import context, definitions
-from console.cli.output import IsJson, Timeout, show_record, show_rows
+from console.cli.output import IsJson, Timeout, show_record, show_rows, waiting
 
 DRAIN_S: Final = 600.0
 """How long `--wait` waits unless it is told otherwise, in seconds."""
@@ -18,6 +18,7 @@ COLUMNS: Final = (
     "actor_id", "domain", "source", "nodes", "waking", "paused", "expectations",
     "queued", "running", "blocked", "events", "due", "commands",
 )  # fmt: skip
+SPARE: Final = ("expectations", "domain", "source", "waking", "commands", "due", "events")
 
 ActorId: TypeAlias = Annotated[str, typer.Argument(metavar="ACTOR", help="Its id.")]
 
@@ -35,7 +36,7 @@ def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
 
     rows = actors.list_actors(context.reading(ctx))
     shown = rows if is_json else [tables.in_words(in_short(row)) for row in rows]
-    show_rows(shown, COLUMNS, is_json=is_json)
+    show_rows(shown, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
@@ -72,9 +73,10 @@ def pause(
     reading = context.reading(ctx)
     print(actors.pause(reading, actor, reason=reason, by=by), flush=True)
     if is_waiting:
-        actors.wait_drained(
-            reading, actor, say=lambda left: print(left, flush=True), timeout_s=timeout_s
-        )
+        with waiting(f"{actor} stays paused; `vigil actors resume {actor}` ends that"):
+            actors.wait_drained(
+                reading, actor, say=lambda left: print(left, flush=True), timeout_s=timeout_s
+            )
         print(f"{actor}: drained")
 
 

@@ -64,7 +64,9 @@ def deny(
 def resolve(
     ctx: typer.Context,
     *,
-    ref: Annotated[str, typer.Argument(help="What episodes wait for, such as payment:42.")],
+    ref: Annotated[
+        str, typer.Argument(metavar="REF", help="What episodes wait for, such as payment:42.")
+    ],
     result: Annotated[
         str, typer.Option(help="JSON for the strategies; @file, or - for standard input.")
     ] = "null",

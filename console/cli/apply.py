@@ -49,7 +49,7 @@ def apply(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH...",
+            metavar="PATH",
             help="Files, and folders with .yaml, .yml, .json and .toml; - for standard input.",
         ),
     ],

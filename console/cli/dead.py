@@ -22,11 +22,12 @@ COLUMNS: Final = (
     "letter_key", "status", "reason", "actor_id", "source_subject", "lettered_at", "settled_by",
     "settled_note", "detail",
 )  # fmt: skip
+SPARE: Final = ("source_subject", "settled_note", "settled_by", "lettered_at", "actor_id")
 WAITING: Final = "waiting"
 
 Keys: TypeAlias = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY...]", help="Letters, as the list shows them."),
+    typer.Argument(metavar="KEY", help="Letters, as the list shows them."),
 ]
 IsAllWaiting: TypeAlias = Annotated[
     bool, typer.Option("--all-waiting", help="Every letter that waits.")
@@ -56,14 +57,14 @@ def list_(
         reading,
         lambda pool: list_dead_letters(pool, reading.stack, status=status, limit=limit),
     )
-    show_rows(rows, COLUMNS, is_json=is_json)
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
 def show(
     ctx: typer.Context,
     *,
-    key: Annotated[str, typer.Argument(help="The letter, as the list shows it.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The letter, as the list shows it.")],
     is_json: IsJson = False,
 ) -> None:
     """Show one dead letter, the message as it came, and what to do about it."""

@@ -26,6 +26,10 @@ COLUMNS: Final = (
     "episode_id", "actor_id", "expectation_id", "subject_id", "status", "position", "turns_used",
     "started_at", "finished_at", "summary", "error_class",
 )  # fmt: skip
+SPARE: Final = (
+    "turns_used", "finished_at", "expectation_id", "started_at", "subject_id", "actor_id",
+    "error_class",
+)  # fmt: skip
 STEP_COLUMNS: Final = (
     "step_no", "kind", "tool_name", "state", "cost_ms", "cost_tokens", "error_class",
     "args_redacted", "result",
@@ -38,6 +42,9 @@ OUTPUT_COLUMNS: Final = (
 REPLAY_COLUMNS: Final = (
     "number", "seq", "at", "event", "status", "node", "attempts", "crashes", "steps_recorded",
     "checkpoints_saved", "tokens_used", "wall_used_s",
+)  # fmt: skip
+REPLAY_SPARE: Final = (
+    "checkpoints_saved", "crashes", "attempts", "wall_used_s", "tokens_used", "node", "seq",
 )  # fmt: skip
 
 
@@ -79,7 +86,7 @@ def list_(
         reading,
         lambda pool: list_episodes(pool, reading.stack, status=status, actor=actor, limit=limit),
     )
-    show_rows(rows, COLUMNS, is_json=is_json)
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
@@ -158,7 +165,8 @@ def replay(
         for frame in frames:
             print(tables.as_json_line(replaying.line(frame)))
     else:
-        show_rows([replaying.line(frame) for frame in frames], REPLAY_COLUMNS, is_json=False)
+        lines = [replaying.line(frame) for frame in frames]
+        show_rows(lines, REPLAY_COLUMNS, is_json=False, spare=REPLAY_SPARE)
 
 
 @app.command()
@@ -166,7 +174,7 @@ def cancel(
     ctx: typer.Context,
     *,
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID...]", help="Episodes, by their ids.")
+        list[str] | None, typer.Argument(metavar="ID", help="Episodes, by their ids.")
     ] = None,
     actor: Annotated[
         str | None, typer.Option(help="Instead of ids: all of this actor that have not ended.")

@@ -17,12 +17,15 @@ COLUMNS: Final = (
     "finding_key", "severity", "status", "class", "summary", "actor_id", "raised_at",
     "updated_at", "expires_at", "caused_by_key",
 )  # fmt: skip
+SPARE: Final = (
+    "caused_by_key", "raised_at", "expires_at", "updated_at", "actor_id", "status", "class",
+)  # fmt: skip
 HISTORY_COLUMNS: Final = (
     "at", "kind", "raise_no", "severity", "summary", "episode_id", "person", "reason",
 )  # fmt: skip
 CHAIN_COLUMNS: Final = ("depth", "finding_key", "status", "severity", "class", "summary")
 
-Key = Annotated[str, typer.Argument(help="The finding's key.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The finding's key.")]
 Reason = Annotated[str, typer.Option(help="Why, for people.")]
 By = Annotated[str | None, typer.Option(help="Who decides; by default whoever runs this.")]
 
@@ -66,7 +69,7 @@ def list_(
             limit=limit,
         ),
     )
-    show_rows(rows, COLUMNS, is_json=is_json)
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
@@ -115,7 +118,7 @@ def note(
     ctx: typer.Context,
     *,
     key: Key,
-    text: Annotated[str, typer.Argument(help="What there is to say.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What there is to say.")],
     by: By = None,
 ) -> None:
     """Note what you have to say of a finding. It goes on as before."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from console.cli import context
-from console.cli.output import WAIT_S, IsJson, Timeout
+from console.cli.output import WAIT_S, IsJson, Timeout, waiting
 
 if TYPE_CHECKING:
     from console.firing import Request
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 def fire(
     ctx: typer.Context,
     *,
-    actor: Annotated[str, typer.Argument(help="The actor's id.")],
-    expectation: Annotated[str, typer.Argument(help="The name of one of its expectations.")],
+    actor: Annotated[str, typer.Argument(metavar="ACTOR", help="The actor's id.")],
+    expectation: Annotated[
+        str, typer.Argument(metavar="EXPECTATION", help="The name of one of its expectations.")
+    ],
     payload: Annotated[
         str, typer.Option(help="A JSON object for the strategy; @FILE, or - for standard input.")
     ] = "{}",
@@ -76,13 +78,12 @@ def fire(
         print(f"vigil: {actor}: {asked.obstacle}; it waits", file=sys.stderr, flush=True)
     row = None
     if is_waiting:
-        row = firing.wait_end(reading, asked.episode_id, at=request.at, timeout_s=timeout_s)
+        with waiting(f"it goes on; `vigil episodes show {asked.episode_id}` says how far it is"):
+            row = firing.wait_end(reading, asked.episode_id, at=request.at, timeout_s=timeout_s)
     if is_json:
         _print_json(request, asked.episode_id, row)
     elif row is not None:
-        print(
-            ": ".join(str(row[each]) for each in ("status", "error_class", "summary") if row[each])
-        )
+        print(_in_a_line(row))
     _exit_unless_done(row)
 
 
@@ -97,6 +98,13 @@ def _print_json(request: Request, episode_id: str, row: Mapping[str, object] | N
         "at": request.at,
     }
     print(tables.as_json(asked if row is None else {**asked, **row}))
+
+
+def _in_a_line(row: Mapping[str, object]) -> str:
+    """Return how an episode ended. Of a traceback, its end says what went wrong."""
+    detail = str(row["error_detail"] or "").splitlines()[-1:]
+    said = (row["status"], row["error_class"], *detail, row["summary"])
+    return ": ".join(str(each) for each in said if each)
 
 
 def _exit_unless_done(row: Mapping[str, object] | None) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from console.looking import Look
 
 COLUMNS: Final = ("node", "state", "mode", "said", "actors", "by", "at", "host", "version", "since")
+SPARE: Final = ("version", "host", "since", "at", "by")
 PAUSE_COLUMNS: Final = ("actor_id", "paused_by", "paused_at", "reason")
 
 
@@ -20,11 +21,11 @@ def mode(
     ctx: typer.Context,
     *,
     node: Annotated[
-        str | None, typer.Argument(metavar="[NODE]", help="A node's name. Without: all of them.")
+        str | None, typer.Argument(metavar="NODE", help="A node's name. Without: all of them.")
     ] = None,
     wanted: Annotated[
         str | None,
-        typer.Argument(metavar="[MODE]", help="full, trigger_only or disabled. Without: show it."),
+        typer.Argument(metavar="MODE", help="full, trigger_only or disabled. Without: show it."),
     ] = None,
     actor: Annotated[str | None, typer.Option(help="Only as to this actor.")] = None,
     is_reset: Annotated[
@@ -65,7 +66,7 @@ def _show(seen: Look, node: str | None, *, is_json: bool) -> None:
     if is_json:
         print(tables.as_json({"nodes": rows, "paused": paused, "ignored": problems}))
         return
-    show_rows([tables.in_words(row) for row in rows], COLUMNS, is_json=False)
+    show_rows([tables.in_words(row) for row in rows], COLUMNS, is_json=False, spare=SPARE)
     if paused:
         tables.terminal().print(tables.table(paused, PAUSE_COLUMNS, title="\nPaused"))
     for key, why in problems.items():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Final, TypeAlias
 
 import typer
@@ -31,17 +33,41 @@ WAIT_S: Final = 3_600.0
 
 
 def show_rows(
-    rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, is_json: bool
+    rows: Sequence[Mapping[str, object]],
+    columns: Sequence[str],
+    *,
+    is_json: bool,
+    spare: Sequence[str] = (),
 ) -> None:
-    """Print rows: all of each as JSON, the chosen columns as a table."""
+    """Print rows: all of each as JSON, the chosen columns as a table.
+
+    A terminal may be too narrow: then it says which of `spare` are left out, or has each row with
+    a line for each column.
+    """
     from console import tables
 
     if is_json:
         print(tables.as_json(rows))
-    elif rows:
-        tables.terminal().print(tables.table(rows, columns))
-    else:
+        return
+    if not rows:
         tables.terminal(stderr=True).print("nothing found")
+        return
+    terminal = tables.terminal()
+    shown = tables.fitted(rows, columns, width=terminal.width, spare=spare)
+    terminal.print(shown.body)
+    if shown.left_out:
+        words = f"no room for {', '.join(shown.left_out)}; --json has all"
+        tables.terminal(stderr=True).print(words, style="dim")
+
+
+@contextmanager
+def waiting(goes_on: str) -> Iterator[None]:
+    """Say what goes on all the same when whoever waits for it has had enough."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"vigil: {goes_on}", file=sys.stderr)
+        raise
 
 
 def show_record(row: Mapping[str, object], *, is_json: bool) -> None:

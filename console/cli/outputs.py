@@ -28,12 +28,13 @@ COLUMNS: Final = (
     "output_key", "adapter", "status", "actor_id", "summary", "attempts", "next_attempt_at",
     "delivered_at", "error_class",
 )  # fmt: skip
+SPARE: Final = ("attempts", "next_attempt_at", "delivered_at", "actor_id", "adapter")
 HISTORY_COLUMNS: Final = (
     "at", "kind", "proposal_no", "attempt", "node", "person", "reason", "error_class",
     "error_detail", "next_attempt_at",
 )  # fmt: skip
 
-Key = Annotated[str, typer.Argument(help="The output's key, as the list shows it.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The output's key, as the list shows it.")]
 Actor = Annotated[str | None, typer.Option(help="Only this actor's.")]
 Adapter = Annotated[str | None, typer.Option(help="Only what this adapter delivers.")]
 
@@ -59,7 +60,7 @@ def list_(
             pool, reading.stack, status=status, actor=actor, adapter=adapter, limit=limit
         ),
     )
-    show_rows(rows, COLUMNS, is_json=is_json)
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
@@ -138,7 +139,7 @@ def retry(
     *,
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY...]", help="Outputs, as the list shows them."),
+        typer.Argument(metavar="KEY", help="Outputs, as the list shows them."),
     ] = None,
     is_all: Annotated[bool, typer.Option("--all", help="Every output that has failed.")] = False,
     actor: Annotated[str | None, typer.Option(help="With --all: only this actor's.")] = None,
@@ -175,7 +176,7 @@ def cancel(
     ctx: typer.Context,
     *,
     keys: Annotated[
-        list[str], typer.Argument(metavar="KEY...", help="Outputs, as the list shows them.")
+        list[str], typer.Argument(metavar="KEY", help="Outputs, as the list shows them.")
     ],
     reason: Reason = "",
     by: By = None,

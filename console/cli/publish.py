@@ -12,9 +12,9 @@ from console.cli import context
 def publish(
     ctx: typer.Context,
     *,
-    name: Annotated[str, typer.Argument(help="The event's dotted name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The event's dotted name.")],
     payload: Annotated[
-        str, typer.Argument(metavar="[JSON]", help="A JSON object; - reads standard input.")
+        str, typer.Argument(metavar="JSON", help="A JSON object; - reads standard input.")
     ] = "-",
     event_id: Annotated[
         str | None,

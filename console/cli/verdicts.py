@@ -152,18 +152,19 @@ def _ask(question: str, row: Row, plan_hash: str) -> None:
 
 
 def say(outcomes: Sequence[Outcome]) -> None:
-    """Print what came of each, and on stderr what is in the way; exit code 1 if one is refused."""
+    """Print what came of each, and on stderr what is in the way.
+
+    Exit code 1 if one is refused, or was waited for in vain.
+    """
     from console.errors import EXIT_TROUBLE
 
     for each in outcomes:
         if not each.refused:
             print(f"{each.name}: {each.done}")
-    for actor, why in sorted(
-        {(each.actor_id, each.obstacle) for each in outcomes if each.obstacle}
-    ):
-        print(f"vigil: {actor}: {why}; it will be applied when one does", file=sys.stderr)
+    for why in sorted({each.obstacle for each in outcomes if each.obstacle}):
+        print(f"vigil: {why}", file=sys.stderr)
     refused = [each for each in outcomes if each.refused]
     for each in refused:
         print(f"vigil: {each.name}: {each.refused}", file=sys.stderr)
-    if refused:
+    if refused or any(each.is_in_vain for each in outcomes):
         raise typer.Exit(EXIT_TROUBLE)

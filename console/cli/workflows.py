@@ -9,7 +9,15 @@ from typing import Annotated, Final
 import typer
 
 from console.cli import context, definitions, verdicts
-from console.cli.output import WAIT_S, IsJson, Limit, Timeout, show_record, show_rows
+from console.cli.output import (
+    WAIT_S,
+    IsJson,
+    Limit,
+    Timeout,
+    show_record,
+    show_rows,
+    waiting,
+)
 from console.cli.verdicts import PATIENCE_S, By, Hash, IsSure, IsWaiting, Patience, Reason
 from streams.commands import Verdict
 from streams.workflows import ResumeHow, WorkflowStatus
@@ -20,6 +28,7 @@ COLUMNS: Final = (
     "instance_id", "workflow_id", "status", "subject_value", "done", "items", "running", "waiting",
     "started_at", "finished_at", "error_class",
 )  # fmt: skip
+SPARE: Final = ("finished_at", "started_at", "running", "waiting", "items", "done")
 
 DEFINED: Final = ("workflow_id", "source", "triggers", "steps", "nodes", "problems")
 
@@ -59,7 +68,7 @@ def list_(
             pool, reading.stack, status=status, workflow=workflow, limit=limit
         ),
     )
-    show_rows(rows, COLUMNS, is_json=is_json)
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
@@ -145,7 +154,9 @@ def start(
     row: dict[str, object] = {"instance_id": started.instance_id, "workflow_id": name}
     is_done = True
     if is_waiting:
-        ended = starting.wait_end(reading, started, timeout_s=timeout_s)
+        look = f"vigil workflows show {started.instance_id}"
+        with waiting(f"it goes on; `{look}` says how far it is"):
+            ended = starting.wait_end(reading, started, timeout_s=timeout_s)
         row, is_done = picturing.record_of(ended), ended.status is WorkflowStatus.DONE
     if is_json:
         print(tables.as_json(row))

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
+from engine.actions import NAMES_NOBODY
 from engine.conditions import operators_of
 from engine.definitions.inputs import FilledInput, Items, condition_of, is_path, paths_in
 from engine.strict import Listed, Strict, tag, wrong
@@ -97,6 +98,13 @@ class StepDefinition(Strict):
     compensate: CompensationDefinition | None = None
     reuse_s: float = 0.0
 
+    @field_validator("approvers")
+    @classmethod
+    def _names_somebody(cls, approvers: tuple[str, ...]) -> tuple[str, ...]:
+        if not approvers:
+            raise ValueError(NAMES_NOBODY)
+        return approvers
+
     @field_validator("input")
     @classmethod
     def _has_bounds(cls, input: object) -> object:  # noqa: A002 - what it is
@@ -166,10 +174,11 @@ class StepDefinition(Strict):
             ),
             "timeout_s": self.timeout_s,
             "requires_approval": self.requires_approval,
-            "approvers": self.approvers,
             "approval_expires_s": self.approval_expires_s,
             "reuse_s": self.reuse_s,
         }
+        if self.approvers:
+            options["approvers"] = self.approvers
         if self.when:
             options["when"] = condition_of(self.when)
         if self.compensate is not None:

@@ -23,7 +23,7 @@ from engine.runtime.instances import begin_instance, call_off_instance
 from engine.runtime.opener import open_episode, record_opening
 from engine.runtime.recalling import keep, recall
 from engine.runtime.requester import ask_to_cancel
-from engine.runtime.subject_locks import free_subject
+from engine.runtime.subject_locks import free_subject, keep_subject
 from engine.runtime.witness import end_of_sub
 from engine.workflows.binding import spec_of
 from engine.workflows.commands import AttemptEnded, Recalled
@@ -70,7 +70,9 @@ class Effector:
         """
         if page.is_followed:
             return []
-        effects = follow_up(page.instance)
+        effects, id_ = follow_up(page.instance), page.instance.begun.instance_id
+        if effects.locks is not None:
+            await keep_subject(self.ports, effects.locks.workflow, effects.locks.subject, id_)
         found = await _all(
             partial(recall, self.ports, each, self.clock) for each in effects.recalls
         )
@@ -83,8 +85,9 @@ class Effector:
             done = effects.parent
             await self.ports.inbox.send(done, id=f"done.{done.episode_id}", trace=traceparent())
         if effects.releases is not None:
-            lock, id_ = effects.releases, page.instance.begun.instance_id
-            await free_subject(self.ports, lock.workflow, lock.subject, id_)
+            await free_subject(
+                self.ports, effects.releases.workflow, effects.releases.subject, id_
+            )
         page.is_followed = True
         return [*found, *unopened]
 

@@ -113,6 +113,22 @@ class Settler:
         if gone_on is not None:
             await self._note(*gone_on)
 
+    async def note_gone_on_from(
+        self, failed: Output, happened: Iterable[tuple[OutputEvent, datetime]]
+    ) -> None:
+        """Note on the dead letter of one failure that the output was gone on with since, if so.
+
+        Args:
+            failed: the output, as it was when it had failed.
+            happened: to the output, before and since, oldest first, and when.
+
+        Raises:
+            Unavailable: the log is away. Doing it again is safe.
+        """
+        requeued = dead.gone_on_from(failed, happened)
+        if requeued is not None:
+            await self._note(failed, requeued)
+
     async def _read(self, letter_key: str) -> tuple[str, dead.Letter, int]:
         subject = self.ports.stack.dead_letter(letter_key)
         records = await self.ports.log.read(subject)
@@ -167,11 +183,12 @@ class Settler:
 
     async def _note(self, failed: Output, requeued: DeadRequeued) -> None:
         subject = self.ports.stack.dead(Kind.OUTPUT, dead.cause_of(failed))
-        records = await self.ports.log.read(subject)
-        if not records:
+        # Of a letter that was just buried a replica may not know yet.
+        newest = await self.ports.log.last(subject)
+        if newest is None:
             return
         with suppress(Rejected, VersionConflict):  # Whoever requeued the letter has noted it.
-            await self._settle(subject, dead.fold(records), requeued, after=records[-1].seq)
+            await self._settle(subject, dead.fold([newest]), requeued, after=newest.seq)
 
     async def _episode(self, episode_id: str) -> Episode:
         try:

@@ -11,9 +11,10 @@ from engine.errors import BadRequest, BadWorkflow
 from engine.runtime.cast import Cast
 from engine.runtime.editions import Editions, Hindered
 from engine.runtime.instances import begin_instance
-from engine.runtime.subject_locks import keep_subject, take_subject
+from engine.runtime.subject_locks import is_over, keep_subject, take_subject
 from engine.tools import EngineTool, ToolFailed
 from engine.workflows.binding import check_steps, spec_of
+from engine.workflows.effects import SubjectLock, lock_of
 from engine.workflows.start import started
 from engine.workflows.starter import START, UNAVAILABLE, Begun
 from engine.workflows.workflow import Workflow
@@ -22,7 +23,6 @@ from streams.errors import BadName, TooLarge, Unavailable, Unwritable
 from streams.events import EpisodeOpened, WorkflowStarted
 from streams.json import JsonObject
 from streams.ports import Ports
-from streams.triggers import Mode
 from streams.workflows import WorkflowSpec
 
 UNSTARTABLE: Final = "workflow_not_started"
@@ -94,21 +94,24 @@ class Starter(EngineTool):
             return None
 
     async def _begin(self, event: WorkflowStarted) -> Begun:
-        # Nothing outside may tell that a dry run was there: it keeps nobody from anything.
-        if not event.spec.locks_subject or event.mode is Mode.DRY_RUN:
-            await begin_instance(self.ports, event, at=self.clock.now())
-            return Begun(instance_id=event.instance_id)
-        return await self._begin_alone(event)
+        lock = lock_of(event)
+        if lock is not None:
+            return await self._begin_alone(event, lock)
+        await begin_instance(self.ports, event, at=self.clock.now())
+        return Begun(instance_id=event.instance_id)
 
-    async def _begin_alone(self, event: WorkflowStarted) -> Begun:
+    async def _begin_alone(self, event: WorkflowStarted, lock: SubjectLock) -> Begun:
         """Begin an instance unless another one is busy with its subject."""
         id_, ports = event.instance_id, self.ports
-        lock = ports, event.spec.name, event.subject, id_
+        key = ports, lock.workflow, lock.subject, id_
         # One that has begun may be over, and must not keep its subject for a second time.
         if await ports.log.last(ports.stack.workflow(id_)) is None:
-            holder = await take_subject(*lock)
+            holder = await take_subject(*key)
             if holder != id_:
                 return Begun(instance_id=holder, is_skipped=True)
-        await begin_instance(ports, event, at=self.clock.now())
-        await keep_subject(*lock)
+        is_first = await begin_instance(ports, event, at=self.clock.now())
+        # Whoever conducts it keeps the subject, too, but none that lacks its code does so in time.
+        # If it is over, the key was put after it was freed, and is to go by itself.
+        if is_first or not await is_over(ports, id_):
+            await keep_subject(*key)
         return Begun(instance_id=id_)

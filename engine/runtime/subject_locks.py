@@ -3,6 +3,12 @@
 A key in the gates names the instance. Whoever wants to begin another looks at the journal whether
 that one is over, and takes its place then: the conductor that ended it may have died before it
 removed the key. A key whose instance never began goes by itself.
+
+    (absent) ──take──▶ for an hour ──keep──▶ for good ──free──▶ (absent)
+                            └─lapse, unless the instance begins─▶ (absent)
+
+Its first commit asks for the keeping (see `engine.workflows.effects`), so it does not hang on who
+has begun the instance; that one keeps the subject, too, as there may be nobody to conduct for long.
 """
 
 from __future__ import annotations
@@ -35,7 +41,7 @@ async def take_subject(ports: Ports, workflow: str, subject: str, instance_id: s
         rival = _instance_in(entry)
         if rival == instance_id:
             return rival
-        if rival and not await _is_over(ports, rival):
+        if rival and not await is_over(ports, rival):
             return rival
         revision = entry.revision if entry is not None else 0
         try:
@@ -47,7 +53,10 @@ async def take_subject(ports: Ports, workflow: str, subject: str, instance_id: s
 
 
 async def keep_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> None:
-    """Have the key of an instance that has begun stand until it is over.
+    """Have the key of an instance that has begun stand until it is over. Harmless to repeat.
+
+    A key that is gone stays so, and that of another instance stays as it is: whoever acts on an old
+    commit changes nothing.
 
     Raises:
         Unavailable: the gates are away. Do it again.
@@ -82,7 +91,12 @@ def _instance_in(entry: Entry | None) -> str:
     return entry.value.decode(errors="replace") if entry is not None and entry.value else ""
 
 
-async def _is_over(ports: Ports, instance_id: str) -> bool:
+async def is_over(ports: Ports, instance_id: str) -> bool:
+    """Return whether an instance has ended; one that has not begun has not.
+
+    Raises:
+        Unavailable: the log is away. Ask again.
+    """
     try:
         newest = await ports.log.last(ports.stack.workflow(instance_id))
     except UnreadableEvent:  # Of a newer version: it knows better.

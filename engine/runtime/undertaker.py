@@ -9,6 +9,8 @@ import structlog
 
 from engine import dead, telemetry
 from engine.output import Output
+from engine.runtime.parcel import Parcel
+from engine.runtime.settler import Settler
 from streams import codec
 from streams.clock import Clock
 from streams.commands import Command
@@ -78,6 +80,10 @@ class Undertaker:
     async def bury_output(self, output: Output) -> None:
         """Keep a dead letter for an output that has failed, each time that it has.
 
+        Others may have gone on with it since `output` was read: who proposed it anew, or had it
+        tried again, has found no letter to settle. So once there is one, the output is looked at
+        again, and the letter settled if need be. Whoever goes on with it later finds the letter.
+
         Raises:
             Unavailable: it could not be written; its episode is not to go on yet.
         """
@@ -95,6 +101,11 @@ class Undertaker:
             episode_id=proposed.episode_id,
         )
         await self._write(stack.dead(Kind.OUTPUT, dead.cause_of(output)), letter)
+        # It is only read: whoever adds nothing needs no pen.
+        by_now = Parcel(self.ports, self.clock, proposed.output_key, pen="")
+        await by_now.read()
+        settler = Settler(self.ports, self.clock)
+        await settler.note_gone_on_from(output, by_now.history)
 
     async def bury_command(self, command: Command, *, seq: int, reason: str, detail: str) -> None:
         """Keep a dead letter for a command, at `seq` of its queue, that no node can follow.

@@ -182,7 +182,7 @@ def _intent(config: OutputConfig, words: JsonObject, *, place: str) -> OutputInt
         key=None if dedupe_key else place,
         requires_approval=config.requires_approval,
         summary=_asked(config, words),
-        approvers=config.approvers,
+        approvers=config.approvers or None,
         expires_s=config.expires_s,
         on_expiry=config.on_expiry,
         remind_every_s=config.remind_every_s,

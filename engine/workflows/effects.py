@@ -36,9 +36,10 @@ from streams.events import (
     WorkflowAborted,
     WorkflowCancelAsked,
     WorkflowFinished,
+    WorkflowStarted,
 )
 from streams.json import JsonObject, unraw
-from streams.triggers import WorkflowTrigger
+from streams.triggers import Mode, WorkflowTrigger
 from streams.workflows import ParentStep, StepStatus, Task, WorkflowSpec
 
 
@@ -52,6 +53,8 @@ class SubjectLock(msgspec.Struct, frozen=True, kw_only=True):
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done, in this order."""
 
+    locks: SubjectLock | None = None
+    """What is to stand until `releases` of the same instance."""
     recalls: tuple[Recall, ...] = ()
     """What is to be looked for before items begin. Follows from all that is, not from the newest
     commit: that may hold only some of what was found."""
@@ -72,9 +75,12 @@ def follow_up(instance: Instance) -> Effects:
     """Return what the newest commit of `instance` asks for."""
     if instance.started is None:
         return Effects()
+    has_begun = any(isinstance(event, WorkflowStarted) for event in instance.newest)
     has_ended = any(isinstance(event, WorkflowFinished) for event in instance.newest)
+    lock = lock_of(instance.started)
     canceled = list(_canceled(instance))
     return Effects(
+        locks=lock if has_begun else None,
         recalls=tuple(recalls(instance)),
         keeps=tuple(keeps(instance)),
         opens=tuple(_opened(instance)),
@@ -84,8 +90,19 @@ def follow_up(instance: Instance) -> Effects:
         wake_at=wake_at(instance),
         tells=news(instance),
         parent=_to_parent(instance) if has_ended else None,
-        releases=_lock(instance) if has_ended else None,
+        releases=lock if has_ended else None,
     )
+
+
+def lock_of(started: WorkflowStarted) -> SubjectLock | None:
+    """Return what an instance keeps for itself while it goes on; None: it keeps others from nothing.
+
+    Nothing outside may tell that a dry run was there, and a step waits for nobody's subject.
+    """
+    spec = started.spec
+    if not spec.locks_subject or started.mode is Mode.DRY_RUN or started.parent is not None:
+        return None
+    return SubjectLock(workflow=spec.name, subject=started.subject)
 
 
 def wake_at(instance: Instance, *, but: Container[Place] = ()) -> datetime | None:
@@ -256,13 +273,6 @@ def _to_parent(instance: Instance) -> StepDone | None:
         attempt=parent.attempt,
         episode_id=instance.begun.instance_id,
     )
-
-
-def _lock(instance: Instance) -> SubjectLock | None:
-    spec = instance.begun.spec
-    if not spec.locks_subject:
-        return None
-    return SubjectLock(workflow=spec.name, subject=instance.begun.subject)
 
 
 def _key(instance: Instance, event: StepBegun | CompensationBegun) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypedDict
 
+from engine.actions import NAMES_NOBODY
 from engine.declaring import Check
 from engine.errors import BadWorkflow
 from engine.expectation import WAIT_S_MAX
@@ -54,7 +55,7 @@ class StepOptions(TypedDict, total=False):
     requires_approval: bool
     """Whether people have to approve the input before the step runs. Default: no."""
     approvers: Sequence[str]
-    """Names of those who may. Default: anybody."""
+    """Names of those who may, 1 to 100. Default: anybody."""
     approval_expires_s: float
     """How long they can, in seconds; then it is denied. Default: any time."""
     compensate: tuple[str, str]
@@ -135,6 +136,13 @@ class WorkflowCheck(Check):
             raise self.refuse(field_, "an empty text names nobody")
         return tuple(self.label(field_, each) for each in given)
 
+    def approvers(self, values: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of those who may decide."""
+        names = self.texts("approvers", values, most=APPROVERS_MAX)
+        if not names:
+            raise self.refuse("approvers", NAMES_NOBODY)
+        return names
+
     def function(self, field_: str, value: object) -> None:
         """Check something that is called while it is decided what is next, or None."""
         if inspect.iscoroutinefunction(value):
@@ -172,7 +180,7 @@ def checked_step(
     on_failure: Policy = "abort",
     timeout_s: float = 0.0,
     requires_approval: bool = False,
-    approvers: Sequence[str] = (),
+    approvers: Sequence[str] | None = None,
     approval_expires_s: float = 0.0,
     compensate: tuple[str, str] | None = None,
     reuse_s: float = 0.0,
@@ -187,7 +195,7 @@ def checked_step(
     if input is not None and for_each is not None:
         raise check.refuse("input", "for_each says the input of each item; leave one of them out")
     asks = check.switch("requires_approval", value=requires_approval)
-    if not asks and (approvers or approval_expires_s):
+    if not asks and (approvers is not None or approval_expires_s):
         raise check.refuse("requires_approval", "is not set, so there is nothing to approve")
     if reuse_s and (why := _why_never_reused(runs, compensate, asks=asks)):
         raise check.refuse("reuse_s", why)
@@ -201,7 +209,7 @@ def checked_step(
         on_failure=check.policy(on_failure),
         timeout_s=check.seconds("timeout_s", timeout_s, most=WAIT_S_MAX),
         requires_approval=asks,
-        approvers=check.texts("approvers", approvers, most=APPROVERS_MAX),
+        approvers=() if approvers is None else check.approvers(approvers),
         approval_expires_s=check.seconds("approval_expires_s", approval_expires_s, most=WAIT_S_MAX),
         compensate=check.compensation(compensate),
         reuse_s=check.seconds("reuse_s", reuse_s, most=WAIT_S_MAX),

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 from nats import errors as nats_errors
 
-from streams.errors import BadName, Incompatible, TooLarge, Unavailable
+from streams.errors import BadName, Incompatible, TooLarge, Unavailable, Unreachable
 from streams.jetstream import headers
 from streams.jetstream.client import BriefClient, Listener
 from streams.jetstream.credentials import read_credentials
@@ -268,7 +268,7 @@ async def open_session(servers: list[str], settings: LinkSettings) -> Session:
     """Return a connected session with one of `servers`.
 
     Raises:
-        Unavailable: none could be reached in `connect_timeout_s`, or one refused us.
+        Unreachable: none could be reached in `connect_timeout_s`, or one refused us.
     """
     session = Session(settings)
     shown = ", ".join(server.rpartition("@")[2] for server in servers)
@@ -278,10 +278,10 @@ async def open_session(servers: list[str], settings: LinkSettings) -> Session:
     except (nats_errors.NoServersError, TimeoutError) as error:
         detail = session.last_error or "no answer"
         await session.abandon()
-        raise Unavailable(f"connecting to {shown}", detail=detail) from error
+        raise Unreachable(f"connecting to {shown}", detail=detail) from error
     except (nats_errors.Error, OSError, BadName) as error:
         await session.abandon()
-        raise Unavailable(f"connecting to {shown}", detail=str(error)) from error
+        raise Unreachable(f"connecting to {shown}", detail=str(error)) from error
     except asyncio.CancelledError:
         await session.abandon()
         raise

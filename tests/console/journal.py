@@ -41,6 +41,10 @@ PLAN: Final = raw({"drop": "t1"})
 PLAN_HASH: Final = "0123456789abcdef" * 4
 NODE_TTL_S: Final = 60
 DBA: Final[Mapping[str, int]] = {"dba": 0}
+KEPT: Final = (
+    "start one that does: what was asked for stays in the queue until then, and is ruled on then"
+)
+"""What becomes of a command that no node takes, in words."""
 
 T = TypeVar("T")
 

@@ -188,6 +188,23 @@ def test_a_folder_is_applied_as_one_actors_before_workflows(standing, files):
     assert "none: there is no .yaml, .yml, .json or .toml in it" in one_line(none, code=1)
 
 
+def test_a_folder_may_hold_settings_and_what_is_hidden(standing, files):
+    (files / ".vigil").mkdir()
+    (files / ".vigil" / "run.toml").write_text('nats_url = "nats://127.0.0.1:1"')
+    (files / ".draft.yaml").write_text("no definition")
+    (files / "sub").mkdir()
+    (files / "sub" / "vigil.toml").write_text("lease_s = 30")
+    (files / "sub" / "review.yaml").write_text(REVIEW)
+    for each in files.glob("*.yaml"):
+        if each.name not in {"disks.yaml", ".draft.yaml"}:
+            each.unlink()
+
+    said = done(standing, "apply", ".", "--dry-run")
+
+    named = [line.split(":")[0] for line in said.splitlines() if "would be revision" in line]
+    assert named == ["disk_watch", "review"]
+
+
 def test_a_revision_that_was_seen_must_stand_even_if_nothing_would_change(standing, files):
     done(standing, "apply", "disks.yaml", "--if-revision", "0")
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from console.approvals import Decision, actor_of, requests
+from console.approvals import Decision, owner_of, requests
 from streams.blocks import Approval, OnExpiry, Wait
 from streams.events import (
     BlockReason,
@@ -172,7 +172,7 @@ def test_people_read_what_is_to_be_done_before_they_decide():
     }
 
 
-def test_a_request_belongs_to_the_actor_of_its_episode_or_of_its_newest_proposal():
-    assert actor_of(lived(opened(), blocked())) == "monitor"
-    assert actor_of(lived(proposed())) == "mailer"
-    assert actor_of([]) == ""
+def test_a_request_belongs_to_its_episode_or_to_that_of_its_newest_proposal():
+    assert owner_of(lived(opened(), blocked())) == ("monitor", opened().episode_id)
+    assert owner_of(lived(proposed())) == ("mailer", "e1")
+    assert owner_of([]) == ("", "")

@@ -16,7 +16,7 @@ import pytest
 from streams.blocks import Wait
 from streams.commands import Verdict
 from streams.events import EpisodeResolved, Resolution, StepKind, StepRecorded
-from tests.console.journal import CLOCK, PLAN_HASH, Journal, approval
+from tests.console.journal import CLOCK, KEPT, PLAN_HASH, Journal, approval
 from tests.console.program import NOWHERE, RUN_S_MAX, Running, Vigil
 from tests.console.test_command_line import one_line
 
@@ -178,11 +178,20 @@ def test_where_nobody_can_be_asked_the_plan_is_named_by_its_hash(journal, standi
 def test_a_decision_that_no_node_can_apply_now_waits_for_one(journal, standing):
     id_ = journal.block(approval())
     done = decide(standing, "approve", id_, "--hash", "01234567")
-    assert one_line(done, code=0) == (
-        "vigil: dba: no node that is up has it; it will be applied when one does\n"
+    assert one_line(done, code=1) == (
+        "vigil: no node that is up runs actor 'dba' with expectation 'shrink'"
+        f" (none is up at all); {KEPT}\n"
     )
     assert done.stdout == f"{id_}: asked for\n"
     assert journal.has_command(id_)
+
+
+def test_why_nobody_applies_a_decision_is_said_also_to_who_does_not_wait(journal, standing):
+    journal.pretend_node(revisions={"other": 0})
+    id_ = journal.block(approval())
+    done = decide(standing, "deny", id_, "--yes", "--no-wait")
+    assert (done.returncode, done.stdout) == (0, f"{id_}: asked for\n")
+    assert "runs actor 'dba' with expectation 'shrink' (idle: it does not have it)" in done.stderr
 
 
 def test_a_decision_need_not_be_waited_for(journal, standing):
@@ -235,7 +244,7 @@ def test_at_a_terminal_the_plan_is_shown_and_its_approval_confirmed(
     journal, standing, typed, code, is_sent
 ):
     id_ = journal.block(approval(approvers=("ann",)))
-    words = ("episodes", "approve", id_, "--by", "ann")
+    words = ("episodes", "approve", id_, "--by", "ann", "--no-wait")
     done = at_a_terminal(standing, *words, typed=typed)
     shown = done.stderr.decode()
 

@@ -76,6 +76,28 @@ def test_an_event_over_512_kib_is_not_published(vigil):
     assert "too_large" in one_line(vigil.run("publish", "x", "-", stdin=payload, **NOWHERE), code=2)
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("epsodes", "No such command 'epsodes'. Did you mean 'episodes'? `vigil --help`"),
+        ("episodes lst", "Did you mean 'list'? `vigil episodes --help` says more."),
+        ("episodes list --limt 1", "No such option: --limt"),
+        ("findings list --status clear", "'--status': 'clear' is not one of 'active', 'cleared'"),
+        ("publish", "Missing argument 'NAME'. `vigil publish --help` says more."),
+        ("publish a {} b", "Got unexpected extra argument(s) (b). `vigil publish --help`"),
+    ],
+)
+def test_a_wrong_word_is_one_line_that_says_where_to_look(vigil, typed, said):
+    assert said in one_line(vigil.run(*typed.split()), code=2)
+
+
+def test_a_group_by_itself_shows_what_there_is_in_it(vigil):
+    done = vigil.run("episodes")
+
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "cancel" in done.stdout
+
+
 def test_an_event_needs_a_dotted_name(vigil):
     assert "not a dotted name" in one_line(vigil.run("publish", "no good", "{}"), code=2)
 
@@ -89,7 +111,9 @@ def test_without_nats_a_command_ends_with_one_line(vigil, write_app):
         done = list(pool.map(lambda command: vigil.run(*command, **NOWHERE), commands))
 
     for each in done:
-        assert "127.0.0.1:1" in one_line(each, code=1)
+        said = one_line(each, code=1)
+        assert "127.0.0.1:1" in said
+        assert "`vigil up` brings servers of its own, `vigil doctor` shows" in said
 
 
 @pytest.mark.parametrize(
@@ -108,7 +132,9 @@ def test_without_postgres_a_command_ends_with_one_line(connected, write_app, com
 
     done = connected.run(*command, VIGIL_POSTGRES_DSN=dsn)
 
-    assert "127.0.0.1:1" in one_line(done, code=1)
+    said = one_line(done, code=1)
+    assert "127.0.0.1:1" in said
+    assert "`vigil up` brings servers of its own, `vigil doctor` shows" in said
 
 
 @pytest.mark.parametrize("url", ["nats://127.0.0.1:abc", "nats://127.0.0.1:99999"])

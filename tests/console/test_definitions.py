@@ -240,6 +240,14 @@ def test_actors_say_where_they_come_from(standing, files):
     assert (shown["source"], shown["expectations"]) == ("disabled", [])
 
 
+def test_what_is_in_code_is_not_to_be_found_among_definitions(standing, files):
+    Journal(standing).pretend_node("n1")
+
+    for command in (("definition", "dba"), ("disable", "dba", "--yes"), ("history", "dba")):
+        said = one_line(standing.run("actors", *command), code=1)
+        assert said == "vigil: actor 'dba' is not defined as data: it is in the code of n1\n"
+
+
 GONE = "disk_watch: gone: disk_is_healthy; what is left of it stays until vigil reconcile "
 LATER = (
     "vigil: disk_watch: no node runs it, so nothing of it is ended; "

@@ -43,11 +43,13 @@ def said(vigil: Vigil, *words: str) -> str:
 def test_a_finding_is_judged_by_people_and_each_is_told_what_came_of_it(connected):
     carry_out(connected, raise_finding("disk", class_="full"))
 
-    assert said(connected, "ack", "disk", "--by", "ann") == "acknowledged by ann"
-    assert said(connected, "ack", "disk", "--by", "bob") == "nothing to do: ann has acknowledged it"
-    assert said(connected, "note", "disk", "ordered a disk", "--by", "bob") == "noted"
-    assert said(connected, "clear", "disk", "--by", "bob", "--reason", "larger") == "cleared"
-    again = r"nothing to clear: it was cleared at 20\S+ \d\d:\d\d:\d\d UTC by bob"
+    assert said(connected, "ack", "disk", "--by", "ann") == "disk: acknowledged by ann"
+    again = "disk: nothing to do, ann has acknowledged it"
+    assert said(connected, "ack", "disk", "--by", "bob") == again
+    assert said(connected, "note", "disk", "ordered a disk", "--by", "bob") == "disk: noted"
+    cleared = said(connected, "clear", "disk", "--by", "bob", "--reason", "larger")
+    assert cleared == "disk: cleared by bob"
+    again = r"disk: nothing to clear, it was cleared at 20\S+ \d\d:\d\d:\d\d UTC by bob"
     assert re.fullmatch(again, said(connected, "clear", "disk"))
 
 
@@ -55,7 +57,7 @@ def test_who_acknowledges_what_has_ended_is_told_that_nothing_was_noted(connecte
     carry_out(connected, raise_finding("disk", class_="full"))
     said(connected, "clear", "disk", "--by", "bob")
     line = one_line(connected.run("findings", "ack", "disk", "--by", "ann"), code=1)
-    assert "nothing to acknowledge: it was cleared at 20" in line
+    assert "disk: nothing to acknowledge, it was cleared at 20" in line
 
 
 def test_what_was_raised_anew_since_can_be_listed(connected):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -46,7 +47,7 @@ def test_a_time_is_said_with_its_zone_or_as_a_delay():
     [
         (("--payload", "[1]"), "--payload: a list, not a JSON object"),
         (("--payload", "{"), "--payload: not JSON"),
-        (("--payload", "@nowhere.json"), "--payload: [Errno 2] No such file"),
+        (("--payload", "@nowhere.json"), "--payload: nowhere.json: No such file"),
         (("--overrides", '{"tool": 1}', "--dry-run"), "--overrides: no field 'tool'"),
         (("--by", ""), "--by: say who, or leave it out"),
         (("--at", "tomorrow"), "--at: 'tomorrow' is not a time, such as"),
@@ -118,7 +119,19 @@ def test_an_episode_that_fails_is_exit_code_1(connected, write_app):
         done = connected.run("fire", "watcher", "look", "--wait")  # It looks for a host.
 
     assert done.returncode == 1
-    assert done.stdout.splitlines()[1] == "failed: crash"
+    assert done.stdout.splitlines()[1] == "failed: crash: KeyError: 'host'"
+
+
+def test_who_has_waited_long_enough_is_told_that_it_goes_on(standing, write_app):
+    write_app()
+    asked = ("fire", "watcher", "look", "--payload", '{"host": "h1"}', "--key", "k", "--wait")
+    with standing.running(*asked) as program:
+        said = program.wait_said("it waits")
+        code = program.stop(signal.SIGINT)
+
+    id_ = said.splitlines()[0]
+    assert code == 130
+    assert f"vigil: it goes on; `vigil episodes show {id_}` says how far it is" in program.said
 
 
 def test_a_misspelled_name_is_refused_while_a_node_is_up(connected, write_app):

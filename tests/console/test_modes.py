@@ -190,7 +190,7 @@ def test_what_waits_for_a_paused_actor_with_a_lane_is_seen_and_what_is_due(
         (actor,) = connected.wait_for("actors", "list", until=lambda rows: rows[0]["events"] == 2)
         assert (actor["waking"], actor["due"], actor["commands"]) == ([], 1, 0)
         words = connected.run("actors", "show", "watcher").stdout
-        assert "max_concurrent_cluster=1 " in words
+        assert "max_concurrent_cluster=1\n" in words
         connected.run("actors", "resume", "watcher")
         wait_episodes(connected, done=4)
         (actor,) = connected.ask("actors", "list")

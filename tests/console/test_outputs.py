@@ -17,7 +17,7 @@ from streams.events import (
     OutputRejected,
     OutputRetried,
 )
-from tests.console.journal import PLAN_HASH, Journal, approval, proposed
+from tests.console.journal import KEPT, PLAN_HASH, Journal, approval, proposed
 from tests.console.program import NOWHERE, Vigil
 from tests.console.test_command_line import one_line
 
@@ -56,6 +56,9 @@ dba = Actor("dba")
 dba.expect("shrink", Page, on=event("disk.full"))
 app = App(actors=[dba], outputs={"pager": pager})
 '''
+
+
+UNHEARD = f"no node that is up runs actor 'dba' (none is up at all); {KEPT}"
 
 
 @pytest.fixture
@@ -133,8 +136,8 @@ def test_a_decision_that_no_node_can_apply_now_waits_for_one(journal, standing):
     asked = proposed("k", approval=approval())
     journal.write(journal.stack.output("k"), asked)
     done = standing.run("outputs", "reject", "k", "--hash", PLAN_HASH)
-    assert (done.returncode, done.stdout) == (0, "k: asked for\n")
-    assert "no node that is up has it; it will be applied when one does" in done.stderr
+    assert (done.returncode, done.stdout) == (1, "k: asked for\n")
+    assert done.stderr == f"vigil: {UNHEARD}\n"
     assert journal.has_command(asked.episode_id)
 
 
@@ -155,7 +158,7 @@ def test_each_output_that_is_tried_again_says_what_came_of_it(journal, standing)
     obstacle, *refused = done.stderr.splitlines()
 
     assert (done.returncode, done.stdout) == (1, "k1: asked for\n")
-    assert obstacle == "vigil: dba: no node that is up has it; it will be applied when one does"
+    assert obstacle == f"vigil: {UNHEARD}"
     assert [line.split(": ")[1] for line in refused] == ["k2", "k3"]
 
 

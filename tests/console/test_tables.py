@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import io
 
-from console.tables import as_json, cell, spelled_out
+import pytest
+from rich.console import Console
+
+from console.tables import as_json, cell, fitted, spelled_out, terminal
+
+ID = "abd38715-3d02-87d7-8e0b-8fa9e40e619c"
 
 
 @pytest.mark.parametrize(
@@ -26,3 +31,35 @@ def test_what_is_spelled_out_stands_behind_everything_else():
         ("since", 1),
         ("plan", as_json({"drop": "t1"})),
     ]
+
+
+def seen(rows, columns, *, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(fitted(rows, columns, width=width).body)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_a_row_that_no_table_has_room_for_has_a_line_for_each_column():
+    rows = [{"id": ID, "status": "done", "why": None}, {"id": ID, "status": "failed", "why": "x"}]
+
+    assert seen(rows, ["id", "status", "why"], width=47) == [
+        f" id      {ID}",
+        " status  done",
+        "",
+        f" id      {ID}",
+        " status  failed",
+        " why     x",
+        "",
+    ]
+
+
+def test_in_a_pipe_a_row_is_one_line_without_blanks_at_its_end(capsys):
+    rows = [{"id": ID, "summary": "x" * 300}, {"id": ID, "summary": "short"}]
+
+    to = terminal()
+    to.print(fitted(rows, ["id", "summary"], width=to.width).body)
+
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split() == ["id", "summary"]
+    assert first.endswith("x" * 300)
+    assert second == f" {ID}  short"

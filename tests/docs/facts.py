@@ -122,7 +122,9 @@ def _command(name: str, command: Any) -> str:
 
 
 def _argument(parameter: Any) -> str:
-    return str(parameter.metavar or parameter.name).upper()
+    name = str(parameter.metavar or parameter.name).upper()
+    several = f"{name}..." if parameter.nargs == -1 else name
+    return several if parameter.required else f"[{several}]"
 
 
 def _flags(option: Any) -> str:

@@ -337,6 +337,13 @@ def test_one_approver_may_be_given_by_name():
     assert problem_of(approval(PLAN, approvers="ada")) is None
 
 
+@pytest.mark.parametrize("nobody", [[], (), iter([])])
+def test_an_empty_list_of_who_may_decide_is_not_taken_for_anybody(nobody):
+    with pytest.raises(InvalidAction, match="approvers: an empty list names nobody; leave it out"):
+        approval(PLAN, approvers=nobody)
+    assert approval(PLAN).approvers == approval(PLAN, approvers=None).approvers == ()
+
+
 def test_a_plan_that_json_cannot_say_is_refused():
     with pytest.raises(Unencodable):
         block_for(approval(object()), at=EPOCH)

@@ -468,6 +468,7 @@ def test_terms_of_an_approval_mean_nothing_where_none_is_required():
         ({"expires_s": "60", "requires_approval": True}, "expires_s must be a number of seconds"),
         ({"remind_every_s": 0, "requires_approval": True}, "remind_every_s: 0 is not more"),
         ({"on_expiry": "continue", "requires_approval": True}, "'continue'; use approve or deny"),
+        ({"approvers": [], "requires_approval": True}, "approvers: an empty list names nobody"),
         ({"dedupe_key": "k", "key": "a"}, "key: there is a dedupe_key, which says it all"),
         ({"payload": {"load": float("nan")}}, "payload: a number that is not finite"),
     ],

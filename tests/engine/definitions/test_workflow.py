@@ -252,6 +252,8 @@ WRONG = [  # path within the step, what is said, what the step says
     ("on_failure.retry.skip_on", "write a list", {"on_failure": {"retry": {"skip_on": "bad"}}}),
     ("on_failure.retry.then", "write 'abort'", {"on_failure": {"retry": {"then": "retry"}}}),
     ("requires_approval", "is not set", {"approvers": ["ann"]}),
+    ("approvers", "an empty list names nobody; leave it out, and anybody may decide",
+     {"approvers": [], "requires_approval": True}),
     ("compensate.expectation", "write it", {"compensate": {"actor": "risk"}}),
     ("compensate", "'a b' is not a name", {"compensate": {"actor": "a b", "expectation": "x"}}),
     ("reuse_s", "leave one of them out", {"reuse_s": 60, "requires_approval": True}),

@@ -150,6 +150,8 @@ async def waits(trigger, prior):
         ({"approval_expires_s": 9}, "requires_approval"),
         ({"requires_approval": True, "approvers": "ada"}, "approvers"),
         ({"requires_approval": True, "approvers": [""]}, "approvers"),
+        ({"requires_approval": True, "approvers": ()}, "approvers"),
+        ({"approvers": []}, "requires_approval"),
         ({"compensate": "undo"}, "compensate"),
         ({"compensate": ("risk", "a.b")}, "compensate"),
         ({"reuse_s": -1}, "reuse_s"),
