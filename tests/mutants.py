@@ -54,6 +54,7 @@ CONDUCTING: Final = "tests/engine/runtime/test_conductor.py"
 CLOSED_STEPS: Final = "tests/engine/workflows/test_closed_steps.py"
 SUB_STARTS: Final = "tests/engine/runtime/test_sub_starts.py"
 STARTING: Final = "tests/engine/runtime/test_starter.py"
+EFFECTS: Final = "tests/engine/workflows/test_instance_effects.py"
 BEGINNING: Final = "tests/engine/runtime/test_beginnings.py"
 OUTPUTS: Final = "tests/engine/runtime/test_outputs.py"
 APPROVING: Final = "tests/console/test_approving.py"
@@ -3252,10 +3253,66 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a dry run of an instance locks no subject",
-        "engine/runtime/starter.py",
-        " or event.mode is Mode.DRY_RUN:",
-        ":",
+        "engine/workflows/effects.py",
+        " or started.mode is Mode.DRY_RUN",
+        "",
         STARTING,
+    ),
+    Mutant(
+        "an instance that is a step locks no subject",
+        "engine/workflows/effects.py",
+        " or started.parent is not None:",
+        ":",
+        EFFECTS,
+    ),
+    Mutant(
+        "an instance keeps its subject, whoever dies while they begin it",
+        "engine/workflows/effects.py",
+        "        locks=lock if has_begun else None,\n",
+        "",
+        BEGINNING,
+    ),
+    Mutant(
+        "who conducts an instance keeps its subject for good",
+        "engine/runtime/effector.py",
+        "        if effects.locks is not None:",
+        "        if False:",
+        BEGINNING,
+    ),
+    Mutant(
+        "an instance that nobody conducts for long keeps its subject",
+        "engine/runtime/starter.py",
+        "            await keep_subject(*key)",
+        "            pass",
+        BEGINNING,
+    ),
+    Mutant(
+        "an instance that is over is not given its subject for good",
+        "engine/runtime/starter.py",
+        "        if is_first or not await is_over(ports, id_):",
+        "        if True:",
+        STARTING,
+    ),
+    Mutant(
+        "a key that is freed meanwhile is not put again",
+        "engine/runtime/subject_locks.py",
+        "instance_id.encode(), after=entry.revision)",
+        "instance_id.encode())",
+        STARTING,
+    ),
+    Mutant(
+        "a key that is kept meanwhile is freed all the same",
+        "engine/runtime/subject_locks.py",
+        "            continue  # Another one has taken its place, or",
+        "            return  # Another one has taken its place, or",
+        STARTING,
+    ),
+    Mutant(
+        "nobody makes the key of another instance their own",
+        "engine/runtime/subject_locks.py",
+        " or _instance_in(entry) != instance_id:\n        return  # It is",
+        ":\n        return  # It is",
+        BEGINNING,
     ),
     Mutant(
         "an instance that has begun does not lock its subject again",
@@ -3267,7 +3324,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the lock of an instance that is over is taken",
         "engine/runtime/subject_locks.py",
-        "        if rival and not await _is_over(ports, rival):",
+        "        if rival and not await is_over(ports, rival):",
         "        if rival:",
         STARTING,
     ),
@@ -5221,6 +5278,34 @@ TABLE: Final[Sequence[Mutant]] = (
         "return any(actor in self.actors for actor in self._passed_over)",
         "return False",
         "tests/engine/runtime/test_rescuer.py",
+    ),
+    Mutant(
+        "the inbox names those who may decide on the request that waits, not on an earlier one",
+        "projections/sql/list_inbox.sql",
+        "                    AND block.resolution IS NULL\n                ORDER BY block.step_no DESC",
+        "                ORDER BY block.step_no",
+        "tests/projections/test_inbox.py",
+    ),
+    Mutant(
+        "a statement that says nothing is refused",
+        "projections/postgres/reader.py",
+        "    require_statement(text)\n",
+        "",
+        "tests/projections/test_reader.py",
+    ),
+    Mutant(
+        "a list is empty for a stack that was never projected only if that is so",
+        "console/unprojected.py",
+        "if await has_stack(pool, reading.stack):",
+        "if False:",
+        "tests/console/test_unprojected.py",
+    ),
+    Mutant(
+        "a key is looked up before it is used, so that the first use is new",
+        "console/used.py",
+        "    if not records:\n        return None\n",
+        "",
+        "tests/console/test_fire.py",
     ),
 )
 

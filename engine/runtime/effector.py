@@ -85,9 +85,7 @@ class Effector:
             done = effects.parent
             await self.ports.inbox.send(done, id=f"done.{done.episode_id}", trace=traceparent())
         if effects.releases is not None:
-            await free_subject(
-                self.ports, effects.releases.workflow, effects.releases.subject, id_
-            )
+            await free_subject(self.ports, effects.releases.workflow, effects.releases.subject, id_)
         page.is_followed = True
         return [*found, *unopened]
 

@@ -68,23 +68,26 @@ async def keep_subject(ports: Ports, workflow: str, subject: str, instance_id: s
     try:
         await ports.gates.put(key, instance_id.encode(), after=entry.revision)
     except RevisionConflict:
-        return  # As above, a moment later.
+        return  # As above, a moment later; or somebody else has kept it.
 
 
 async def free_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> None:
     """Have nothing keep `subject` for an instance that is over. The key of another one stays.
 
     Raises:
-        Unavailable: the gates are away. Do it again.
+        Unavailable: the gates are away, or many want it at the same time. Do it again.
     """
     key = workflow_lock_key(workflow, subject)
-    entry = await ports.gates.get(key)
-    if entry is None or _instance_in(entry) != instance_id:
+    for _ in range(TRIES_MAX):
+        entry = await ports.gates.get(key)
+        if entry is None or _instance_in(entry) != instance_id:
+            return
+        try:
+            await ports.gates.delete(key, after=entry.revision)
+        except RevisionConflict:
+            continue  # Another one has taken its place, or a belated keeper has kept it.
         return
-    try:
-        await ports.gates.delete(key, after=entry.revision)
-    except RevisionConflict:
-        return  # Another one has taken its place.
+    raise Unavailable(key, detail="others change it at the same time")
 
 
 def _instance_in(entry: Entry | None) -> str:

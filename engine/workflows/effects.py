@@ -95,7 +95,7 @@ def follow_up(instance: Instance) -> Effects:
 
 
 def lock_of(started: WorkflowStarted) -> SubjectLock | None:
-    """Return what an instance keeps for itself while it goes on; None: it keeps others from nothing.
+    """Return what an instance keeps for itself until it is over; None: it needs nothing.
 
     Nothing outside may tell that a dry run was there, and a step waits for nobody's subject.
     """

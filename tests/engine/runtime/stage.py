@@ -62,6 +62,15 @@ HAPPENED: Final = "thing.happened"
 CLOCK: Final = SystemClock()
 
 
+class Later(SystemClock):
+    """A clock that a test puts forward."""
+
+    ahead_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.ahead_s
+
+
 class Scripted(Strategy):
     """Asks for a plan of actions, one by one, and converges with what they brought back."""
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Final
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -24,18 +25,20 @@ from engine.runtime.instance_book import InstanceBook
 from engine.runtime.instance_desk import InstanceDesk
 from engine.runtime.instances import begin_instance
 from engine.runtime.starter import Starter
+from engine.runtime.subject_locks import UNBEGUN_S
 from engine.workflows.binding import spec_of
 from engine.workflows.start import started
-from engine.workflows.starter import START
+from engine.workflows.starter import START, Begun
 from engine.workflows.workflow import Workflow
 from streams.clock import SystemClock
 from streams.commands import Advance, CancelWorkflow
 from streams.events import DeadLettered, EpisodeOpened, WorkflowStarted
+from streams.keys import workflow_lock_key
 from streams.layout import Stream
-from streams.memory import MemoryPorts
+from streams.memory import MemoryPorts, memory_ports
 from streams.triggers import Budget, ManualTrigger
 from streams.workflows import WorkflowStatus
-from tests.engine.runtime.stage import CLOCK, eventually, ports_in_memory, running
+from tests.engine.runtime.stage import CLOCK, Later, eventually, ports_in_memory, running
 from tests.engine.runtime.workflow_stage import Script, app_of, ended, history
 
 NEVER: Final = -1
@@ -48,6 +51,8 @@ CAUSE: Final = EpisodeOpened(
     dedupe_key="manual:1",
     budget=Budget(),
 )
+
+ANOTHER: Final = msgspec.structs.replace(CAUSE, episode_id="e2", dedupe_key="manual:2")
 
 
 class Died(Exception):
@@ -88,6 +93,14 @@ def flow() -> Workflow:
     return made
 
 
+async def begin(ports: MemoryPorts, cause: EpisodeOpened = CAUSE) -> Begun:
+    """Begin an instance, and return what the starter says of it."""
+    app = app_of(flow(), script=Script())
+    starter = Starter(Cast(in_code(app)), Editions(ports, app), ports, CLOCK)
+    said = await starter.serve(cause, START, {"workflow": "w"})
+    return msgspec.convert(said, Begun)
+
+
 async def begin_and_die(ports: MemoryPorts, fate: Fate) -> None:
     """Try to begin an instance, on a node of a certain fate."""
     mortal = dataclasses.replace(
@@ -96,9 +109,7 @@ async def begin_and_die(ports: MemoryPorts, fate: Fate) -> None:
         inbox=Mortal(ports.inbox, fate),
         gates=Mortal(ports.gates, fate),
     )
-    app = app_of(flow(), script=Script())
-    starter = Starter(Cast(in_code(app)), Editions(ports, app), mortal, CLOCK)
-    await starter.serve(CAUSE, START, {"workflow": "w"})
+    await begin(mortal)
 
 
 def first_event() -> WorkflowStarted:
@@ -108,6 +119,7 @@ def first_event() -> WorkflowStarted:
 
 
 ID: Final = first_event().instance_id
+KEY: Final = workflow_lock_key("w", "7")
 CALL: Final = Advance(workflow="w", instance_id=ID)
 
 
@@ -120,14 +132,60 @@ async def test_what_has_begun_goes_on_at_whatever_moment_every_attempt_to_begin_
 
 async def _has_begun_and_gone_on(fatal: int) -> bool:
     ports = ports_in_memory()
-    for _ in range(ATTEMPTS_MAX):
-        with suppress(Died):  # What was done before may make the way shorter.
-            await begin_and_die(ports, Fate(fatal))
+    await _die_in_every_attempt(ports, fatal)
     if not await history(ports, ID):
         return False
     async with running(app_of(flow(), script=Script()), ports):
         assert (await ended(ports, ID)).status is WorkflowStatus.DONE
     return True
+
+
+async def _die_in_every_attempt(ports: MemoryPorts, fatal: int) -> None:
+    for _ in range(ATTEMPTS_MAX):
+        with suppress(Died):  # What was done before may make the way shorter.
+            await begin_and_die(ports, Fate(fatal))
+
+
+async def test_what_goes_on_keeps_its_subject_at_whatever_moment_its_starter_dies():
+    undisturbed = Fate()
+    await begin_and_die(ports_in_memory(), undisturbed)
+    begun = [await _has_begun_and_kept_its_subject(fatal) for fatal in range(undisturbed.moments)]
+    assert {True, False} == {*begun}, "some die before they have begun anything, some after"
+
+
+async def _has_begun_and_kept_its_subject(fatal: int) -> bool:
+    clock = Later()
+    ports = memory_ports(clock=clock)
+    await _die_in_every_attempt(ports, fatal)
+    if not await history(ports, ID):
+        return False
+    await desk_of(ports)[0].put(ID, [CALL])
+    clock.ahead_s = UNBEGUN_S + 1
+    assert await begin(ports, ANOTHER) == Begun(instance_id=ID, is_skipped=True)
+    return True
+
+
+async def test_what_nobody_goes_on_with_for_long_keeps_its_subject():
+    clock = Later()
+    ports = memory_ports(clock=clock)
+    await begin(ports)
+    clock.ahead_s = UNBEGUN_S + 1
+    assert await begin(ports, ANOTHER) == Begun(instance_id=ID, is_skipped=True)
+
+
+@pytest.mark.parametrize("is_taken", [False, True], ids=["free", "taken"])
+async def test_who_follows_a_beginning_when_all_is_over_leaves_the_subject_as_it_is(
+    ports, is_taken
+):
+    await begin(ports)
+    desk, _ = desk_of(ports)
+    page = await desk.book.read(ID)
+    await desk_of(ports)[0].put(ID, [CancelWorkflow(workflow="w", instance_id=ID, by="ada")])
+    assert await ports.gates.get(KEY) is None, "it is over before a step has begun"
+    next_one = await begin(ports, ANOTHER) if is_taken else None
+    await desk.effector.follow(page)
+    entry = await ports.gates.get(KEY)
+    assert (entry and entry.value.decode()) == (next_one and next_one.instance_id)
 
 
 class Counting:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -10,16 +13,24 @@ from engine.definitions.casting import Casting, in_code
 from engine.runtime.cast import Cast
 from engine.runtime.editions import Editions
 from engine.runtime.starter import Starter
-from engine.runtime.subject_locks import free_subject, keep_subject, take_subject
+from engine.runtime.subject_locks import (
+    UNBEGUN_S,
+    free_subject,
+    keep_subject,
+    take_subject,
+)
 from engine.tools import ToolFailed
 from engine.workflows.workflow import Workflow
+from streams.bucket import Entry
 from streams.events import EpisodeOpened, WorkflowFinished, WorkflowStarted
 from streams.keys import workflow_lock_key
 from streams.log import Commit
+from streams.memory import MemoryPorts, memory_ports
+from streams.memory.bucket import MemoryBucket
 from streams.triggers import Budget, ManualTrigger, Mode
 from streams.workflows import WorkflowStatus
 from tests.engine.runtime.defining import agent, app_with, apply, flow
-from tests.engine.runtime.stage import CLOCK
+from tests.engine.runtime.stage import CLOCK, Later
 from tests.engine.runtime.workflow_stage import Script, app_of, history
 
 KEY = workflow_lock_key("w", "7")
@@ -56,6 +67,26 @@ async def end(ports, instance_id: str) -> None:
     finished = WorkflowFinished(status=WorkflowStatus.DONE)
     commit = Commit(id=f"end.{instance_id}", at=CLOCK.now(), events=(finished,))
     await ports.log.append(subject, commit, after=newest.seq)
+
+
+class Belated:
+    """Gates of somebody who is held up once, after having read a key, while others go on."""
+
+    def __init__(self, gates: MemoryBucket, others: Callable[[], Awaitable[object]]) -> None:
+        self._gates, self._others = gates, [others]
+
+    async def get(self, key: str) -> Entry | None:
+        entry = await self._gates.get(key)
+        if self._others:
+            await self._others.pop()()
+        return entry
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._gates, name)
+
+
+def belated(ports: MemoryPorts, others: Callable[[], Awaitable[object]]) -> MemoryPorts:
+    return replace(ports, gates=Belated(ports.gates, others))
 
 
 async def test_a_cause_that_comes_again_after_a_crash_begins_nothing_else(ports, starter):
@@ -98,6 +129,35 @@ async def test_the_lock_of_another_instance_stays(ports):
     await free_subject(ports, "w", "7", "i2")
     await keep_subject(ports, "w", "7", "i2")
     assert await take_subject(ports, "w", "7", "i2") == "i1"
+
+
+async def test_a_key_that_is_freed_before_it_is_kept_stays_away(ports):
+    await take_subject(ports, "w", "7", "i1")
+    late = belated(ports, lambda: free_subject(ports, "w", "7", "i1"))
+    await keep_subject(late, "w", "7", "i1")
+    assert await ports.gates.get(KEY) is None
+
+
+async def test_a_key_that_is_kept_before_it_is_freed_goes(ports):
+    await take_subject(ports, "w", "7", "i1")
+    late = belated(ports, lambda: keep_subject(ports, "w", "7", "i1"))
+    await free_subject(late, "w", "7", "i1")
+    assert await ports.gates.get(KEY) is None
+
+
+async def test_who_takes_a_subject_for_what_is_over_meanwhile_does_not_keep_it(starter):
+    clock = Later()
+    ports = memory_ports(clock=clock)
+
+    async def live() -> None:
+        id_, _ = await begin(replace(starter, ports=ports), cause(1))
+        await end(ports, id_)
+        await free_subject(ports, "w", "7", id_)
+
+    await begin(replace(starter, ports=belated(ports, live)), cause(1))
+    assert await ports.gates.get(KEY) is not None, "it cannot know in time"
+    clock.ahead_s = UNBEGUN_S + 1
+    assert await ports.gates.get(KEY) is None
 
 
 async def test_a_workflow_that_has_gone_from_this_node_is_for_another_try(starter):
