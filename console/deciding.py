@@ -18,6 +18,7 @@ from console.approvals import Request, owner_of, requests
 from console.errors import Mistake, Trouble
 from console.outcomes import Outcome, Sent, Stand, watch
 from console.settings import Reading
+from console.who import stranger_hint
 from console.work import connected
 from engine.deciding import problem_of_decision
 from engine.errors import BadRequest, Refused
@@ -132,7 +133,7 @@ def look(reading: Reading, matter: Matter, *, by: str) -> Asked:
     )
     problem = problem_of_decision(approval, wanted, at=_CLOCK.now())
     if problem is not None:
-        raise Trouble(f"{matter}: {problem}")
+        raise Trouble(f"{matter}: {problem}{stranger_hint(approval.approvers, by)}")
     return asked
 
 

@@ -35,6 +35,12 @@ async def whole(pool: Pool, stack: Stack, episode_id: UUID) -> dict[str, object]
     return row | {"waits_for": block if is_open else None, "outputs": came_to(outcomes, own)}
 
 
+def says(row: Row) -> str:
+    """Return an episode's summary, else what went wrong; of a traceback, its end."""
+    detail = str(row["error_detail"] or "").rstrip().splitlines()[-1:]
+    return str(row["summary"] or "".join(detail))
+
+
 def came_to(outcomes: Iterable[OutputOutcome], own: Iterable[Row]) -> list[Row]:
     """Return a row for each output of an episode, with its `outcome` once that is settled.
 

@@ -20,6 +20,7 @@ from console.looking import (
 )
 from console.reading import ask
 from console.settings import Reading
+from console.used import Use, use_of
 from console.work import connected
 from engine.durations import seconds_of
 from engine.errors import BadRequest
@@ -60,6 +61,8 @@ class Asked:
     episode_id: str
     obstacle: str
     """Why nothing comes of it now, in words; empty: something does."""
+    used: Use | None = None
+    """The earlier use of its key, so that nothing new comes of it; None: none is known."""
 
 
 def payload_of(text: str) -> JsonObject:
@@ -141,10 +144,15 @@ async def _send(reading: Reading, request: Request) -> Asked:
         await require_in_force(ports, seen, request.actor)
         require_expectation(seen, request.actor, request.expectation)
         try:
+            used = await use_of(
+                ports, request.actor, request.expectation, request.key, dry_run=request.dry_run
+            )
             episode_id = await fire(ports, **vars(request))
         except BadRequest as error:
             raise Mistake(str(error)) from error
-        return Asked(episode_id=episode_id, obstacle=waking_obstacle(seen, request.actor))
+        is_over = used is not None and used.is_over
+        obstacle = "" if is_over else waking_obstacle(seen, request.actor)
+        return Asked(episode_id=episode_id, obstacle=obstacle, used=used)
 
 
 def _delay_s(within: str) -> float:

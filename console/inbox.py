@@ -7,19 +7,23 @@ from typing import Final
 
 from rich.text import Text
 
-from console.tables import Row, printable, said
+from console.tables import Row, in_words, printable, said
 
 INDENT: Final = "  "
+WHO: Final = "who may decide"
 
 
 def lines(rows: Iterable[Row]) -> Iterator[Text]:
     """Yield a few lines for each of `rows`, as `list_inbox` returns them.
 
-    A command is a line of its own, so that it can be copied.
+    A command is a line of its own, so that it can be copied. Who may decide is said unless anybody
+    may.
     """
     for row in rows:
         yield Text(_headline(row), style="bold")
         yield Text(f"{INDENT}{_one_line(row['summary'])}")
+        if row["approvers"]:
+            yield Text(f"{INDENT}{WHO}: {_one_line(in_words(row)['approvers'])}")
         yield Text(f"{INDENT}{printable(said(row['what_to_do']))}", style="cyan")
 
 

@@ -161,8 +161,13 @@ def _is_closed(seen: Look, actor: str) -> bool:
 def hint(wanted: str, names: Iterable[str]) -> str:
     """Return which of `names` may have been meant, or which there are."""
     there = sorted(names)
-    near = get_close_matches(wanted, there, n=NEAREST)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
+    if meant := near_hint(wanted, there):
+        return meant
     more = ", …" if len(there) > NAMES_SHOWN_MAX else ""
     return f"known: {', '.join(there[:NAMES_SHOWN_MAX])}{more}" if there else "none is known"
+
+
+def near_hint(wanted: str, names: Iterable[str]) -> str:
+    """Return which of `names` may have been meant, in words; empty: none is near."""
+    near = get_close_matches(wanted, sorted(names), n=NEAREST)
+    return f"did you mean {' or '.join(near)}?" if near else ""

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from console.errors import Mistake, Trouble
-from console.looking import Look, hint, look_at, require_known, require_plausible
+from console.looking import Look, hint, look_at, near_hint, require_known, require_plausible
 from console.settings import Reading
 from console.tables import Row
 from console.who import who
@@ -179,7 +179,9 @@ def _about(node: str, actor: str | None) -> str:
 def _caveat(seen: Look, node: str, actor: str | None) -> str:
     """Return why what was said has no effect yet, in words; empty: it has."""
     if node not in _up(seen):
-        return "; it is not up, and does so when it comes"
+        # What something was said about before is no typo.
+        near = "" if node in seen.orders.modes else near_hint(node, _up(seen))
+        return f"; it is not up, and does so when it comes{near and f'; {near}'}"
     if actor is not None and actor not in seen.actors():
         return "; no node that is up has it"
     return ""

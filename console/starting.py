@@ -14,12 +14,13 @@ from console import typed
 from console.errors import Mistake, Trouble
 from console.looking import look_at, require_in_force, require_plausible, waking_obstacle
 from console.settings import Reading
+from console.used import Use, use_of
 from console.workflows import inquire
 from engine.errors import Refused
 from engine.overrides import parse_step_overrides
 from engine.runtime import workflow_requests as requests
 from engine.workflows.instance import Instance
-from engine.workflows.starter import starter_id
+from engine.workflows.starter import START, starter_id
 from engine.workflows.status import ENDED
 from streams.clock import SystemClock
 from streams.json import JsonObject
@@ -64,6 +65,8 @@ class Started:
     instance_id: str
     obstacle: str
     """Why nothing comes of it now, in words; empty: something does."""
+    used: Use | None = None
+    """The earlier use of its key, so that nothing new comes of it; None: none is known."""
 
 
 def step_overrides_of(text: str) -> dict[str, Overrides]:
@@ -94,12 +97,14 @@ def start(reading: Reading, asked: Start) -> Started:
         starter, seen = starter_id(asked.workflow), await look_at(ports)
         await require_plausible(reading, ports, seen, starter)
         await require_in_force(ports, seen, starter)
+        used = await use_of(ports, starter, START, asked.key, dry_run=asked.dry_run)
         instance_id = await requests.start_workflow(ports, **vars(asked))
         started = Started(
             asked=asked,
             is_key_typed=is_key_typed,
             instance_id=instance_id,
-            obstacle=waking_obstacle(seen, starter),
+            obstacle="" if used is not None and used.is_over else waking_obstacle(seen, starter),
+            used=used,
         )
         if not started.obstacle:
             await _wait_begun(ports, started)

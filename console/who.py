@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Collection
 from typing import Final
 
 from console.errors import Mistake
@@ -10,6 +11,11 @@ from console.settings import Reading
 
 BY_CHARS_MAX: Final = 200
 """Most of somebody's name that is kept with a decision."""
+
+
+def stranger_hint(approvers: Collection[str], by: str) -> str:
+    """Return what to add to why `by` may not decide what only `approvers` may; empty: `by` may."""
+    return "; say who you are with --by" if approvers and by not in approvers else ""
 
 
 def who(reading: Reading, by: str | None) -> str:

@@ -10,6 +10,7 @@ from console.deciding import require_digits
 from console.errors import Mistake, Trouble
 from console.outcomes import Outcome, Sent, Stand, watch
 from console.settings import Reading
+from console.who import stranger_hint
 from console.work import connected
 from engine.errors import BadRequest, Refused
 from engine.runtime import workflow_requests as requests
@@ -134,15 +135,19 @@ def decide(
     instance_id, step = instance.begun.instance_id, asked.step
 
     async def done(ports: Ports) -> Outcome:
-        id_ = await requests.decide_step(
-            ports,
-            instance_id,
-            step,
-            verdict.value,
-            plan_hash=asked.approval.plan_hash,
-            by=by,
-            reason=reason,
-        )
+        try:
+            id_ = await requests.decide_step(
+                ports,
+                instance_id,
+                step,
+                verdict.value,
+                plan_hash=asked.approval.plan_hash,
+                by=by,
+                reason=reason,
+            )
+        except Refused as error:
+            hint = stranger_hint(asked.approval.approvers, by)
+            raise Refused(f"{error}{hint}") from error
         approves = verdict is Verdict.APPROVE
         word = Stand(f"{step} {'approved' if approves else 'denied'} by {by}", is_wanted=True)
         stand = _stand_of(id_, word, rivals_at=step)

@@ -5282,8 +5282,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the inbox names those who may decide on the request that waits, not on an earlier one",
         "projections/sql/list_inbox.sql",
-        "                    AND block.resolution IS NULL\n                ORDER BY block.step_no DESC",
-        "                ORDER BY block.step_no",
+        "AND block.resolution IS NULL\n                ORDER BY block.step_no DESC",
+        "ORDER BY block.step_no",
         "tests/projections/test_inbox.py",
     ),
     Mutant(
@@ -5299,13 +5299,6 @@ TABLE: Final[Sequence[Mutant]] = (
         "if await has_stack(pool, reading.stack):",
         "if False:",
         "tests/console/test_unprojected.py",
-    ),
-    Mutant(
-        "a key is looked up before it is used, so that the first use is new",
-        "console/used.py",
-        "    if not records:\n        return None\n",
-        "",
-        "tests/console/test_fire.py",
     ),
 )
 

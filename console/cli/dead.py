@@ -57,7 +57,7 @@ def list_(
         reading,
         lambda pool: list_dead_letters(pool, reading.stack, status=status, limit=limit),
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE)
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
 
 
 @app.command()

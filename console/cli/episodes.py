@@ -24,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="What actors do and did.")
 
 COLUMNS: Final = (
     "episode_id", "actor_id", "expectation_id", "subject_id", "status", "position", "turns_used",
-    "started_at", "finished_at", "summary", "error_class",
+    "started_at", "finished_at", "says", "error_class",
 )  # fmt: skip
 SPARE: Final = (
     "turns_used", "finished_at", "expectation_id", "started_at", "subject_id", "actor_id",
@@ -78,6 +78,7 @@ def list_(
     is_json: IsJson = False,
 ) -> None:
     """List episodes: queued ones first, then the latest started."""
+    from console import episodes
     from console.reading import ask
     from projections.postgres.reader import list_episodes
 
@@ -86,7 +87,8 @@ def list_(
         reading,
         lambda pool: list_episodes(pool, reading.stack, status=status, actor=actor, limit=limit),
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE)
+    shown = rows if is_json else [{**row, "says": episodes.says(row)} for row in rows]
+    show_rows(shown, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
 
 
 @app.command()

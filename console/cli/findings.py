@@ -69,7 +69,7 @@ def list_(
             limit=limit,
         ),
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE)
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
 
 
 @app.command()

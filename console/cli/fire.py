@@ -12,7 +12,7 @@ from console.cli import context
 from console.cli.output import WAIT_S, IsJson, Timeout, waiting
 
 if TYPE_CHECKING:
-    from console.firing import Request
+    from console.firing import Asked, Request
 
 
 def fire(
@@ -72,32 +72,35 @@ def fire(
         overrides=None if overrides is None else firing.overrides_of(overrides),
     )
     asked = firing.send(reading, request)
-    if not is_json:
-        print(asked.episode_id, flush=True)
-    if asked.obstacle:
-        print(f"vigil: {actor}: {asked.obstacle}; it waits", file=sys.stderr, flush=True)
     row = None
-    if is_waiting:
-        with waiting(f"it goes on; `vigil episodes show {asked.episode_id}` says how far it is"):
+    with waiting(f"it goes on; `vigil episodes show {asked.episode_id}` says how far it is"):
+        if not is_json:
+            print(asked.episode_id, flush=True)
+        if asked.used is not None:
+            print(f"vigil: {actor}: {asked.used.in_words}", file=sys.stderr, flush=True)
+        if asked.obstacle:
+            print(f"vigil: {actor}: {asked.obstacle}; it waits", file=sys.stderr, flush=True)
+        if is_waiting:
             row = firing.wait_end(reading, asked.episode_id, at=request.at, timeout_s=timeout_s)
     if is_json:
-        _print_json(request, asked.episode_id, row)
+        _print_json(request, asked, row)
     elif row is not None:
         print(_in_a_line(row))
     _exit_unless_done(row)
 
 
-def _print_json(request: Request, episode_id: str, row: Mapping[str, object] | None) -> None:
+def _print_json(request: Request, asked: Asked, row: Mapping[str, object] | None) -> None:
     from console import tables
 
-    asked = {
-        "episode_id": episode_id,
+    said = {
+        "episode_id": asked.episode_id,
+        "is_new": asked.used is None,
         "actor_id": request.actor,
         "expectation_id": request.expectation,
         "mode": "dry_run" if request.dry_run else "live",
         "at": request.at,
     }
-    print(tables.as_json(asked if row is None else {**asked, **row}))
+    print(tables.as_json(said if row is None else {**said, **row}))
 
 
 def _in_a_line(row: Mapping[str, object]) -> str:

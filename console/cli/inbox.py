@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from console.cli import context
-from console.cli.output import IsJson, Limit, show_rows
+from console.cli.output import IsJson, Limit, say_nothing, show_rows
 
 
 def inbox(
@@ -26,9 +26,9 @@ def inbox(
     reading = context.reading(ctx)
     rows = ask(reading, lambda pool: list_inbox(pool, reading.stack, actor=actor, limit=limit))
     if is_json:
-        show_rows(rows, (), is_json=True)
+        show_rows(rows, (), is_json=True, reading=reading)
         return
     for line in lines(rows):
         tables.terminal().print(line, soft_wrap=True)
     if not rows:
-        tables.terminal(stderr=True).print("nothing waits for anybody")
+        say_nothing("nothing waits for anybody", reading)

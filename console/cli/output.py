@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
+
+if TYPE_CHECKING:
+    from console.settings import Reading
 
 
 def _no_more_than_are_read(limit: int) -> int:
@@ -38,8 +41,11 @@ def show_rows(
     *,
     is_json: bool,
     spare: Sequence[str] = (),
+    reading: Reading | None = None,
 ) -> None:
     """Print rows: all of each as JSON, the chosen columns as a table.
+
+    With `reading`, where the rows are of, it says so if nothing was ever projected there.
 
     A terminal may be too narrow: then it says which of `spare` are left out, or has each row with
     a line for each column.
@@ -48,9 +54,9 @@ def show_rows(
 
     if is_json:
         print(tables.as_json(rows))
-        return
     if not rows:
-        tables.terminal(stderr=True).print("nothing found")
+        say_nothing("" if is_json else "nothing found", reading)
+    if is_json or not rows:
         return
     terminal = tables.terminal()
     shown = tables.fitted(rows, columns, width=terminal.width, spare=spare)
@@ -58,6 +64,16 @@ def show_rows(
     if shown.left_out:
         words = f"no room for {', '.join(shown.left_out)}; --json has all"
         tables.terminal(stderr=True).print(words, style="dim")
+
+
+def say_nothing(words: str, reading: Reading | None) -> None:
+    """Say on stderr why there are no rows: the stack is none, or else `words`, if there are any."""
+    from console import tables
+    from console.unprojected import why_empty
+
+    said = (why_empty(reading) if reading is not None else "") or words
+    if said:
+        tables.terminal(stderr=True).print(said, markup=False)
 
 
 @contextmanager

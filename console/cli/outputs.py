@@ -60,7 +60,7 @@ def list_(
             pool, reading.stack, status=status, actor=actor, adapter=adapter, limit=limit
         ),
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE)
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
 
 
 @app.command()

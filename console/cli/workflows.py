@@ -68,7 +68,7 @@ def list_(
             pool, reading.stack, status=status, workflow=workflow, limit=limit
         ),
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE)
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
 
 
 @app.command()
@@ -147,19 +147,20 @@ def start(
         ),
     )
     started = starting.start(reading, asked)
-    if not is_json:
-        print(started.instance_id, flush=True)
-    if started.obstacle:
-        print(f"vigil: {name}: {started.obstacle}; it waits", file=sys.stderr, flush=True)
     row: dict[str, object] = {"instance_id": started.instance_id, "workflow_id": name}
     is_done = True
-    if is_waiting:
-        look = f"vigil workflows show {started.instance_id}"
-        with waiting(f"it goes on; `{look}` says how far it is"):
+    with waiting(f"it goes on; `vigil workflows show {started.instance_id}` says how far it is"):
+        if not is_json:
+            print(started.instance_id, flush=True)
+        if started.used is not None:
+            print(f"vigil: {name}: {started.used.in_words}", file=sys.stderr, flush=True)
+        if started.obstacle:
+            print(f"vigil: {name}: {started.obstacle}; it waits", file=sys.stderr, flush=True)
+        if is_waiting:
             ended = starting.wait_end(reading, started, timeout_s=timeout_s)
-        row, is_done = picturing.record_of(ended), ended.status is WorkflowStatus.DONE
+            row, is_done = picturing.record_of(ended), ended.status is WorkflowStatus.DONE
     if is_json:
-        print(tables.as_json(row))
+        print(tables.as_json({**row, "is_new": started.used is None}))
     elif is_waiting:
         print(": ".join(str(row[each]) for each in ("status", "error_class") if row[each]))
     if not is_done:

@@ -5,6 +5,7 @@ jsonb comes back as Python values, everything else as asyncpg gives it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import count
 from typing import Final, TypeAlias
@@ -22,7 +23,14 @@ ROWS_MAX: Final = 10_000
 QUERY_S_MAX: Final = 30.0
 """Longest that somebody's own query may run, in seconds."""
 
+SEVERAL_RAISED_BY: Final = "exec_parse_message"
+"""The function of Postgres that refuses several statements in one, with the SQLSTATE of any syntax
+error. Source: `src/backend/tcop/postgres.c`. It says so in every language of its messages."""
+
 Row: TypeAlias = dict[str, object]
+
+# Possessive, so that text which is a statement is found out in one go.
+_NOTHING: Final = re.compile(r"(?:\s|;|--[^\n]*|(?>/\*.*?\*/))*+", re.DOTALL)
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +45,16 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     def as_rows(self) -> list[Row]:
         """Return the rows as one dictionary each."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+def require_statement(text: str) -> None:
+    """Refuse what holds no statement: Postgres takes it, and answers with nothing.
+
+    Raises:
+        QueryRefused: there are only blanks, semicolons or comments.
+    """
+    if _NOTHING.fullmatch(text):
+        raise QueryRefused("an empty statement")
 
 
 async def answer(pool: Pool, text: str, *args: object, query_s_max: float = QUERY_S_MAX) -> Table:
@@ -65,7 +83,7 @@ async def _refusing(connection: Connection, text: str, *args: object, query_s_ma
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         if connection.is_closed():
             raise
-        raise QueryRefused(str(error)) from error
+        raise QueryRefused(_in_words(error)) from error
 
 
 async def _table(connection: Connection, text: str, *args: object) -> Table:
@@ -79,6 +97,16 @@ async def _table(connection: Connection, text: str, *args: object) -> Table:
         rows=tuple(_values(row, documents) for row in rows[:ROWS_MAX]),
         is_cut=len(rows) > ROWS_MAX,
     )
+
+
+def _in_words(error: asyncpg.PostgresError | asyncpg.InterfaceError) -> str:
+    """Return what is wrong, and what Postgres says to do about it: its hints are sentences."""
+    if not isinstance(error, asyncpg.PostgresError):
+        return str(error)
+    if error.server_source_function == SEVERAL_RAISED_BY:
+        return "one statement at a time"
+    more = [str(each) for each in (error.detail, error.hint) if each]
+    return " ".join([f"{error.args[0]}.", *more]) if more else str(error)
 
 
 def _told_apart(names: Sequence[str]) -> tuple[str, ...]:

@@ -8,7 +8,14 @@ from typing import Final
 from uuid import UUID
 
 from projections.errors import QueryRefused
-from projections.postgres.answers import QUERY_S_MAX, ROWS_MAX, Row, Table, answer
+from projections.postgres.answers import (
+    QUERY_S_MAX,
+    ROWS_MAX,
+    Row,
+    Table,
+    answer,
+    require_statement,
+)
 from projections.postgres.pool import Pool
 from projections.postgres.queries import query
 from streams.subjects import Stack
@@ -245,13 +252,24 @@ async def list_checkpoints(pool: Pool, stack: Stack) -> list[Row]:
     return await _rows(pool, "list_checkpoints", stack.name)
 
 
+async def list_stacks(pool: Pool, *, limit: int) -> list[str]:
+    """Return the stacks that anything was ever projected for, by name."""
+    return [str(row["stack"]) for row in await _rows(pool, "list_stacks", limit)]
+
+
+async def has_stack(pool: Pool, stack: Stack) -> bool:
+    """Return whether anything was ever projected for a stack."""
+    return bool(await list_checkpoints(pool, stack))
+
+
 async def run_sql(pool: Pool, text: str, *args: object, query_s_max: float = QUERY_S_MAX) -> Table:
     """Return what one SQL statement of somebody's own answers; `$1` in it is the first of `args`.
 
     Raises:
-        QueryRefused: it is wrong, writes, holds several statements, or takes too long.
+        QueryRefused: it is wrong, writes, holds no statement or several, or takes too long.
         PostgresUnavailable: Postgres is away.
     """
+    require_statement(text)
     return await answer(pool, text, *args, query_s_max=query_s_max)
 
 

@@ -3,8 +3,8 @@
 WITH listed AS (
     SELECT
         episode_id, actor_id, expectation_id, status, subject_kind, subject_id, attempts,
-        turns_used, tokens_used, confidence, summary, error_class, node, queued_at, started_at,
-        finished_at, journal_seq
+        turns_used, tokens_used, confidence, summary, error_class, error_detail, node, queued_at,
+        started_at, finished_at, journal_seq
     FROM episodes
     WHERE stack = $1
         AND ($2::text IS NULL OR status = $2)

@@ -149,7 +149,7 @@ def test_a_decision_on_another_plan_is_refused_with_the_hash_of_the_one_that_wai
 def test_only_those_who_may_decide_are_asked_to(journal, standing):
     id_ = journal.block(approval(approvers=("ann", "bob")))
     line = one_line(decide(standing, "deny", id_, "--yes", "--by", "eve"), code=1)
-    assert "'eve' is none of those who may decide: ann, bob" in line
+    assert "'eve' is none of those who may decide: ann, bob; say who you are with --by" in line
     assert not journal.has_command(id_)
 
 

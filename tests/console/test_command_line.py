@@ -144,6 +144,17 @@ def test_a_server_without_an_address_ends_with_one_line(vigil, url):
     )
 
 
+def test_a_statement_that_cannot_be_asked_is_a_mistake_in_one_line(standing):
+    with standing.running("project"):
+        standing.wait_for("episodes", "list", until=lambda _: True)
+    nothing = standing.run("sql", "")
+    two = standing.run("sql", "select 1; select 2")
+    typo = standing.run("sql", "select statu from episodes")
+    assert one_line(nothing, code=2) == "vigil: an empty statement\n"
+    assert one_line(two, code=2) == "vigil: one statement at a time\n"
+    assert '"statu" does not exist. Perhaps you meant' in one_line(typo, code=2)
+
+
 def test_more_rows_than_are_ever_read_cannot_be_asked_for(vigil):
     done = vigil.run("episodes", "list", "--limit", "10001")
 

@@ -1,8 +1,8 @@
-"""What became of an episode's outputs, as it is shown."""
+"""What became of an episode and of its outputs, as it is shown."""
 
 from __future__ import annotations
 
-from console.episodes import came_to
+from console.episodes import came_to, says
 from streams.outputs import OutputOutcome
 
 OWN = {"output_key": "mail:1", "adapter": "mail", "status": "delivered", "error_class": None}
@@ -28,3 +28,10 @@ def test_what_another_episode_sees_to_is_shown_too_and_what_a_dry_run_left_undon
         {"output_key": "mail:2", "outcome": "duplicate", "error_class": None},
         {"output_key": "mail:3", "outcome": "dry_run", "error_class": None},
     ]
+
+
+def test_an_episode_says_its_summary_and_one_without_what_went_wrong():
+    detail = 'Traceback:\n  File "a.py"\nKeyError: host\n'
+    assert says({"summary": "all well", "error_detail": detail}) == "all well"
+    assert says({"summary": None, "error_detail": detail}) == "KeyError: host"
+    assert says({"summary": "", "error_detail": None}) == ""

@@ -94,8 +94,15 @@ def test_a_request_waits_for_a_node_and_one_key_is_one_episode(standing, write_a
         done = standing.run(*asked, "--wait")
         (episode,) = standing.ask("episodes", "list")
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [first, "done: h1 was seen"]
+        over = standing.run(*asked)
+        as_json = standing.ask(*asked)
+        other = standing.ask(*asked[:-1], "k2")
+
+    assert (done.returncode, done.stdout.splitlines()) == (0, [first, "done: h1 was seen"])
+    assert (over.returncode, over.stdout) == (0, f"{first}\n")
+    assert "vigil: watcher: nothing new began: key 'k1' was used before, at 20" in over.stderr
+    assert (as_json["episode_id"], as_json["is_new"]) == (first, False)
+    assert other["is_new"] is True
     assert (episode["episode_id"], episode["summary"]) == (first, "h1 was seen")
 
 
@@ -117,9 +124,11 @@ def test_an_episode_that_fails_is_exit_code_1(connected, write_app):
     write_app()
     with serving(connected):
         done = connected.run("fire", "watcher", "look", "--wait")  # It looks for a host.
+        listed = connected.run("episodes", "list")
 
     assert done.returncode == 1
     assert done.stdout.splitlines()[1] == "failed: crash: KeyError: 'host'"
+    assert "KeyError: 'host'" in listed.stdout
 
 
 def test_who_has_waited_long_enough_is_told_that_it_goes_on(standing, write_app):

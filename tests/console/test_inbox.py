@@ -22,6 +22,7 @@ def row(**fields: object) -> dict[str, object]:
         "since": SINCE,
         "expires_at": None,
         "what_to_do": "vigil episodes approve e1",
+        "approvers": [],
     }
     return given | fields
 
@@ -36,6 +37,10 @@ def test_what_waits_is_said_in_three_lines_of_which_the_last_can_be_typed():
         "  drop table t1",
         "  vigil episodes approve e1",
     ]
+
+
+def test_who_may_decide_is_said_unless_anybody_may():
+    assert said(row(approvers=["ann", "bob"]))[2] == "  who may decide: ann, bob"
 
 
 def test_what_can_expire_says_when():
@@ -58,9 +63,11 @@ def test_each_thing_that_waits_follows_the_other():
 
 def test_everything_that_waits_for_a_person_is_there_with_what_to_type(standing):
     journal = Journal(standing)
-    asking = journal.block(approval())
+    asking = journal.block(approval(approvers=("ann", "bob")))
     waiting = journal.block(wait=Wait(ref="bill 7"))
-    journal.write(journal.stack.output("k 1"), proposed("k 1", approval=approval()))
+    journal.write(
+        journal.stack.output("k 1"), proposed("k 1", approval=approval(approvers=("eve",)))
+    )
     journal.write(journal.stack.output("k 2"), proposed("k 2"))
     letter = DeadLettered(
         reason="unreadable", detail="not JSON", stream="s", seq=1, subject="thing.happened"
@@ -76,6 +83,12 @@ def test_everything_that_waits_for_a_person_is_there_with_what_to_type(standing)
     assert by_kind["wait"]["what_to_do"] == "vigil episodes resolve 'bill 7'"
     assert by_kind["output"]["what_to_do"].startswith("vigil outputs approve 'k 1'")
     assert by_kind["dead_letter"]["what_to_do"].startswith("vigil dead show ")
+    assert {kind: row["approvers"] for kind, row in by_kind.items()} == {
+        "approval": ["ann", "bob"],
+        "wait": [],
+        "output": ["eve"],
+        "dead_letter": [],
+    }
     for row in rows:
         assert f"  {row['what_to_do']}\n" in for_people
 

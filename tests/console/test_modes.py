@@ -290,3 +290,16 @@ def test_a_node_does_not_serve_its_own_stack_as_another(connected, write_app):
     own = connected.environ["VIGIL_STACK"]
     done = connected.run("node", "--app", "watch:app", "--serve-stacks", f"x,{own}")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_a_name_near_that_of_a_node_which_is_up_may_have_been_meant(standing, write_app):
+    write_app()
+    with running_node(standing, "--no-project"):
+        standing.wait_for("mode", until=is_there)
+        typo = standing.run("mode", "n12", "disabled")
+        meant = standing.run("mode", "n12", "disabled")
+        other = standing.run("mode", "backup", "disabled")
+    waits = "disabled; it is not up, and does so when it comes"
+    assert typo.stdout == f"n12: {waits}; did you mean n1?\n"
+    assert meant.stdout == f"n12: {waits}\n"
+    assert other.stdout == f"backup: {waits}\n"

@@ -44,7 +44,7 @@ review = Workflow("review", subject_key="client")
 review.step("screen", "clerk", "screen", on_failure="pause",
             input=lambda trigger, prior: trigger.payload)
 review.step("pay", "clerk", "pay", depends_on=["screen"], requires_approval=True,
-            input=lambda trigger, prior: {"sum": 7})
+            approvers=["ada"], input=lambda trigger, prior: {"sum": 7})
 app = App(actors=[clerk], workflows=[review])
 '''
 
@@ -117,6 +117,7 @@ def test_a_workflow_is_begun_looked_at_and_approved(connected):
         hash_ = asking["steps"][1]["plan_hash"]
         wrong = connected.run("workflows", "approve", id_, "pay", "--hash", "0" * 8)
         unasked = connected.run("workflows", "approve", id_, "pay")
+        eve = connected.run("workflows", "approve", id_, "pay", "--hash", hash_, "--by", "eve")
         approved = connected.run("workflows", "approve", id_, "pay", "--hash", hash_, "--by", "ada")
         again = connected.run("workflows", "approve", id_, "pay", "--hash", hash_)
         ended = connected.wait_for("workflows", "list", "--status", "done", until=bool)
@@ -128,6 +129,7 @@ def test_a_workflow_is_begun_looked_at_and_approved(connected):
     ]
     assert "waits for a decision on another plan" in one_line(wrong, code=1)
     assert f"say --hash {hash_[:8]}, or --yes" in one_line(unasked, code=2)
+    assert "may decide: ada; say who you are with --by" in one_line(eve, code=1)
     assert approved.stdout == f"{id_}: pay approved by ada\n"
     assert "does not wait for approval" in one_line(again, code=1)
     assert [(row["instance_id"], row["subject_value"], row["done"]) for row in ended] == [
@@ -136,18 +138,24 @@ def test_a_workflow_is_begun_looked_at_and_approved(connected):
 
 
 def test_a_paused_step_is_skipped_and_an_instance_canceled(connected):
+    key = ("--key", "k1")
     with serving(connected):
-        id_ = started(connected, "--payload", '{"fails": true}')
+        id_ = started(connected, "--payload", '{"fails": true}', *key)
         connected.wait_for("workflows", "show", id_, until=step_is("screen", "paused"))
         unsaid = connected.run("workflows", "resume", id_, "screen")
         skipped = connected.run("workflows", "resume", id_, "screen", "--skip")
         connected.wait_for("workflows", "show", id_, until=step_is("pay", "awaiting_approval"))
+        again = connected.run("workflows", "start", "review", *key)
+        as_json = connected.ask("workflows", "start", "review", *key)
         canceled = connected.run("workflows", "cancel", id_, "--reason", "a typo")
         row = connected.wait_for(
             "workflows", "show", id_, until=lambda row: row["status"] == "canceled"
         )
         too_late = connected.run("workflows", "cancel", id_)
 
+    assert again.stdout == f"{id_}\n"
+    assert "review: nothing new began: key 'k1' was used before, at 20" in one_line(again, code=0)
+    assert (as_json["instance_id"], as_json["is_new"]) == (id_, False)
     assert one_line(unsaid, code=2) == "vigil: say --retry or --skip\n"
     assert skipped.stdout == f"{id_}: screen skipped\n"
     assert canceled.stdout == f"{id_}: to be canceled\n"

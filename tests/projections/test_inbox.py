@@ -108,6 +108,16 @@ async def test_an_episode_that_asks_again_is_there_once(pool, stack):
     assert len(await reader.list_inbox(pool, stack)) == 1
 
 
+async def test_who_may_decide_is_said_of_what_waits_now(pool, stack):
+    asks = (
+        *(*BEGUN, lives.blocked(approvers=("ann",)), lives.resolved()),
+        *(lives.started(2), lives.blocked(2, approvers=("bob",))),
+    )
+    await write_events(pool, *asks, stack=stack, subject=stack.episode(lives.episode_id(1)))
+    (row,) = await reader.list_inbox(pool, stack)
+    assert row["approvers"] == ["bob"]
+
+
 async def letter_of_an_output(pool, stack, *, key="mail:1", detail="mail: http_400: no"):
     letter = lives.lettered(reason="output_failed", subject=stack.output(key), detail=detail)
     await write_events(pool, letter, stack=stack, subject=stack.dead("output", "m.1"))

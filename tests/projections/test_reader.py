@@ -14,6 +14,7 @@ from projections.postgres.pool import address, connect, open_pool
 from streams.events import DeadDiscarded, EndStatus
 from streams.findings import Severity
 from streams.log import Commit, Recorded
+from streams.subjects import Stack
 from tests.projections import lives
 from tests.projections.lives import AT, write, write_events
 
@@ -206,6 +207,42 @@ async def test_a_long_answer_is_cut_and_says_so(filled):
 async def test_what_does_not_read_is_refused(filled, text):
     with pytest.raises(QueryRefused):
         await reader.run_sql(filled, text)
+
+
+@pytest.mark.parametrize("text", ["", " ; ", "-- hello", "/* 1 */ /* ; */;\n"])
+async def test_a_statement_that_says_nothing_is_refused(filled, text):
+    with pytest.raises(QueryRefused, match=r"^an empty statement$"):
+        await reader.run_sql(filled, text)
+
+
+async def test_what_is_between_comments_is_a_statement(filled):
+    table = await reader.run_sql(filled, "/* a */ SELECT 1 AS one /* b */")
+    assert table.as_rows() == [{"one": 1}]
+
+
+async def test_several_statements_are_told_from_other_mistakes(filled):
+    with pytest.raises(QueryRefused, match=r"^one statement at a time$"):
+        await reader.run_sql(filled, "SELECT 1; SELECT 2")
+
+
+async def test_a_refusal_ends_with_the_hint_of_postgres(filled):
+    with pytest.raises(QueryRefused, match=r'"statu" does not exist\. Perhaps you meant [^\n]+$'):
+        await reader.run_sql(filled, "SELECT statu FROM episodes")
+
+
+async def test_the_stacks_that_something_was_projected_for_are_known(pool, stack):
+    assert not await reader.has_stack(pool, stack)
+    assert await reader.list_stacks(pool, limit=5) == []
+    for name in ("b", "a"):
+        await pool.execute(
+            "INSERT INTO projection_checkpoints (stack, projection, journal_seq, updated_at) "
+            "VALUES ($1, 'p', 0, $2)",
+            name,
+            AT,
+        )
+    assert await reader.list_stacks(pool, limit=5) == ["a", "b"]
+    assert await reader.list_stacks(pool, limit=1) == ["a"]
+    assert await reader.has_stack(pool, Stack("a"))
 
 
 async def test_a_query_that_takes_too_long_is_ended(filled):

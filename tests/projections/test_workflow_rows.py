@@ -218,6 +218,13 @@ async def test_what_waits_for_people_is_in_their_inbox(pool, stack, life, says, 
     assert row["since"] is not None
 
 
+async def test_the_inbox_says_who_may_decide_on_a_step(pool, stack):
+    journal, _ = lived(flow(ASKING), [], stack)
+    await write(pool, changes_of(journal, stack=stack), stack=stack)
+    (row,) = await reader.list_inbox(pool, stack)
+    assert row["approvers"] == ["ada"]
+
+
 async def test_lists_show_the_latest_first_and_only_what_is_asked_for(pool, stack):
     journal, _ = lived(flow("a"), [done("a")], stack)
     await write(pool, changes_of(journal, stack=stack), stack=stack)
