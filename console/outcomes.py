@@ -85,7 +85,7 @@ async def watch(ports: Ports, sent: Sequence[Sent], *, wait_s: float | None) -> 
         ports: of the stack.
         sent: the commands.
         wait_s: longest wait for all of them together, in seconds; None: do not wait. Where no node
-            that is up can follow them, there is no wait.
+            that is up can rule on them, there is no wait.
 
     Raises:
         UnreadableEvent: a newer version has written one of the journals.
@@ -132,12 +132,12 @@ async def _wait_stand(ports: Ports, sent: Sent, until_s: float) -> Stand | None:
 
 
 async def _why_unheard(ports: Ports, nodes: Sequence[NodeInfo], sent: Sent) -> Unheard | None:
-    """Return why none of `nodes` follows a command, as far as they say; None: one does."""
+    """Return why none of `nodes` rules on a command, as far as they say; None: one does."""
     workflow = workflow_of(sent.actor_id)
     if workflow is not None:
         editions = await editions_in(ports)
         edition = edition_of(editions, DefinitionKind.WORKFLOW, workflow)
-        return instance_unheard(nodes, workflow, is_defined=edition is not None)
+        return instance_unheard(nodes, workflow, edition=edition)
     try:
         episode = fold(await ports.log.read(ports.stack.episode(sent.episode_id)))
     except UnreadableEvent:  # A newer version has written it, and its nodes know.

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Final, TextIO
 
 import msgspec
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -126,30 +126,51 @@ def fitted(
     Args:
         rows: what there is to show.
         columns: what of it, from left to right.
-        width: columns of characters that there are.
+        width: columns of characters that there are; `PLAIN_WIDTH`: a row is one line.
         spare: the columns to leave out if need be, the least important first.
     """
-    cells = {column: [cell(column, row.get(column)).plain for row in rows] for column in columns}
+    shown = on_one_line if width == PLAIN_WIDTH else cell
+    texts = {column: [shown(column, row.get(column)) for row in rows] for column in columns}
+    cells = {column: [text.plain for text in found] for column, found in texts.items()}
     found = widths.fit(cells, width=width, spare=spare)
     if found is None:
         chosen = [{column: row.get(column) for column in columns} for row in rows]
-        return Fitted(Group(*(Padding(record(row), (0, 0, 1, 0)) for row in chosen)), ())
+        return Fitted(Group(*(Group(record(row, width=width), Text()) for row in chosen)), ())
     made = Table(header_style="bold", box=None)
     for column, wide in found.items():
         made.add_column(column, overflow="fold", width=wide)
-    for row in rows:
-        made.add_row(*(cell(column, row.get(column)) for column in found))
+    for line in zip(*(texts[column] for column in found), strict=True):
+        made.add_row(*line)
     return Fitted(made, widths.left_out(cells, found))
 
 
-def record(row: Row) -> Table:
-    """Return one row with a line for each column that says something."""
+def record(row: Row, *, width: int) -> RenderableType:
+    """Return one row with a line for each column that says something.
+
+    A word that has no room beside its column's name has a line of its own, as long as it is: print
+    it uncropped, so that it is the terminal that breaks it, and it is copied whole.
+
+    Args:
+        row: what there is to show.
+        width: columns of characters that there are.
+    """
+    told = {column: value for column, value in row.items() if value is not None}
+    label = max(map(cell_len, told), default=0)
+    room = width - label - 2 * widths.PADDING
+    return Group(*(_told(column, value, label, room) for column, value in told.items()))
+
+
+def _told(column: str, value: object, label: int, room: int) -> RenderableType:
+    """Return a column's name, `label` wide, and its value beside it, or below it."""
+    text = cell(column, value)
+    is_word = not isinstance(value, dict | list) and len(text.plain.split()) == 1
+    if is_word and text.cell_len > room:
+        name = Text(f" {column}", style="bold")
+        return Text("\n", no_wrap=True, overflow="ignore").join([name, Text(" ") + text])
     made = Table(show_header=False, box=None)
-    made.add_column(style="bold")
+    made.add_column(style="bold", width=label)
     made.add_column(overflow="fold")
-    for column, value in row.items():
-        if value is not None:
-            made.add_row(column, cell(column, value))
+    made.add_row(column, text)
     return made
 
 
@@ -158,6 +179,12 @@ def cell(column: str, value: object) -> Text:
     styles = {"severity": SEVERITY_STYLES, "status": STATUS_STYLES}.get(column, {})
     words = said(value)
     return Text(printable(words), style=styles.get(words, ""))
+
+
+def on_one_line(column: str, value: object) -> Text:
+    """Return what stands in a table for `value` where each row is a line."""
+    text = cell(column, value)
+    return Text(" ".join(text.plain.splitlines()), style=text.style)
 
 
 def printable(text: str) -> str:

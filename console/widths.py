@@ -1,8 +1,8 @@
 """How wide the columns of a table are where people read it.
 
-What people copy stays whole: an id, a key, a hash stands on one line, however narrow the terminal
-is. Texts of several words are broken. What then still is too wide has columns left out, the least
-important ones.
+What people copy stays whole: an id, a key, a hash stands on one line of the table, or no table is
+made of it. Texts of several words are broken. What then still is too wide has columns left out, the
+least important ones.
 """
 
 from __future__ import annotations

@@ -172,8 +172,8 @@ def approval(
         remind_every_s: seconds between two public reminders, at least 1; None: none.
 
     Raises:
-        InvalidAction: `approvers` is empty, `on_expiry` is none of the three, or a number of
-            seconds is 0 or less.
+        InvalidAction: `approvers` is empty or holds what is no name, `on_expiry` is none of the
+            three, or a number of seconds is 0 or less.
     """
     return RequestApproval(
         plan=plan,
@@ -231,7 +231,15 @@ def _approvers(given: Iterable[str] | str | None) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given)
     if not names:
         raise InvalidAction(f"approvers: {NAMES_NOBODY}")
+    for each in names:
+        _check_approver(each)
     return names
+
+
+def _check_approver(name: object) -> None:
+    if not isinstance(name, str) or not 1 <= len(name) <= APPROVER_CHARS_MAX:
+        problem = f"{name!r} is no name of 1 to {APPROVER_CHARS_MAX} characters"
+        raise InvalidAction(f"approvers: {problem}")
 
 
 def _seconds(field: str, given: float | None) -> float:

@@ -18,6 +18,7 @@ from engine.errors import Refused
 from engine.output import Output, is_own, outcome_of
 from engine.reminding import next_reminder_at
 from streams.blocks import Approval, OnExpiry
+from streams.clock import SKEW_S
 from streams.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.events import (
     OutputApproved,
@@ -274,6 +275,25 @@ def called_off(output: Output, command: CancelOutput) -> OutputCanceled | None:
     if output.status not in (OutputStatus.AWAITING_APPROVAL, OutputStatus.PROPOSED):
         raise Refused(f"it is {output.status}; only what is still to be delivered can be canceled")
     return OutputCanceled(by=command.by, reason=command.reason, cancel_id=command.id)
+
+
+def check_is_said_since(output: Output, *, at: datetime) -> None:
+    """Refuse what was said of an output before it had failed, once a person has it tried again.
+
+    Another node has refused or followed it; one that stood still may hold it all the same. What is
+    said since must never be refused for that, so what was said in the minute before passes, too: by
+    that much clocks may differ.
+
+    Args:
+        output: as its log stands.
+        at: when it was said, by the server's clock.
+
+    Raises:
+        Refused: it was said before.
+    """
+    revived = output.revived_at
+    if revived is not None and at < revived - timedelta(seconds=SKEW_S):
+        raise Refused(f"it has failed since; it was tried again at {revived:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def check_is_carried(newest: Recorded | None) -> None:

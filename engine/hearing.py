@@ -19,9 +19,11 @@ from typing import Final
 import msgspec
 
 from engine.episode import Episode
+from engine.modes import SWITCHES, NodeMode
 from engine.nodes import ActorInfo, NodeInfo
 from engine.status import ENDED
 from engine.workflows.starter import starter_id
+from streams.definitions import Edition
 from streams.events import EpisodeOpened
 from streams.events.definitions import DefinitionKind
 
@@ -34,8 +36,9 @@ FOR_AN_HOUR: Final = "for about an hour, then it is a dead letter to requeue"
 they give up: `OBSTACLE_S` and `OBSTACLE_DELIVERIES_MAX` of `engine.runtime.docket`."""
 
 LACKS: Final = "it does not have it"
-IDLES: Final = "it runs nothing of it now"
+DISABLED: Final = "it is disabled"
 NOBODY: Final = "none is up at all"
+START_ONE: Final = "start one that does"
 
 
 class Unheard(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,11 +50,13 @@ class Unheard(msgspec.Struct, frozen=True, kw_only=True):
     """Whether no node that is up can; otherwise none of them has said that it can."""
     is_tried: bool
     """Whether some of them take it nevertheless, and give up in about an hour if they cannot."""
+    remedy: str
+    """What to do, in words: which node to switch on, if its mode is all that is in the way."""
 
     def __str__(self) -> str:
         """Return all of it in one line, what to do, and what becomes of what was said."""
         kept = FOR_AN_HOUR if self.is_tried else UNTIL_THEN
-        return f"{self.why}; start one that does: what was asked for stays in the queue {kept}"
+        return f"{self.why}; {self.remedy}: what was asked for stays in the queue {kept}"
 
 
 class _Hears(Enum):
@@ -73,6 +78,8 @@ class _Ear(msgspec.Struct, frozen=True):
     hears: _Hears
     why: str = ""
     """Why it cannot; empty: it can."""
+    switch: str = ""
+    """The command after which it could; empty: none is known."""
 
 
 def unheard(
@@ -93,17 +100,17 @@ def unheard(
 
 
 def instance_unheard(
-    nodes: Iterable[NodeInfo], workflow: str, *, is_defined: bool
+    nodes: Iterable[NodeInfo], workflow: str, *, edition: Edition | None
 ) -> Unheard | None:
     """Return why no node rules on what is said to an instance of a workflow; None: one does.
 
     Args:
         nodes: those that are up.
         workflow: its name.
-        is_defined: whether it is defined as data, also if it is disabled: then any node may see to
-            what is open of it.
+        edition: its definition, also if it is disabled: then any node that runs anything may see to
+            what is open of it. None: it is not defined as data.
     """
-    ears = [_ear_of_workflow(node, workflow, is_defined=is_defined) for node in nodes]
+    ears = [_ear_of_workflow(node, workflow, edition) for node in nodes]
     return _told(f"workflow {workflow!r}", ears)
 
 
@@ -117,6 +124,7 @@ def _told(what: str, ears: Sequence[_Ear]) -> Unheard | None:
         why=f"no node that is up {runs} {what} ({_reasons(ears) if ears else NOBODY})",
         is_certain=is_certain,
         is_tried=bool(heard - {_Hears.NOTHING}),
+        remedy=next((f"{ear.switch}, or {START_ONE}" for ear in ears if ear.switch), START_ONE),
     )
 
 
@@ -129,9 +137,12 @@ def _what(actor: str, opened: EpisodeOpened | None) -> str:
 
 
 def _reasons(ears: Sequence[_Ear]) -> str:
-    """Return which node says what, with those together that say the same."""
+    """Return which node says what, with those together that say the same.
+
+    First those that say more than that they lack it: what can be mended is never left out for them.
+    """
     said: defaultdict[str, list[str]] = defaultdict(list)
-    for ear in ears[:NODES_SHOWN_MAX]:
+    for ear in sorted(ears, key=lambda each: each.why == LACKS)[:NODES_SHOWN_MAX]:
         said[ear.why].append(ear.node)
     told = [f"{', '.join(names)}: {why}" for why, names in said.items()]
     more = len(ears) - NODES_SHOWN_MAX
@@ -141,16 +152,22 @@ def _reasons(ears: Sequence[_Ear]) -> str:
 def _ear(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -> _Ear:
     info = node.actors.get(actor)
     if info is not None:
-        return _ear_of_runner(node.name, info, opened)
+        return _ear_of_runner(node, actor, info, opened)
     if actor in node.closed:
         return _ear_of_stand_in(node, actor, opened)
     why = node.problems.get(_named(DefinitionKind.AGENT, actor), LACKS)
     return _Ear(node.name, _Hears.NOTHING, why)
 
 
-def _ear_of_runner(node: str, info: ActorInfo, opened: EpisodeOpened | None) -> _Ear:
-    if not info.runs:
-        return _Ear(node, _Hears.NOTHING, IDLES)
+def _ear_of_runner(
+    node: NodeInfo, actor: str, info: ActorInfo, opened: EpisodeOpened | None
+) -> _Ear:
+    could = _ear_of_able(node.name, info, opened)
+    return could if info.runs else _idle(node, actor, could.hears)
+
+
+def _ear_of_able(node: str, info: ActorInfo, opened: EpisodeOpened | None) -> _Ear:
+    """Return what a node can do that has the actor, as far as its mode lets it."""
     if opened is None:
         return _Ear(node, _Hears.YES)
     if opened.revision not in (0, info.revision):
@@ -160,6 +177,16 @@ def _ear_of_runner(node: str, info: ActorInfo, opened: EpisodeOpened | None) -> 
     if info.expectations and opened.expectation_id not in info.expectations:
         return _Ear(node, _Hears.NO, f"there it has no expectation {opened.expectation_id!r}")
     return _Ear(node, _Hears.YES)
+
+
+def _idle(node: NodeInfo, actor: str, could: _Hears) -> _Ear:
+    """Return that a node runs nothing of an actor by its mode, and what it `could` otherwise."""
+    if SWITCHES[node.mode].runs:
+        why, whose = "by its mode for it, it runs nothing of it", f" --actor {actor}"
+    else:
+        why, whose = f"it is in mode {node.mode.value}, and runs nothing", ""
+    switch = f"`vigil mode {node.name} {NodeMode.FULL.value}{whose}`"
+    return _Ear(node.name, _Hears.NOTHING, why, "" if could is _Hears.NO else switch)
 
 
 def _ear_of_stand_in(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -> _Ear:
@@ -175,17 +202,21 @@ def _ear_of_stand_in(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -
     if problem:
         return _Ear(node.name, _Hears.PERHAPS, f"revision {about}: {problem}" if about else problem)
     if actor in node.understudies:
-        return _Ear(node.name, _Hears.PERHAPS, "it is disabled, and could not run there")
-    return _Ear(node.name, _Hears.PERHAPS, "it is disabled")
+        return _Ear(node.name, _Hears.PERHAPS, f"{DISABLED}, and could not run there")
+    return _Ear(node.name, _Hears.PERHAPS, DISABLED)
 
 
-def _ear_of_workflow(node: NodeInfo, workflow: str, *, is_defined: bool) -> _Ear:
-    info = node.actors.get(starter_id(workflow))
+def _ear_of_workflow(node: NodeInfo, workflow: str, edition: Edition | None) -> _Ear:
+    starter = starter_id(workflow)
+    info = node.actors.get(starter)
     if info is not None:
-        return _ear_of_runner(node.name, info, None)
-    if not is_defined:
+        return _ear_of_runner(node, starter, info, None)
+    if edition is None:
         return _Ear(node.name, _Hears.NOTHING, LACKS)
-    why = node.problems.get(_named(DefinitionKind.WORKFLOW, workflow), LACKS)
+    if not SWITCHES[node.mode].runs:
+        return _idle(node, starter, _Hears.PERHAPS)
+    usual = LACKS if edition.holds else DISABLED
+    why = node.problems.get(_named(DefinitionKind.WORKFLOW, workflow), usual)
     return _Ear(node.name, _Hears.PERHAPS, why)
 
 

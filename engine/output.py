@@ -66,6 +66,8 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: datetime | None = None
     retries: int = 0
     """How often a person had it tried again."""
+    revived_at: datetime | None = None
+    """When a person last had it tried again after it had failed."""
     retry_ids: tuple[str, ...] = ()
     """Of what had it tried again, newest last; at most `RETRY_IDS_MAX`."""
     failed: OutputFailed | None = None
@@ -177,6 +179,7 @@ def _retried(output: Output, event: OutputRetried, *, at: datetime) -> Output:
         attempts_before=output.attempts if has_failed else output.attempts_before,
         retry_at=None,
         retries=output.retries + 1,
+        revived_at=at if has_failed else output.revived_at,
         retry_ids=(*output.retry_ids, event.retry_id)[-RETRY_IDS_MAX:],
         failed=None,
     )

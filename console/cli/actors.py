@@ -71,13 +71,14 @@ def pause(
     from console import actors
 
     reading = context.reading(ctx)
-    print(actors.pause(reading, actor, reason=reason, by=by), flush=True)
-    if is_waiting:
-        with waiting(f"{actor} stays paused; `vigil actors resume {actor}` ends that"):
+    paused = actors.pause(reading, actor, reason=reason, by=by)
+    with waiting(f"{actor} stays paused; `vigil actors resume {actor}` ends that"):
+        print(paused, flush=True)
+        if is_waiting:
             actors.wait_drained(
                 reading, actor, say=lambda left: print(left, flush=True), timeout_s=timeout_s
             )
-        print(f"{actor}: drained")
+            print(f"{actor}: drained")
 
 
 @app.command()

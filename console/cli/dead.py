@@ -22,7 +22,9 @@ COLUMNS: Final = (
     "letter_key", "status", "reason", "actor_id", "source_subject", "lettered_at", "settled_by",
     "settled_note", "detail",
 )  # fmt: skip
-SPARE: Final = ("source_subject", "settled_note", "settled_by", "lettered_at", "actor_id")
+SPARE: Final = (
+    "source_subject", "settled_note", "settled_by", "lettered_at", "actor_id", "detail",
+)  # fmt: skip
 WAITING: Final = "waiting"
 
 Keys: TypeAlias = Annotated[
@@ -149,7 +151,10 @@ def _waiting(reading: Reading) -> list[str]:
 
 
 def _say(settled: Sequence[Settled]) -> None:
-    """Print what was done, and on stderr what was not; exit code 1 if there is any of that."""
+    """Print what was done, and on stderr what is in the way, and what was not done.
+
+    Exit code 1 if something was not done.
+    """
     from console import letters
     from console.errors import EXIT_TROUBLE
 
@@ -157,7 +162,7 @@ def _say(settled: Sequence[Settled]) -> None:
         if each.done:
             print(f"{each.letter_key}: {each.done}")
     refused = list(letters.refusals(settled))
-    for line in refused:
+    for line in [*letters.obstacles(settled), *refused]:
         print(f"vigil: {line}", file=sys.stderr)
     if refused:
         raise typer.Exit(EXIT_TROUBLE)

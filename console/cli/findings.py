@@ -19,6 +19,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 SPARE: Final = (
     "caused_by_key", "raised_at", "expires_at", "updated_at", "actor_id", "status", "class",
+    "summary",
 )  # fmt: skip
 HISTORY_COLUMNS: Final = (
     "at", "kind", "raise_no", "severity", "summary", "episode_id", "person", "reason",

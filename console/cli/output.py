@@ -60,7 +60,7 @@ def show_rows(
         return
     terminal = tables.terminal()
     shown = tables.fitted(rows, columns, width=terminal.width, spare=spare)
-    terminal.print(shown.body)
+    terminal.print(shown.body, crop=False)
     if shown.left_out:
         words = f"no room for {', '.join(shown.left_out)}; --json has all"
         tables.terminal(stderr=True).print(words, style="dim")
@@ -93,4 +93,5 @@ def show_record(row: Mapping[str, object], *, is_json: bool) -> None:
     if is_json:
         print(tables.as_json(row))
     else:
-        tables.terminal().print(tables.record(row))
+        terminal = tables.terminal()
+        terminal.print(tables.record(row, width=terminal.width), crop=False)

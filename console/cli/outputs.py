@@ -28,7 +28,9 @@ COLUMNS: Final = (
     "output_key", "adapter", "status", "actor_id", "summary", "attempts", "next_attempt_at",
     "delivered_at", "error_class",
 )  # fmt: skip
-SPARE: Final = ("attempts", "next_attempt_at", "delivered_at", "actor_id", "adapter")
+SPARE: Final = (
+    "attempts", "next_attempt_at", "delivered_at", "actor_id", "adapter", "summary", "error_class",
+)  # fmt: skip
 HISTORY_COLUMNS: Final = (
     "at", "kind", "proposal_no", "attempt", "node", "person", "reason", "error_class",
     "error_detail", "next_attempt_at",

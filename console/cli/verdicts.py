@@ -147,7 +147,8 @@ def _ask(question: str, row: Row, plan_hash: str) -> None:
     if not sys.stdin.isatty():
         digits = plan_hash[:HASH_DIGITS_MIN]
         raise Mistake(f"nobody is here to be asked; say --hash {digits}, or --yes")
-    tables.terminal(stderr=True).print(tables.record(row))
+    terminal = tables.terminal(stderr=True)
+    terminal.print(tables.record(row, width=terminal.width), crop=False)
     typer.confirm(question, abort=True, err=True)
 
 

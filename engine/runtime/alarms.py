@@ -88,7 +88,7 @@ class Alarms:
             case starter.CONDUCT:
                 return await self._conduct(due)
             case aging.EXPIRE | aging.ESCALATE:
-                aged = self.warden.due(due, is_repeat=is_repeat)
+                aged = self.warden.due(due)
                 return None if aged is None else [aged]
             case _:
                 return None
@@ -122,11 +122,12 @@ class Alarms:
         return []
 
     async def _look_for(self, due: Due) -> Sequence[Part]:
-        """Call a node to an episode that is there though its cause was refused: others let it in.
+        """Call a node to an episode whose cause was refused here, if others let it in and are gone.
 
-        Whoever did may have it still, or have told of its end: then the call changes nothing.
+        One whose whole life is one commit may have been told of by then, or be told of right now:
+        nothing in the journal says so. It is told of again, by the same ids.
         """
-        if not await self.arbiter.openings.is_there(due.key):
+        if not await self.arbiter.openings.may_lack_call(due.key):
             return []
         actor = self.arbiter.crew.actor.id
         log.warning("opened though refused; calling a node", actor=actor, episode_id=due.key)

@@ -64,10 +64,17 @@ class Arbiter:
         self._turnstile, self._debouncer = Turnstile(self.crew), Debouncer(self.crew)
         self._warden = Warden(self.crew)
 
-    async def rule(self, event: DomainEvent, *, is_repeat: bool) -> list[Part]:
+    async def rule(
+        self, event: DomainEvent, *, is_repeat: bool, has_arrived: bool = False
+    ) -> list[Part]:
         """Return what `event` comes to, for each expectation that it may fire.
 
         Nothing is looked up for it: that is for `settle`, which can be done for many at a time.
+
+        Args:
+            event: that an expectation may watch.
+            is_repeat: whether it may have been ruled on before.
+            has_arrived: whether what was opened for it then cannot be on its way any more.
         """
         stack, actor = self.crew.ports.stack.name, self.crew.actor
         parts: list[Part] = []
@@ -79,7 +86,14 @@ class Arbiter:
                 case Refuse():
                     self._refused(ruling, expectation, event)
                 case _:
-                    parts.append(Gated(expectation=expectation, event=event, is_repeat=is_repeat))
+                    parts.append(
+                        Gated(
+                            expectation=expectation,
+                            event=event,
+                            is_repeat=is_repeat,
+                            has_arrived=has_arrived,
+                        )
+                    )
         return parts
 
     async def settle(
@@ -175,7 +189,8 @@ class Arbiter:
         They may have let it in before it came to this, or while it stood still here. If they are
         gone, what they have sent may arrive yet, and nobody would know.
         """
-        if part.is_repeat or is_late():
+        has_arrived = isinstance(part, Gated) and part.has_arrived
+        if (part.is_repeat and not has_arrived) or is_late():
             await self.openings.look_later(opened)
 
     async def _is_begun_before(

@@ -25,6 +25,7 @@ from engine.runtime.blocker import Blocker
 from engine.runtime.crew import Crew
 from engine.runtime.output_desk import OutputDesk, is_about_outputs
 from engine.status import Status
+from streams.clock import SKEW_S
 from streams.commands import Attend, Command, Decide, Resolve, Start
 from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable, VersionConflict
@@ -35,10 +36,6 @@ from streams.tracing import traceparent
 ANSWERS_MAX: Final = 8
 """Most tries to answer an episode that others write to at the same time. Whoever is faster has
 answered it, or canceled it; then there is nothing to answer any more."""
-
-SKEW_S: Final = 60.0
-"""How far apart the clocks of nodes and servers may be, in seconds. It is less than the two minutes
-in which the server knows again what it is told twice."""
 
 Incoming: TypeAlias = Delivery[Command | Unreadable]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import structlog
 
@@ -20,6 +21,7 @@ from engine.runtime.keeper import Keeper
 from engine.runtime.shift import Shift
 from engine.status import ENDED, Status
 from streams import codec
+from streams.clock import SKEW_S
 from streams.commands import Cancel, Command
 from streams.delivery import Delivery, Unreadable
 from streams.keys import cancel_key
@@ -53,7 +55,7 @@ class Cancellation:
             Unavailable: the log or the gates are away. Let the command come again.
         """
         command, running = self.command, self.crew.running
-        if self._is_over(episode):
+        if self._is_over(episode, records[-1]):
             await self._answer()
             log.info("nothing to cancel any more", status=episode.status.value, by=command.by)
             return True
@@ -83,13 +85,19 @@ class Cancellation:
             await self._tell_nodes()
         return self._is_answered
 
-    def _is_over(self, episode: Episode) -> bool:
+    def _is_over(self, episode: Episode, newest: Recorded) -> bool:
         """Return whether there is nothing to do: not even to tell, which a crash may have cut off.
 
-        A command that comes again may have ended the episode itself before.
+        A command that comes again may have ended the episode itself before. That it is the first
+        delivery does not mean that there is no other: to a node that stood still with it, another
+        may have had the second, and died of it. What nobody has begun it ended without a claim, so
+        nothing else calls anybody back to that.
         """
         is_first = self.delivery.deliveries == 1
-        return _is_too_late(episode) or (episode.status in ENDED and is_first)
+        is_unclaimed = episode.status is Status.CANCELED and not episode.attempts
+        was_there = self.delivery.at <= newest.commit.at + timedelta(seconds=SKEW_S)
+        is_told = is_first and not (is_unclaimed and was_there)
+        return _is_too_late(episode) or (episode.status in ENDED and is_told)
 
     async def _answer(self) -> None:
         """Say that the episode has ended, or ends without this."""

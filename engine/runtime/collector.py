@@ -29,6 +29,7 @@ from engine.runtime.gate import STRANGE_DELIVERIES_MAX, leave
 from engine.runtime.intake import taking
 from engine.runtime.mailbox import Asked, Cause, Item, Mailbox
 from engine.runtime.parts import Gated, Part
+from engine.runtime.predecessor import Predecessor
 from engine.runtime.tracks import Track, feed_cursor, feed_track
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.usher import Usher
@@ -86,13 +87,13 @@ class Collector:
             Incompatible: the stream cannot be followed.
         """
         labels = {"actor": self._crew.actor.id, "queue": track.queue}
-        repeats_until = await track.newest()
+        before = Predecessor(track, until=await track.newest())
         async with track.follow(track.after) as follower:
             while True:
                 most = self._share(await self.mailbox.wait_room(), track)
                 batch = await follower.receive(most=most, wait_s=WAIT_S)
                 new = [each for each in batch if not track.is_past(each)]
-                self.mailbox.put(await self._rule_on(new, track, repeats_until=repeats_until))
+                self.mailbox.put(await self._rule_on(new, track, before))
                 telemetry.backlog.set(follower.pending, labels)
 
     async def follow_feed(self, feed: Feed, *, after: int | None) -> None:
@@ -155,9 +156,9 @@ class Collector:
         return max(1, min(room // (track.fan_out * readers), READ_MAX))
 
     async def _rule_on(
-        self, batch: Sequence[Followed], track: Track, *, repeats_until: int
+        self, batch: Sequence[Followed], track: Track, before: Predecessor
     ) -> list[Item]:
-        parts = [await self._parts(each, is_repeat=each.seq <= repeats_until) for each in batch]
+        parts = [await self._parts(each, before) for each in batch]
         outcomes = iter(await self._settle_all([part for each in parts for part in each]))
         items: list[Item] = []
         for followed, each in zip(batch, parts, strict=True):
@@ -168,10 +169,14 @@ class Collector:
             items.append(Item(cursors=track.cursors_at(seq), asked=asked, is_binding=is_binding))
         return items
 
-    async def _parts(self, followed: Followed, *, is_repeat: bool) -> Sequence[Part]:
+    async def _parts(self, followed: Followed, before: Predecessor) -> Sequence[Part]:
+        may_arrive = before.may_have_opened(followed)
         if isinstance(followed.content, Unreadable):
             return [followed.content]
-        return await self.arbiter.rule(followed.content, is_repeat=is_repeat)
+        is_repeat = before.may_have_ruled_on(followed)
+        return await self.arbiter.rule(
+            followed.content, is_repeat=is_repeat, has_arrived=not may_arrive
+        )
 
     async def _settle_all(self, parts: Sequence[Part]) -> list[Outcome]:
         """Return what each part comes to. Those about the same subject are settled in order."""

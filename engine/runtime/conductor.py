@@ -33,7 +33,7 @@ from engine.workflows.starter import starter_id
 from streams import codec
 from streams.commands import Advance, WorkflowCommand
 from streams.delivery import Delivery, Source, Unreadable
-from streams.errors import Unavailable
+from streams.errors import Unavailable, UnreadableEvent
 from streams.parsing import inbox_of
 from streams.ports import Ports
 from streams.tracing import context_of
@@ -66,9 +66,10 @@ long, if whoever was to begin its instance has died."""
 UNBEGUN_DELIVERIES: Final = 20
 """Deliveries of such a call before it goes, at least: the machines may have slept meanwhile."""
 
-UNBEGUN_S: Final = 240.0
+UNBEGUN_S: Final = 300.0
 """Age of such a call, at least, in seconds. A call that is sent within 120 of another one is that
-one, by the streams' window for duplicates; so after each, a beginning has as long to arrive."""
+one, by the streams' window for duplicates. What was sent after it may arrive 162 later: a node
+tries for 60 to have it stored, and its kernel for 102 more (`openings.BELATED_S`)."""
 
 NOTED_MAX: Final = 1_000
 """Most instances remembered for which was said why this node cannot have them."""
@@ -151,6 +152,21 @@ class Conductor:
             self._make_room(len(line))  # What is left there comes again.
 
     async def _answer(self, instance_id: str, pulled: Sequence[Pulled]) -> None:
+        try:
+            await self._put(instance_id, pulled)
+        except Unavailable as error:
+            log.warning("commands handed back: the log is away", error=str(error))
+            for _, delivery in pulled:
+                await _hand_back(delivery)
+        finally:
+            self._make_room(len(pulled))
+
+    async def _put(self, instance_id: str, pulled: Sequence[Pulled]) -> None:
+        """Put commands to their instance, and answer for each.
+
+        Raises:
+            Unavailable: the log is away. Not all of them are answered for.
+        """
         commands = [command for command, _ in pulled]
         workflow, trace = self.desk.workflow, pulled[0][1].trace
         try:
@@ -170,12 +186,6 @@ class Conductor:
                 self._note(instance_id, hindered.obstacle)
             for command, delivery in pulled:
                 await self._refuse(command, delivery, hindered.obstacle)
-        except Unavailable as error:
-            log.warning("commands handed back: the log is away", error=str(error))
-            for _, delivery in pulled:
-                await _hand_back(delivery)
-        finally:
-            self._make_room(len(pulled))
 
     async def _refuse(
         self, command: WorkflowCommand, delivery: Incoming, hindrance: Obstacle
@@ -189,7 +199,7 @@ class Conductor:
             return await delivery.nak()
         age_s = (self.desk.clock.now() - delivery.at).total_seconds()
         if _is_early(command, hindrance):
-            return await _await_beginning(delivery, age_s=age_s)
+            return await self._await_beginning(command, delivery, age_s=age_s)
         is_young = delivery.deliveries < HOPELESS_DELIVERIES or age_s < HOPELESS_S
         if is_young or hindrance.reason == CLOSED:
             return await _hand_back(delivery)
@@ -204,6 +214,27 @@ class Conductor:
             data=codec.encode_command(command),
         )
         return await self._bury(letter, delivery)
+
+    async def _await_beginning(
+        self, command: WorkflowCommand, delivery: Incoming, *, age_s: float
+    ) -> None:
+        """Let a call come again whose instance has not begun, unless that does not begin any more.
+
+        A replica may not show yet what has begun, so the log's leader has the last word.
+        """
+        is_young = delivery.deliveries < UNBEGUN_DELIVERIES or age_s < UNBEGUN_S
+        if is_young or await self._has_begun(command.instance_id):
+            delay_s = backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=EARLY_MAX_S)
+            return await delivery.nak(delay_s=delay_s)
+        log.info("a call goes: what it is for has never begun", instance_id=command.instance_id)
+        return await delivery.ack()
+
+    async def _has_begun(self, instance_id: str) -> bool:
+        try:
+            newest = await self.ports.log.last(self.ports.stack.workflow(instance_id))
+        except UnreadableEvent:  # Of a newer version, but there.
+            return True
+        return newest is not None
 
     def _note(self, instance_id: str, hindrance: Obstacle) -> None:
         """Say once why this node cannot have the instance."""
@@ -241,12 +272,3 @@ async def _hand_back(delivery: Incoming) -> None:
 def _is_early(command: WorkflowCommand, hindrance: Obstacle) -> bool:
     """Return whether a command calls to what may be about to begin."""
     return hindrance.reason == NO_SUCH_INSTANCE and isinstance(command, Advance)
-
-
-async def _await_beginning(delivery: Incoming, *, age_s: float) -> None:
-    """Let a call come again whose instance has not begun, unless that does not begin any more."""
-    if delivery.deliveries < UNBEGUN_DELIVERIES or age_s < UNBEGUN_S:
-        delay_s = backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=EARLY_MAX_S)
-        return await delivery.nak(delay_s=delay_s)
-    log.info("a call goes: what it is for has never begun")
-    return await delivery.ack()

@@ -56,12 +56,22 @@ class Entrance:
     arbiter: Arbiter
     room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
 
-    async def let_in(self, delivery: Delivery[Any], parts: Sequence[Part]) -> None:
-        """Answer for a message at once if it comes to nothing; else begin to work on its parts."""
+    async def let_in(
+        self, delivery: Delivery[Any], parts: Sequence[Part], *, since_s: float
+    ) -> None:
+        """Answer for a message at once if it comes to nothing; else begin to work on its parts.
+
+        Args:
+            delivery: of the message.
+            parts: what it comes to.
+            since_s: when it was asked for, on the monotonic clock.
+        """
         if not parts:
             return await delivery.ack()
         self.room.take_late()
-        receipt = Receipt(delivery, parts=len(parts), room=self.room, clock=self.crew.clock)
+        receipt = Receipt(
+            delivery, parts=len(parts), room=self.room, clock=self.crew.clock, since_s=since_s
+        )
         for part in parts:
             self.hands.start(self._work_on(part, receipt))
         return None

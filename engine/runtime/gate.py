@@ -24,7 +24,8 @@ from streams.delivery import Delivery, Source, Unreadable
 from streams.world import DomainEvent
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for events; only how often an idle gate looks up."""
+"""Longest silent wait for events; only how often an idle gate looks up. Half of `ACK_WAIT_S`:
+what arrives is counted from when it was asked for, so at least the other half is left for it."""
 
 STRANGE_S: Final = 0.25
 """First wait before an event comes again that no expectation here watches; doubles each time."""
@@ -74,19 +75,23 @@ class Gate:
             self.is_open.set()
             while not withdrawn.is_set():
                 room = await self.entrance.room.wait_free()
+                asked_s = crew.clock.monotonic_s()
                 for delivery in await source.receive(room=room, wait_s=WAIT_S):
-                    await (delivery.nak() if withdrawn.is_set() else self._admit(delivery))
+                    if withdrawn.is_set():
+                        await delivery.nak()
+                    else:
+                        await self._admit(delivery, asked_s)
                 telemetry.backlog.set(source.pending, labels)
 
-    async def _admit(self, delivery: Incoming) -> None:
+    async def _admit(self, delivery: Incoming, asked_s: float) -> None:
         content = delivery.content
         if isinstance(content, Unreadable):
-            return await self.entrance.let_in(delivery, [content])
+            return await self.entrance.let_in(delivery, [content], since_s=asked_s)
         if self._is_strange(content) and not await self._is_hopeless(delivery, content):
             return await leave(delivery)
         is_repeat = delivery.deliveries > 1
         parts = await self.entrance.arbiter.rule(content, is_repeat=is_repeat)
-        return await self.entrance.let_in(delivery, parts)
+        return await self.entrance.let_in(delivery, parts, since_s=asked_s)
 
     def _is_strange(self, event: DomainEvent) -> bool:
         """Return whether an event is for a node with another version of the actor, and say so."""

@@ -1,6 +1,6 @@
 """Asks, for a person or a program, whether anybody rules on what is said to an episode.
 
-An answer is durable once it is sent, and nobody need be there to follow it. Who wants to know
+An answer is durable once it is sent, and nobody need be there to rule on it. Who wants to know
 whether somebody is, asks here: before, or when nothing has come of it for a while.
 """
 

@@ -22,6 +22,11 @@ from streams.world import DomainEvent
 ITEMS_MAX: Final = 1_000
 """Events that were ruled on and that no decision has seen yet. As many wait in memory at most."""
 
+LAG_MAX: Final = 1_000
+"""Events that came to nothing, all by themselves, before it is written down that they were ruled
+on. After a crash they are ruled on again, to the same effect. What came to nothing because of what
+the cluster remembered is written down at once: it might fire the next time."""
+
 DUE_MAX: Final = 256
 """Due messages that are unanswered at a time."""
 

@@ -16,7 +16,8 @@ from engine import dedupe, placing
 from engine.expectation import Expectation
 from engine.runtime.crew import Crew
 from streams.errors import UnreadableEvent
-from streams.events import EpisodeOpened
+from streams.events import EpisodeFinished, EpisodeOpened
+from streams.log import Recorded
 from streams.timers import Timer
 from streams.triggers import Trigger
 
@@ -68,7 +69,7 @@ class Openings:
         Raises:
             Unavailable: the log is away.
         """
-        return await self.is_there(opened.episode_id)
+        return await self.is_begun(opened) is not None
 
     async def is_begun(self, opened: EpisodeOpened) -> bool | None:
         """Return whether a node has begun the episode, or ended it; None if it is not open.
@@ -76,15 +77,30 @@ class Openings:
         Raises:
             Unavailable: the log is away.
         """
-        return await self._is_begun(opened.episode_id)
+        try:
+            newest = await self._newest(opened.episode_id)
+        except UnreadableEvent:  # Of a newer version, but there.
+            return True
+        return None if newest is None else placing.untouched(newest) is None
 
-    async def is_there(self, episode_id: str) -> bool:
-        """Return whether the journal has an episode, whatever its cause came to.
+    async def may_lack_call(self, episode_id: str) -> bool:
+        """Return whether an episode is open, and nobody may have been called to what is left of it.
+
+        Nobody is called to one that was only opened, or that was opened and ended by one commit,
+        before its node has done so. Whatever else has become of an episode was begun with a claim,
+        whose lapse calls.
 
         Raises:
             Unavailable: the log is away.
         """
-        return await self._is_begun(episode_id) is not None
+        try:
+            newest = await self._newest(episode_id)
+        except UnreadableEvent:  # Of a newer version, whose nodes know.
+            return True
+        if newest is None:
+            return False
+        kinds = {type(event) for event in newest.commit.events}
+        return placing.untouched(newest) is not None or kinds >= {EpisodeOpened, EpisodeFinished}
 
     async def look_later(self, opened: EpisodeOpened) -> None:
         """Have a node look for the episode once nothing can be on its way to the journal any more.
@@ -96,10 +112,5 @@ class Openings:
         timer = Timer(actor=crew.actor.id, purpose=BELATED, key=opened.episode_id, payload={})
         await crew.ports.timers.arm(timer, at=crew.clock.now() + timedelta(seconds=BELATED_S))
 
-    async def _is_begun(self, episode_id: str) -> bool | None:
-        subject = self.crew.ports.stack.episode(episode_id)
-        try:
-            newest = await self.crew.ports.log.last(subject)
-        except UnreadableEvent:  # Of a newer version, but there.
-            return True
-        return None if newest is None else placing.untouched(newest) is None
+    async def _newest(self, episode_id: str) -> Recorded | None:
+        return await self.crew.ports.log.last(self.crew.ports.stack.episode(episode_id))

@@ -12,7 +12,14 @@ from datetime import datetime
 
 import structlog
 
-from engine.delivering import answered, called_off, check_is_carried, expired, tried_again
+from engine.delivering import (
+    answered,
+    called_off,
+    check_is_carried,
+    check_is_said_since,
+    expired,
+    tried_again,
+)
 from engine.episode import Episode
 from engine.errors import Refused
 from engine.output import Output, is_own
@@ -51,6 +58,7 @@ class OutputClerk:
         def ruled(output: Output) -> OutputEvent | None:
             refusals.clear()
             try:
+                check_is_said_since(output, at=at)
                 return answered(output, command, at=at)
             except Refused as refused:
                 refusals.append(refused)
@@ -90,10 +98,15 @@ class OutputClerk:
         _note(command, refusals)
         return not refusals
 
-    async def cancel(self, command: CancelOutput, episode: Episode) -> bool | None:
+    async def cancel(self, command: CancelOutput, episode: Episode, *, at: datetime) -> bool | None:
         """Write down that an output is canceled, and return whether it is.
 
         None: an attempt is under way, and nobody knows yet what comes of it.
+
+        Args:
+            command: what a person wants.
+            episode: whose output it is about.
+            at: when they said so, by the server's clock.
         """
         refusals: list[Refused] = []
         parcel = self._parcel(command.output_key)
@@ -101,6 +114,7 @@ class OutputClerk:
         def ruled(output: Output) -> OutputEvent | None:
             refusals.clear()
             try:
+                check_is_said_since(output, at=at)
                 canceled = called_off(output, command)
             except Refused as refused:
                 refusals.append(refused)

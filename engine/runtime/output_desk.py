@@ -66,7 +66,7 @@ class OutputDesk:
             case RetryOutput():
                 has_effect = await clerk.retry(command, records[-1])
             case CancelOutput():
-                has_effect = await clerk.cancel(command, episode)
+                has_effect = await clerk.cancel(command, episode, at=delivery.at)
             case Decide():
                 has_effect = await clerk.decide(command, episode, at=delivery.at)
             case _:

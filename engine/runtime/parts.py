@@ -30,6 +30,8 @@ class Gated:
     """How many earlier events it stands for then."""
     is_repeat: bool = False
     """Whether it was delivered before: then it may have been ruled on, and newer ones, too."""
+    has_arrived: bool = False
+    """Whether what was opened for it then, if anything, cannot be on its way any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,6 @@ class Aged:
     due: Due
     subject: str
     """Where the finding's life is."""
-    is_repeat: bool = False
 
 
 Part: TypeAlias = EpisodeOpened | Unreadable | Gated | Ticked | Aged

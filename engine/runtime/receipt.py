@@ -17,10 +17,21 @@ class Receipt:
     place is free, and the event comes again.
     """
 
-    def __init__(self, delivery: Delivery[Any], *, parts: int, room: Slots, clock: Clock) -> None:
-        """Wait for `parts` episodes; the place in `room` has been taken."""
+    def __init__(
+        self, delivery: Delivery[Any], *, parts: int, room: Slots, clock: Clock, since_s: float
+    ) -> None:
+        """Wait for `parts` episodes; the place in `room` has been taken.
+
+        Args:
+            delivery: of the event.
+            parts: how many episodes must be durable.
+            room: the gate's.
+            clock: the node's.
+            since_s: when the event was asked for, on the monotonic clock. It cannot have come
+                before, and who stands still between that and now must not believe it to be new.
+        """
         self.delivery = delivery
-        self._clock, self._since_s = clock, clock.monotonic_s()
+        self._clock, self._since_s = clock, since_s
         self._parts_left = self._parts_at_work = parts
         self._room, self._is_answered = room, False
 

@@ -23,7 +23,7 @@ from engine.runtime.arbiter import Arbiter
 from engine.runtime.collector import Collector
 from engine.runtime.crew import Crew
 from engine.runtime.lane_book import LaneBook
-from engine.runtime.mailbox import HAUL_MAX, Haul, Item, Mailbox
+from engine.runtime.mailbox import HAUL_MAX, LAG_MAX, Haul, Item, Mailbox
 from engine.runtime.placer import Decision, Placer
 from engine.runtime.presence import Roster
 from engine.runtime.tracks import feed_cursor, missing_cursors, own_track
@@ -31,11 +31,6 @@ from engine.runtime.undertaker import Undertaker
 from engine.runtime.usher import Usher, no_place
 from streams.errors import VersionConflict
 from streams.feeds import Feed
-
-LAG_MAX: Final = 1_000
-"""Events that came to nothing, all by themselves, before it is written down that they were ruled
-on. After a crash they are ruled on again, to the same effect. What came to nothing because of what
-the cluster remembered is written down at once: it might fire the next time."""
 
 LOOK_S: Final = 5.0
 """Between two looks at what only time changes, in seconds: how long the same may be unwritten when

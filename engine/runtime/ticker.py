@@ -89,6 +89,8 @@ class Ticker:
         if is_doubtful and not tick.asks:
             await self._arm(expectation, schedule, tick.at, expecting=None, asks=True)
             return []
+        # Others may have had it while this node stood still, before it asked.
+        is_repeat = is_repeat or tick.asks
         now = due.fired_at if is_doubtful else max(due.fired_at, self.crew.clock.now())
         caught = due_ticks(schedule, tick.at, now)
         await self._arm(expectation, schedule, caught.arms, expecting=None)

@@ -24,7 +24,8 @@ from streams.errors import Unavailable
 from streams.timers import Due
 
 WAIT_S: Final = 5.0
-"""Longest silent wait for due timers; only how often an idle waker looks up."""
+"""Longest silent wait for due timers; only how often an idle waker looks up. Half of
+`ACK_WAIT_S`, as for events (`engine.runtime.gate.WAIT_S`)."""
 
 GIVE_WAY_S: Final = 0.05
 """First wait of a message for a node that may wake the actor, in seconds; it doubles each time, up
@@ -62,14 +63,18 @@ class Waker:
             self.is_open.set()
             while not withdrawn.is_set():
                 room = await self.entrance.room.wait_free()
+                asked_s = crew.clock.monotonic_s()
                 for delivery in await source.receive(room=room, wait_s=WAIT_S):
-                    await (delivery.nak() if withdrawn.is_set() else self._admit(delivery))
+                    if withdrawn.is_set():
+                        await delivery.nak()
+                    else:
+                        await self._admit(delivery, asked_s)
                 telemetry.backlog.set(source.pending, labels)
 
-    async def _admit(self, delivery: Delivery[Due | Unreadable]) -> None:
+    async def _admit(self, delivery: Delivery[Due | Unreadable], asked_s: float) -> None:
         due = delivery.content
         if isinstance(due, Unreadable):
-            return await self.entrance.let_in(delivery, [due])
+            return await self.entrance.let_in(delivery, [due], since_s=asked_s)
         if not self.takes_causes and due.purpose not in GOES_ON:
             return await _rest(delivery)
         try:
@@ -78,11 +83,12 @@ class Waker:
             log.warning("handed back: the log is away", error=str(error))
             return await delivery.nak(delay_s=HAND_BACK_S)
         if parts is not None:
-            return await self.entrance.let_in(delivery, parts)
+            return await self.entrance.let_in(delivery, parts, since_s=asked_s)
         if self.alarms.returns_of(due) < STRANGE_DELIVERIES_MAX:
             return await leave(delivery)
         letter = self.alarms.forgotten(due, delivery)
-        return await self.entrance.let_in(delivery, [] if letter is None else [letter])
+        parts = [] if letter is None else [letter]
+        return await self.entrance.let_in(delivery, parts, since_s=asked_s)
 
 
 async def _rest(delivery: Delivery[Due | Unreadable]) -> None:

@@ -44,12 +44,11 @@ class Warden:
         self._custodian = Custodian(ports.log, ports.stack, clock, self.crew.turns)
         self._timekeeper = Timekeeper(ports, self.crew.cast.actors, clock)
 
-    def due(self, due: Due, *, is_repeat: bool) -> Aged | None:
+    def due(self, due: Due) -> Aged | None:
         """Return the finding to look at; None: only another version of the actor may know how.
 
         Args:
             due: a timer of one of the `PURPOSES`.
-            is_repeat: whether it may have been served before.
         """
         name = due.payload.get(EXPECTATION)
         if due.purpose == aging.ESCALATE and name not in self.crew.actor.expectations:
@@ -58,7 +57,7 @@ class Warden:
             subject = self.crew.ports.stack.finding(due.key)
         except BadName:
             return None
-        return Aged(due=due, subject=subject, is_repeat=is_repeat)
+        return Aged(due=due, subject=subject)
 
     async def look(self, aged: Aged) -> None:
         """Have the finding expire or get worse if it is to, and arm what it needs next.
@@ -79,7 +78,7 @@ class Warden:
                 assert isinstance(change.newest, AgeEvent), "what a timer leads to"
                 self._count(change.newest)
                 await self._tell(change.newest, seq=change.version)
-            elif aged.is_repeat:
+            else:
                 await self._tell_again(aged)
         except (Contended, UnreadableEvent) as error:
             raise Unavailable(aged.subject, detail=str(error)) from error
@@ -94,7 +93,10 @@ class Warden:
         return aging.grow_worse(finding, steps, cause=cause, at=at)
 
     async def _tell_again(self, aged: Aged) -> None:
-        """Tell what the timer led to before; whoever served it then may have died before."""
+        """Tell what the timer led to before; whoever served it then may have died before.
+
+        That may be so also where it comes for the first time: this node may have stood still.
+        """
         cause = DueTimer(timer_id=aged.due.id)
         for record in await self.crew.ports.log.read(aged.subject, after=START):
             for event in events_of(record):

@@ -175,7 +175,7 @@ def test_where_nobody_can_be_asked_the_plan_is_named_by_its_hash(journal, standi
     assert not journal.has_command(id_)
 
 
-def test_a_decision_that_no_node_can_apply_now_waits_for_one(journal, standing):
+def test_a_decision_that_no_node_can_rule_on_now_waits_for_one(journal, standing):
     id_ = journal.block(approval())
     done = decide(standing, "approve", id_, "--hash", "01234567")
     assert one_line(done, code=1) == (
@@ -273,7 +273,7 @@ def test_a_denied_plan_is_told_to_the_strategy(connected):
         assert ended(connected, id_) == ("done", "by bob: no")
 
 
-def test_a_decision_made_while_no_node_is_up_is_applied_when_one_is(connected):
+def test_a_decision_made_while_no_node_is_up_is_ruled_on_when_one_is(connected):
     with serving(connected) as program:
         id_ = blocked(connected, "shrink", '{"table": "t1"}')
         assert program.stop(signal.SIGTERM) == 0

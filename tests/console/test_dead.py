@@ -13,6 +13,7 @@ import pytest
 
 from engine.budget import Budget
 from engine.dedupe import episode_id
+from engine.output import fold as fold_output
 from engine.runtime.undertaker import Undertaker
 from streams.clock import SystemClock
 from streams.delivery import Unreadable
@@ -21,6 +22,8 @@ from streams.events import (
     EpisodeFinished,
     EpisodeOpened,
     EpisodeStarted,
+    OutputAttempted,
+    OutputFailed,
     StepKind,
     StepRecorded,
 )
@@ -32,6 +35,7 @@ from streams.log import START, Commit
 from streams.ports import Ports
 from streams.subjects import Stack
 from streams.triggers import EventTrigger
+from tests.console.journal import KEPT, proposed
 from tests.console.program import Vigil
 from tests.console.test_command_line import one_line
 
@@ -92,6 +96,20 @@ class Past:
 
         self._do(bury)
         return f"episode.{opened.episode_id}"
+
+    def bury_output(self, key: str, episode_id: str) -> None:
+        """Have an output of an episode of `watcher` fail for good, with a letter about it."""
+        owner = {"episode_id": episode_id, "actor_id": "watcher", "expectation_id": "look"}
+        tried = OutputAttempted(attempt=1), OutputFailed(attempt=1, error_class="away")
+        commit = Commit(id=f"o-{key}", at=CLOCK.now(), events=(proposed(key, **owner), *tried))
+
+        async def bury(ports: Ports) -> None:
+            subject = self.stack.output(key)
+            await ports.log.append(subject, commit, after=START)
+            output = fold_output(await ports.log.read(subject))
+            await Undertaker(ports, CLOCK).bury_output(output)
+
+        self._do(bury)
 
     def bury_events(self, *seqs: int) -> list[str]:
         """Bury what no actor could read, and return the letters' keys."""
@@ -183,6 +201,21 @@ def test_a_requeued_episode_runs_as_another_one(connected, past, write_app):
         assert node.stop(signal.SIGTERM) == 0
     assert (row["generation"], row["summary"]) == (1, "h1 was seen")
     assert letter["settled_note"] == f"episode {again}"
+
+
+def test_who_has_an_output_tried_again_that_no_node_can_rule_on_is_told_so(connected, past):
+    past.bury_output("mail:1", past.live("h1", STARTED, FAILED))
+    with projected(connected):
+        ((key, *_),) = (keys(connected.wait_for("dead", "list", until=bool)),)
+
+    done = connected.run("dead", "requeue", key)
+
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"{key}: requeued: its output is to be tried again\n",
+    )
+    why = f"no node that is up runs actor 'watcher' (none is up at all); {KEPT}"
+    assert done.stderr == f"vigil: {why}\n"
 
 
 def test_all_that_wait_can_be_requeued_by_whoever_is_sure(connected, past):

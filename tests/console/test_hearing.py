@@ -51,7 +51,7 @@ def status(vigil: Vigil, id_: str) -> str:
     return vigil.wait_for("episodes", "show", id_, until=lambda row: row["finished_at"])["status"]
 
 
-def test_a_decision_that_a_node_cannot_apply_says_why_and_is_applied_by_one_that_can(
+def test_a_decision_that_a_node_cannot_rule_on_says_why_and_one_that_can_rules_on_it(
     connected, files
 ):
     id_ = asked(connected, files)
@@ -71,7 +71,7 @@ def test_a_decision_that_a_node_cannot_apply_says_why_and_is_applied_by_one_that
     assert line.endswith(HOUR)
 
 
-def test_a_decision_on_what_was_disabled_is_applied_or_says_who_could_not(connected, files):
+def test_a_decision_on_what_was_disabled_is_ruled_on_or_says_who_could_not(connected, files):
     id_ = asked(connected, files)
     done(connected, "actors", "disable", "disk_watch", "--yes")
     with node(connected, "poor", "poor") as program:
@@ -100,4 +100,26 @@ def test_what_is_said_to_an_instance_of_a_disabled_workflow_is_waited_for(connec
         0,
         f"{id_}: to be canceled\n",
         "",
+    )
+
+
+def test_a_node_that_is_switched_off_sees_to_nothing_of_a_disabled_workflow(connected, files):
+    (files / "flow.yaml").write_text(FLOW)
+    with node(connected, "app", "vm"):
+        done(connected, "apply", "flow.yaml")
+        id_ = done(connected, "workflows", "start", "review").strip()
+        connected.wait_for(
+            "workflows", "show", id_, until=lambda row: row["steps"][0]["status"] != "waiting"
+        )
+        done(connected, "workflows", "disable", "review", "--yes")
+        done(connected, "mode", "vm", "disabled")
+        connected.wait_for(
+            "mode", until=lambda rows: [each["mode"] for each in rows["nodes"]] == ["disabled"]
+        )
+        canceled = connected.run("workflows", "cancel", id_)
+
+    assert one_line(canceled, code=1) == (
+        "vigil: no node that is up runs workflow 'review' (vm: it is in mode disabled, and runs"
+        " nothing); `vigil mode vm full`, or start one that does: what was asked for stays in the"
+        " queue until then, and is ruled on then\n"
     )

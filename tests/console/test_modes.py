@@ -172,6 +172,19 @@ def test_a_paused_actor_is_woken_when_it_is_resumed_and_drained_meanwhile(connec
         wait_episodes(connected, done=2)
 
 
+def test_whoever_stops_waiting_is_told_that_the_pause_stands(connected, write_app):
+    write_app()
+    with running_node(connected, "--mode", "trigger_only"):
+        see(connected, "a")
+        wait_episodes(connected, queued=1)
+        with connected.running("actors", "pause", "watcher", "--wait") as program:
+            program.wait_said("watcher: paused\n")
+            code = program.stop(signal.SIGINT)
+
+    assert code == 130
+    assert "watcher stays paused; `vigil actors resume watcher` ends that" in program.said
+
+
 def test_what_waits_for_a_paused_actor_with_a_lane_is_seen_and_what_is_due(
     connected, write_app, tmp_path
 ):

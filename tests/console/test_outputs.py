@@ -132,7 +132,7 @@ def test_a_second_decision_is_told_of_the_first(journal, standing):
     assert "output 'k' does not wait any more: rejected by bob at 20" in line
 
 
-def test_a_decision_that_no_node_can_apply_now_waits_for_one(journal, standing):
+def test_a_decision_that_no_node_can_rule_on_now_waits_for_one(journal, standing):
     asked = proposed("k", approval=approval())
     journal.write(journal.stack.output("k"), asked)
     done = standing.run("outputs", "reject", "k", "--hash", PLAN_HASH)

@@ -7,7 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from console.tables import as_json, cell, fitted, spelled_out, terminal
+from console.cli import dead, episodes, findings, outputs
+from console.tables import as_json, cell, fitted, record, spelled_out, terminal
 
 ID = "abd38715-3d02-87d7-8e0b-8fa9e40e619c"
 
@@ -35,7 +36,7 @@ def test_what_is_spelled_out_stands_behind_everything_else():
 
 def seen(rows, columns, *, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
-    console.print(fitted(rows, columns, width=width).body)
+    console.print(fitted(rows, columns, width=width).body, crop=False)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
@@ -54,7 +55,7 @@ def test_a_row_that_no_table_has_room_for_has_a_line_for_each_column():
 
 
 def test_in_a_pipe_a_row_is_one_line_without_blanks_at_its_end(capsys):
-    rows = [{"id": ID, "summary": "x" * 300}, {"id": ID, "summary": "short"}]
+    rows = [{"id": ID, "summary": "x" * 300}, {"id": ID, "summary": "a\nshort\none"}]
 
     to = terminal()
     to.print(fitted(rows, ["id", "summary"], width=to.width).body)
@@ -62,4 +63,45 @@ def test_in_a_pipe_a_row_is_one_line_without_blanks_at_its_end(capsys):
     header, first, second = capsys.readouterr().out.splitlines()
     assert header.split() == ["id", "summary"]
     assert first.endswith("x" * 300)
-    assert second == f" {ID}  short"
+    assert second == f" {ID}  a short one"
+
+
+def test_what_people_copy_stays_whole_however_narrow_the_terminal():
+    rows = [{"letter": f"episode.{ID}", "status": "waiting", "detail": "three crashes in a row"}]
+
+    assert seen(rows, ["letter", "status", "detail"], width=30) == [
+        " letter",
+        f" episode.{ID}",
+        " status  waiting",
+        " detail  three crashes in a",
+        "         row",
+        "",
+    ]
+
+
+def test_json_is_broken_where_there_is_no_room_for_it():
+    console = Console(file=io.StringIO(), width=20)
+    console.print(record({"plan": {"drop": "t1", "at": "db1"}}, width=20), crop=False)
+    assert console.file.getvalue().splitlines()[0].startswith(' plan  {"drop"')
+
+
+UUID_KEY = f"episode.{ID}"
+
+
+@pytest.mark.parametrize(
+    ("columns", "spare", "row"),
+    [
+        (episodes.REPLAY_COLUMNS, episodes.REPLAY_SPARE,
+         {"number": 1, "event": "episode.checkpoint_saved@2", "status": "partially_failed"}),
+        (dead.COLUMNS, dead.SPARE,
+         {"letter_key": UUID_KEY, "status": "waiting", "reason": "attempts_exhausted"}),
+        (outputs.COLUMNS, outputs.SPARE,
+         {"output_key": UUID_KEY, "status": "awaiting_approval", "error_class": "unavailable"}),
+        (findings.COLUMNS, findings.SPARE,
+         {"finding_key": UUID_KEY, "severity": "critical", "class": "disk_is_nearly_full"}),
+    ],
+)  # fmt: skip
+def test_a_list_is_a_table_on_a_terminal_of_80_columns(columns, spare, row):
+    told = dict.fromkeys(columns, "it is told in a few words") | row
+    shown = fitted([told], columns, width=80, spare=spare)
+    assert shown.left_out, "there is a table, with what fits"

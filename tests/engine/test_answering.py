@@ -296,9 +296,9 @@ def test_only_the_newest_commit_says_whether_it_waits():
 @pytest.mark.parametrize(
     ("action", "problem"),
     [
-        (approval(PLAN, approvers=[""]), "approvers: 0 characters, not 1 to 200"),
+        (RequestApproval(plan=PLAN, approvers=("",)), "approvers: 0 characters, not 1 to 200"),
         (approval(PLAN, approvers=["a"] * 65), "approvers: 65 of them, the limit is 64"),
-        (approval(PLAN, approvers=[7]), "approvers: 7 is not text"),
+        (RequestApproval(plan=PLAN, approvers=(7,)), "approvers: 7 is not text"),
         (approval(PLAN, summary="s" * 4_001), "summary: 4,001 characters"),
         (RequestApproval(plan=PLAN, expires_s=-1.0), "expires_s: -1 is not from 0"),
         (RequestApproval(plan=PLAN, on_expiry=OnExpiry.CONTINUE), "on_expiry: 'continue'; use"),
@@ -342,6 +342,12 @@ def test_an_empty_list_of_who_may_decide_is_not_taken_for_anybody(nobody):
     with pytest.raises(InvalidAction, match="approvers: an empty list names nobody; leave it out"):
         approval(PLAN, approvers=nobody)
     assert approval(PLAN).approvers == approval(PLAN, approvers=None).approvers == ()
+
+
+@pytest.mark.parametrize("names", ["", [""], ["ada", ""], ["a" * 201], [7]])
+def test_what_is_no_name_is_refused_as_soon_as_it_is_given(names):
+    with pytest.raises(InvalidAction, match=r"approvers: .* is no name of 1 to 200 characters"):
+        approval(PLAN, approvers=names)
 
 
 def test_a_plan_that_json_cannot_say_is_refused():

@@ -10,23 +10,35 @@ from engine.episode import Episode, fold
 from engine.hearing import instance_unheard, unheard
 from engine.modes import NodeMode
 from engine.nodes import ActorInfo, ExpectationInfo, NodeInfo
+from streams.definitions import Edition
 from streams.events import EndStatus, EpisodeFinished, EpisodeOpened
+from streams.events.definitions import DefinitionKind
+from streams.json import NOTHING, raw
 from streams.log import Commit, Recorded
 from streams.triggers import Budget, EventTrigger
 
 SINCE = datetime(2030, 1, 1, tzinfo=UTC)
 AGENT = "agent.dba"
 CANNOT = "strategy.ref: there is none"
+START = "; start one that does: what was asked for stays"
 HOUR = "for about an hour, then it is a dead letter to requeue"
 
 
-def node(name: str = "n1", *, actors=None, closed=(), understudies=(), **problems: object):
+def node(
+    name: str = "n1",
+    *,
+    actors=None,
+    closed=(),
+    understudies=(),
+    mode: NodeMode = NodeMode.FULL,
+    **problems: object,
+):
     return NodeInfo(
         name=name,
         host="h",
         pid=1,
         since=SINCE,
-        mode=NodeMode.FULL,
+        mode=mode,
         setting=NodeMode.FULL,
         lease_s=30.0,
         actors=actors or {},
@@ -94,7 +106,10 @@ def test_a_node_that_has_the_episode_as_it_was_opened_hears_what_is_said_to_it(n
         ([], "(none is up at all)"),
         ([node(), node("n2")], "(n1, n2: it does not have it)"),
         ([node(problems={AGENT: CANNOT})], f"(n1: {CANNOT})"),
-        ([node(actors=has("shrink", runs=False))], "(n1: it runs nothing of it now)"),
+        (
+            [*(node(f"n{no}") for no in range(5)), node("poor", problems={AGENT: CANNOT})],
+            f"(poor: {CANNOT}; n0, n1, n2, n3: it does not have it; and 1 more)",
+        ),
         (
             [node(f"n{no}") for no in range(7)],
             "(n0, n1, n2, n3, n4: it does not have it; and 2 more)",
@@ -106,9 +121,31 @@ def test_what_no_node_takes_stays_in_the_queue_until_one_does(nodes, why):
     assert told.is_certain
     assert not told.is_tried
     assert told.why == f"no node that is up runs revision 2 of actor 'dba' {why}"
-    assert str(told).endswith(
-        "what was asked for stays in the queue until then, and is ruled on then"
-    )
+    assert str(told) == f"{told.why}{START} in the queue until then, and is ruled on then"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why", "remedy"),
+    [
+        ([node(actors=has("shrink", runs=False, revision=2), mode=NodeMode.DISABLED)],
+         "(n1: it is in mode disabled, and runs nothing)", "`vigil mode n1 full`, or "),
+        ([node("n0"),
+          node(actors=has("shrink", runs=False, revision=3), mode=NodeMode.TRIGGER_ONLY)],
+         "(n1: it is in mode trigger_only, and runs nothing; n0: it does not have it)",
+         "`vigil mode n1 full`, or "),
+        ([node(actors=has("shrink", runs=False, revision=2))],
+         "(n1: by its mode for it, it runs nothing of it)",
+         "`vigil mode n1 full --actor dba`, or "),
+        ([node(actors=has("grow", runs=False, revision=2), mode=NodeMode.DISABLED)],
+         "(n1: it is in mode disabled, and runs nothing)", ""),
+    ],
+)  # fmt: skip
+def test_a_node_whose_mode_is_all_that_is_in_the_way_is_to_be_switched_on(nodes, why, remedy):
+    told = unheard(nodes, "dba", episode(revision=2))
+    assert (told.is_certain, told.is_tried) == (True, False)
+    assert told.why.endswith(why)
+    assert told.remedy == f"{remedy}start one that does"
+    assert str(told).startswith(f"{told.why}; {told.remedy}: what was asked for stays")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +153,7 @@ def test_what_no_node_takes_stays_in_the_queue_until_one_does(nodes, why):
     [
         ([stands_in(problem=CANNOT, about=2)], 2, f"(n1: {CANNOT})"),
         ([node("n0"), stands_in(problem=CANNOT, about=2)], 2,
-         f"(n0: it does not have it; n1: {CANNOT})"),
+         f"(n1: {CANNOT}; n0: it does not have it)"),
         ([node(actors=has("grow"))], 0, "(n1: there it has no expectation 'shrink')"),
         ([stands_in()], 0, "(n1: its code has it no more, as when this was opened)"),
     ],
@@ -151,26 +188,44 @@ def test_an_episode_of_an_actor_in_code_needs_its_expectation():
     assert told.why.startswith("no node that is up runs actor 'dba' with expectation 'shrink' (")
 
 
+def edition(*, holds: bool) -> Edition:
+    body = raw({"name": "review"}) if holds else NOTHING
+    return Edition(kind=DefinitionKind.WORKFLOW, id="review", revision=1, seq=1, body=body)
+
+
+HOLDS, DISABLED = edition(holds=True), edition(holds=False)
+
+
 def test_a_node_that_runs_a_workflow_hears_what_is_said_to_its_instances():
     nodes = [node(actors=has(actor="workflow-review"))]
-    assert instance_unheard(nodes, "review", is_defined=False) is None
+    assert instance_unheard(nodes, "review", edition=None) is None
 
 
 @pytest.mark.parametrize(
-    ("nodes", "is_defined", "is_certain", "why"),
+    ("nodes", "of", "is_certain", "why"),
     [
-        ([], True, True, "(none is up at all)"),
-        ([node()], False, True, "(n1: it does not have it)"),
-        ([node(actors=has(actor="workflow-review", runs=False))], True, True,
-         "(n1: it runs nothing of it now)"),
-        ([node()], True, False, "(n1: it does not have it)"),
-        ([node(problems={"workflow.review": "no step"})], True, False, "(n1: no step)"),
+        ([], HOLDS, True, "(none is up at all)"),
+        ([node()], None, True, "(n1: it does not have it)"),
+        ([node(actors=has(actor="workflow-review", runs=False))], HOLDS, True,
+         "(n1: by its mode for it, it runs nothing of it)"),
+        ([node()], HOLDS, False, "(n1: it does not have it)"),
+        ([node()], DISABLED, False, "(n1: it is disabled)"),
+        ([node(problems={"workflow.review": "no step"})], DISABLED, False, "(n1: no step)"),
     ],
 )  # fmt: skip
 def test_any_node_may_see_to_what_is_open_of_a_workflow_that_was_defined(
-    nodes, is_defined, is_certain, why
+    nodes, of, is_certain, why
 ):
-    told = instance_unheard(nodes, "review", is_defined=is_defined)
+    told = instance_unheard(nodes, "review", edition=of)
     assert told.is_certain is is_certain
     assert "workflow 'review'" in told.why
     assert told.why.endswith(why)
+
+
+@pytest.mark.parametrize("mode", [NodeMode.DISABLED, NodeMode.TRIGGER_ONLY])
+@pytest.mark.parametrize("of", [HOLDS, DISABLED])
+def test_a_node_that_runs_nothing_takes_nothing_of_a_workflow_that_was_defined(mode, of):
+    told = instance_unheard([node(mode=mode)], "review", edition=of)
+    assert (told.is_certain, told.is_tried) == (True, False)
+    assert told.why.endswith(f"(n1: it is in mode {mode}, and runs nothing)")
+    assert told.remedy == "`vigil mode n1 full`, or start one that does"

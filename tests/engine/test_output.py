@@ -19,6 +19,7 @@ from engine.delivering import (
     Settled,
     after_failure,
     answered,
+    check_is_said_since,
     expired,
     next_move,
     tried_again,
@@ -30,6 +31,7 @@ from engine.proposal import idempotency_key, inline_key, intended, output, outpu
 from engine.proposal import propose_output as propose
 from engine.route import Retries
 from streams.blocks import Approval, OnExpiry
+from streams.clock import SKEW_S
 from streams.commands import Decide, RetryOutput, Verdict
 from streams.events import (
     EpisodeOpened,
@@ -380,6 +382,22 @@ def test_what_nobody_approved_in_time_is_asked_for_once_more_before_it_is_tried_
 
 def test_what_was_approved_once_is_tried_again_without_asking():
     assert tried_again(of(asking(), approved, attempted, failed), retry(), at=EPOCH) == retried
+
+
+# What was said before.
+
+
+def test_what_was_said_before_an_output_failed_is_nothing_to_who_has_it_tried_again():
+    past = of(asking(), approved, attempted, failed, retried)
+    assert past.revived_at == after(4)
+    check_is_said_since(past, at=after(4 - SKEW_S))
+    with pytest.raises(Refused, match="it was tried again at 2030-01-01 00:00:04"):
+        check_is_said_since(past, at=after(3.9 - SKEW_S))
+
+
+@pytest.mark.parametrize("past", [(), (asking(),), (proposed(), attempted, postponed, retried)])
+def test_what_is_said_of_an_output_that_has_not_failed_holds_whenever_that_was(past):
+    check_is_said_since(of(*past), at=after(-1e6))
 
 
 # Keys.

@@ -22,6 +22,7 @@ from engine.runtime.turns import Turns
 from engine.runtime.warden import Warden
 from engine.strategy import Strategy
 from engine.trigger import event
+from streams.delivery import ACK_WAIT_S
 from streams.errors import Unavailable
 from streams.events import FindingEscalated, FindingExpired, FindingRaised, FindingUpdated
 from streams.findings import Severity
@@ -309,7 +310,7 @@ def test_the_slower_of_two_writers_does_not_put_off_what_the_faster_wants_sooner
     assert simulated(work).due_at == seconds(MINUTE)
 
 
-async def look(warden, ports, finding, *, at, is_repeat=False, id_="t1"):
+async def look(warden, ports, finding, *, at, id_="t1"):
     timer = timer_of(finding, EXPIRE)
     due = Due(
         id=id_,
@@ -320,7 +321,7 @@ async def look(warden, ports, finding, *, at, is_repeat=False, id_="t1"):
         fired_at=seconds(at),
     )
     subject = ports.stack.finding(timer.key)
-    await warden.look(Aged(due=due, subject=subject, is_repeat=is_repeat))
+    await warden.look(Aged(due=due, subject=subject))
 
 
 async def raised(ports, app):
@@ -363,13 +364,79 @@ def test_a_timer_that_comes_again_tells_the_same_once_more_and_changes_nothing()
         await look(warden, ports, finding, at=MINUTE)
         await applier_of(ports, app).apply([SAID["bare"]], opened=opening(app, id_="x2"), attempt=1)
         await asyncio.sleep(DEDUPE_WINDOW_S)  # Until then it would be kept once.
-        await look(warden, ports, finding, at=MINUTE, is_repeat=True)
+        await look(warden, ports, finding, at=MINUTE)
         return kinds(await life(ports)), ages(ports)
 
     events, (once, again) = simulated(work)
     assert events == [FindingRaised, FindingExpired, FindingRaised]
     assert once == again
     assert once[1]["raise_no"] == 1
+
+
+class StandsStill:
+    """A log whose first look at a finding takes until another node has the timer."""
+
+    def __init__(self, log, stack):
+        self._log, self._subject, self.is_asked = log, stack.finding("disk"), asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def last(self, subject):
+        if subject == self._subject and not self.is_asked.is_set():
+            self.is_asked.set()
+            await asyncio.sleep(1.5 * ACK_WAIT_S)
+        return await self._log.last(subject)
+
+
+class Dumb:
+    """A world to which nobody can say that a finding has expired: whoever tries dies of it."""
+
+    def __init__(self, world):
+        self._world, self.is_tried = world, asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._world, name)
+
+    async def publish(self, name, payload, **options):
+        if name == "finding.expired":
+            self.is_tried.set()
+            await asyncio.Event().wait()
+        return await self._world.publish(name, payload, **options)
+
+
+def test_an_expiry_is_told_by_who_stood_still_with_the_timer_if_its_finder_dies_before():
+    """It holds the first delivery, finds nothing to do, and answers for the timer for good."""
+
+    async def work(ports):
+        app = app_of(Says())
+        finding = await raised(ports, app)
+        slow, dumb = StandsStill(ports.log, ports.stack), Dumb(ports.world)
+        still = Warden(crew_of(app, replace(ports, log=slow), clock=SimClock()))
+        finder = Warden(crew_of(app, replace(ports, world=dumb), "n2", clock=SimClock()))
+        stands = asyncio.create_task(look(still, ports, finding, at=MINUTE))
+        await slow.is_asked.wait()
+        finds = asyncio.create_task(look(finder, ports, finding, at=MINUTE))
+        await dumb.is_tried.wait()
+        finds.cancel()
+        await asyncio.gather(finds, return_exceptions=True)
+        await stands
+        return kinds(await life(ports)), [name for name, _ in ages(ports)]
+
+    assert simulated(work) == ([FindingRaised, FindingExpired], ["finding.expired"])
+
+
+def test_a_timer_that_came_to_nothing_tells_nothing_of_what_others_led_to():
+    async def work(ports):
+        app = app_of(Says())
+        finding = await raised(ports, app)
+        warden = Warden(crew_of(app, ports, clock=SimClock()))
+        await look(warden, ports, finding, at=MINUTE)
+        await asyncio.sleep(DEDUPE_WINDOW_S)
+        await look(warden, ports, finding, at=MINUTE, id_="t2")
+        return [name for name, _ in ages(ports)]
+
+    assert simulated(work) == ["finding.expired"]
 
 
 def test_what_a_newer_version_has_written_is_left_to_it():

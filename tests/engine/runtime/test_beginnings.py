@@ -5,6 +5,7 @@ Nobody need come back to what was to begin the instance, nor look for what is le
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,6 +20,7 @@ from engine.definitions.casting import in_code
 from engine.recovery import ATTEMPTS_MAX
 from engine.runtime import conductor, instance_desk
 from engine.runtime.cast import Cast
+from engine.runtime.conductor import Conductor
 from engine.runtime.editions import Editions, Hindered
 from engine.runtime.effector import Effector
 from engine.runtime.instance_book import InstanceBook
@@ -32,16 +34,23 @@ from engine.workflows.starter import START, Begun
 from engine.workflows.workflow import Workflow
 from streams.clock import SystemClock
 from streams.commands import Advance, CancelWorkflow
+from streams.errors import Unavailable
 from streams.events import DeadLettered, EpisodeOpened, WorkflowStarted
 from streams.keys import workflow_lock_key
-from streams.layout import Stream
+from streams.layout import Kind, Stream
+from streams.log import START as NOTHING
+from streams.log import Commit
 from streams.memory import MemoryPorts, memory_ports
 from streams.triggers import Budget, ManualTrigger
 from streams.workflows import WorkflowStatus
 from tests.engine.runtime.stage import CLOCK, Later, eventually, ports_in_memory, running
 from tests.engine.runtime.workflow_stage import Script, app_of, ended, history
+from tests.simulation.time import SimClock, simulate
 
 NEVER: Final = -1
+
+ARRIVES_S: Final = 60.0 + 102.0
+"""How long what a node has sent may take: it tries for the first, and its kernel for the rest."""
 
 CAUSE: Final = EpisodeOpened(
     episode_id="e1",
@@ -192,11 +201,14 @@ class Counting:
     """Counts how often a call comes before its instance."""
 
     def __init__(self) -> None:
-        self._call, self.calls = conductor._await_beginning, 0
+        self.calls = 0
 
-    async def __call__(self, delivery, *, age_s):
-        self.calls += 1
-        await self._call(delivery, age_s=age_s)
+    def around(self, wait):
+        async def counted(conductor_, command, delivery, *, age_s):
+            self.calls += 1
+            await wait(conductor_, command, delivery, age_s=age_s)
+
+        return counted
 
 
 @pytest.fixture
@@ -204,7 +216,8 @@ def early(monkeypatch) -> Counting:
     monkeypatch.setattr(conductor, "EARLY_MAX_S", 0.01)
     monkeypatch.setattr(instance_desk, "EARLY_LOOKS", 0)
     counting = Counting()
-    monkeypatch.setattr(conductor, "_await_beginning", counting)
+    waits = counting.around(Conductor._await_beginning)
+    monkeypatch.setattr(Conductor, "_await_beginning", waits)
     return counting
 
 
@@ -239,6 +252,86 @@ async def test_a_call_goes_without_a_dead_letter_if_nothing_has_begun_for_long(
         await ports.inbox.send(CALL, id=f"begin.{ID}")
         await eventually(lambda: early.calls == 3 and not is_waiting(ports))
     assert await letters(ports) == []
+
+
+class Unaware:
+    """A log whose replica does not show an instance until its leader was asked for that."""
+
+    def __init__(self, log, stack) -> None:
+        self._log, self._stack, self._is_aware = log, stack, False
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def read(self, subject, **how):
+        is_hidden = self._is_instance(subject) and not self._is_aware
+        return [] if is_hidden else await self._log.read(subject, **how)
+
+    async def last(self, subject):
+        self._is_aware |= self._is_instance(subject)
+        return await self._log.last(subject)
+
+    def _is_instance(self, subject) -> bool:
+        return self._stack.aggregate_of(subject)[0] is Kind.WORKFLOW
+
+
+async def test_no_call_goes_on_the_word_of_a_replica(ports, early, monkeypatch):
+    monkeypatch.setattr(conductor, "UNBEGUN_DELIVERIES", 0)
+    monkeypatch.setattr(conductor, "UNBEGUN_S", 0.0)
+    await begin_instance(ports, first_event(), at=CLOCK.now())
+    lagging = dataclasses.replace(ports, log=Unaware(ports.log, ports.stack))
+    async with running(app_of(flow(), script=Script()), lagging):
+        assert (await ended(ports, ID)).status is WorkflowStatus.DONE
+    assert early.calls == 1
+
+
+class AwayOnce:
+    """A log that is away when it is first asked for the newest commit of an instance."""
+
+    def __init__(self, log, subject) -> None:
+        self._log, self._subject = log, subject
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def last(self, subject):
+        if subject != self._subject:
+            return await self._log.last(subject)
+        self._subject = ""
+        raise Unavailable(subject, detail="away")
+
+
+async def test_no_call_goes_while_nobody_can_say_whether_its_instance_has_begun(
+    ports, early, monkeypatch
+):
+    monkeypatch.setattr(conductor, "UNBEGUN_DELIVERIES", 0)
+    monkeypatch.setattr(conductor, "UNBEGUN_S", 0.0)
+    away = dataclasses.replace(ports, log=AwayOnce(ports.log, ports.stack.workflow(ID)))
+    with capture_logs() as said:
+        async with running(app_of(flow(), script=Script()), away):
+            await ports.inbox.send(CALL, id=f"begin.{ID}")
+            await eventually(lambda: early.calls == 2 and not is_waiting(ports))
+    (warning,) = [each for each in said if each["log_level"] in ("warning", "error")]
+    assert warning["event"] == "commands handed back: the log is away"
+
+
+@pytest.mark.parametrize("after_s", [0.0, 119.0])
+def test_what_begins_as_late_as_it_can_after_the_last_call_for_it_goes_on(after_s):
+    """That was the first one: so soon after it, the second is no message of its own."""
+
+    async def story() -> int:
+        ports = memory_ports(clock=SimClock())
+        async with running(app_of(flow(), script=Script()), ports, clock=SimClock()):
+            await ports.inbox.send(CALL, id=f"begin.{ID}")
+            await asyncio.sleep(after_s)
+            await ports.inbox.send(CALL, id=f"begin.{ID}")
+            await asyncio.sleep(ARRIVES_S)
+            commit = Commit(id=f"begin.{ID}", at=SimClock().now(), events=(first_event(),))
+            await ports.log.append(ports.stack.workflow(ID), commit, after=NOTHING)
+            await asyncio.sleep(60.0)
+            return len(await history(ports, ID))
+
+    assert simulate(story()) > 1
 
 
 async def test_anything_else_that_is_said_to_what_never_began_is_a_dead_letter(ports, monkeypatch):

@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
+from engine.actions import approval, tool_call
 from engine.app import App
 from engine.breaker import Breaker, BreakerState
 from engine.modes import NodeMode
+from engine.runtime import predecessor
 from engine.runtime.arbiter import Arbiter
 from engine.runtime.node import Node
 from engine.runtime.openings import BELATED, BELATED_S
@@ -28,7 +31,16 @@ from streams.memory import MemoryPorts, memory_ports
 from streams.memory.bucket import MemoryBucket
 from tests.engine.runtime.crew import crew_of
 from tests.engine.runtime.lane_stage import laned
-from tests.engine.runtime.stage import HAPPENED, Life, Scripted, app_of, life, running, told
+from tests.engine.runtime.stage import (
+    HAPPENED,
+    Counter,
+    Life,
+    Scripted,
+    app_of,
+    life,
+    running,
+    told,
+)
 from tests.simulation.time import EPOCH, SimClock, simulate
 
 REST_S = 600
@@ -228,9 +240,127 @@ def test_who_refuses_what_others_may_have_let_in_meanwhile_has_it_looked_for():
         await ports.world.publish(HAPPENED, {}, id="x1")
         (delivery,) = await source.receive(room=1, wait_s=1)
         (part,) = await arbiter.rule(delivery.content, is_repeat=False)
-        receipt = Receipt(delivery, parts=1, room=Slots(1), clock=clock)
+        since_s = clock.monotonic_s()
+        receipt = Receipt(delivery, parts=1, room=Slots(1), clock=clock, since_s=since_s)
         opened = await arbiter.settle(part, is_late=lambda: receipt.is_overdue)
         await source.close()
         return opened, len(await ports.timers.keys("worker", BELATED))
 
     assert simulate(story()) == (None, 1)
+
+
+class LateToLook:
+    """A world whose source stands still with the first event, before anybody has looked at it."""
+
+    def __init__(self, world):
+        self._world, self.is_still = world, asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._world, name)
+
+    async def open(self, *args, **options):
+        return LateSource(await self._world.open(*args, **options), self.is_still)
+
+
+class LateSource:
+    def __init__(self, source, is_still):
+        self._source, self._is_still = source, is_still
+
+    def __getattr__(self, name):
+        return getattr(self._source, name)
+
+    async def receive(self, **options):
+        deliveries = await self._source.receive(**options)
+        if deliveries and not self._is_still.is_set():
+            self._is_still.set()
+            await asyncio.sleep(1.5 * ACK_WAIT_S)
+        return deliveries
+
+
+def test_who_stood_still_before_they_looked_at_a_cause_and_refuse_it_have_it_looked_for():
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        late, way = LateToLook(ports.world), OnItsWay(ports.log, ports.stack)
+        async with running(COOLED, replace(ports, world=late), "n1", clock=SimClock()):
+            await asyncio.sleep(1)
+            await ports.world.publish(HAPPENED, {}, id="x1")
+            await late.is_still.wait()
+            other = Node(COOLED, replace(ports, log=way), name="n2", clock=SimClock())
+            task = asyncio.create_task(other.run())
+            await asyncio.sleep(1.2 * ACK_WAIT_S)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await cooldown_of_another(ports)
+            await asyncio.sleep(2 * ACK_WAIT_S)
+            episode_id = await way.arrive()
+            await asyncio.sleep(BELATED_S)
+            return (await life(ports, episode_id)).end.status
+
+    assert simulate(story()) == EndStatus.DONE
+
+
+class SlowToOpen:
+    """A log that takes the first commit of an episode only when others have its cause."""
+
+    def __init__(self, log, stack):
+        self._log, self._stack, self._is_first = log, stack, True
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def append(self, subject, commit, *, after):
+        if self._is_first and self._stack.aggregate_of(subject)[0] is Kind.EPISODE:
+            self._is_first = False
+            await asyncio.sleep(2 * ACK_WAIT_S)
+        return await self._log.append(subject, commit, after=after)
+
+
+@pytest.mark.parametrize("step", [approval({}), tool_call("tool", "a")], ids=["blocked", "runs"])
+def test_nobody_is_called_to_an_episode_whose_node_is_well(step):
+    """It was slow, and another one refused the cause; whatever it began, it has a claim on."""
+    app = app_of(Scripted(step), tools={"tool": Counter(open_=False)}, cooldown_s=REST_S)
+
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        slow = replace(ports, log=SlowToOpen(ports.log, ports.stack))
+        async with running(app, slow, "n1", clock=SimClock()):
+            await asyncio.sleep(1)
+            await ports.world.publish(HAPPENED, {}, id="x1")
+            await asyncio.sleep(ACK_WAIT_S / 2)
+            await cooldown_of_another(ports)
+            async with running(app, ports, "n2", clock=SimClock()):
+                await asyncio.sleep(2 * ACK_WAIT_S)
+                looked_for = len(await ports.timers.keys("worker", BELATED))
+                with capture_logs() as logs:
+                    await asyncio.sleep(2 * BELATED_S)
+                return looked_for, [one for one in logs if "calling a node" in one["event"]]
+
+    assert simulate(story()) == (1, [])
+
+
+def test_of_a_long_backlog_only_what_may_have_been_opened_is_looked_for(monkeypatch):
+    """Who takes turns over has all that came meanwhile delivered; most of it nobody has opened."""
+    monkeypatch.setattr(predecessor, "OPENED_MAX", 3)
+
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        await cooldown_of_another(ports)
+        async with running(LANED, ports, "n1", clock=SimClock()):
+            await asyncio.sleep(1)
+        for number in range(9):
+            await ports.world.publish(HAPPENED, {}, id=f"x{number}")
+        async with running(LANED, ports, "n2", clock=SimClock()):
+            await asyncio.sleep(ACK_WAIT_S)
+            return len(await ports.timers.keys("worker", BELATED))
+
+    assert simulate(story()) == 3
+
+
+def test_a_node_is_called_to_one_that_only_a_newer_version_can_read():
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        ports.log.publish_raw(ports.stack.episode("e1"), b"{ no", {})
+        openings = Arbiter(crew_of(COOLED, ports, clock=SimClock())).openings
+        return await openings.may_lack_call("e1"), await openings.may_lack_call("e2")
+
+    assert simulate(story()) == (True, False)

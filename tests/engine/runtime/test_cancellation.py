@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -12,10 +13,13 @@ from engine.actions import tool_call
 from engine.canceling import CANCELED
 from engine.errors import BadRequest
 from engine.runtime import docket as module
+from engine.runtime.cancellation import Cancellation
+from engine.runtime.keeper import Keeper
 from engine.runtime.requester import cancel
 from engine.runtime.settler import Settler
 from engine.status import Status
 from streams import codec
+from streams.clock import SKEW_S
 from streams.commands import Cancel
 from streams.delivery import ACK_WAIT_S
 from streams.errors import Unavailable
@@ -29,6 +33,9 @@ from streams.events import (
 )
 from streams.keys import cancel_key
 from streams.layout import Stream
+from streams.log import START, Commit
+from streams.memory import memory_ports
+from tests.engine.runtime.crew import crew_of
 from tests.engine.runtime.lane_stage import begun, lane_reached, laned, news, publish
 from tests.engine.runtime.stage import (
     CLOCK,
@@ -52,6 +59,7 @@ from tests.engine.runtime.stage import (
     told,
     write,
 )
+from tests.simulation.time import SimClock, simulate
 
 STEP = tool_call("tool", "a")
 ID = "5f9e1d3c-2b4a-8c6d-9e7f-0a1b2c3d4e5f"
@@ -331,6 +339,55 @@ class Silent:
             self.was_asked.set()
             raise Unavailable(name, detail="away")
         return await self._world.publish(name, payload, id=id, hops=hops, trace=trace)
+
+
+def test_who_stood_still_with_the_command_tells_of_the_end_for_whoever_died_of_it():
+    """They have the first delivery; the second was another's, who wrote the end without a claim."""
+
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        app = untouchable()
+        id_ = await opened_alone(ports, app)
+        source = await ports.inbox.open_attending("worker")
+        await command_alone(ports, id_)
+        (held,) = await source.receive(room=1, wait_s=0)
+        (dies,) = await source.receive(room=1, wait_s=2 * ACK_WAIT_S)
+        await carry_out(app, replace(ports, world=Silent(ports.world)), dies)
+        before = told(ports)
+        assert await carry_out(app, ports, held)
+        return before, told(ports)
+
+    before, news_ = simulate(story())
+    assert (before, [name for name, _ in news_]) == ([], ["episode.canceled"])
+
+
+async def carry_out(app, ports, delivery) -> bool:
+    """Do what a delivery asks for now, on a node of its own; return whether it is answered for."""
+    clock = SimClock()
+    keeper = Keeper(ports.leases, holder="n1", clock=clock)
+    life_ = await life(ports, delivery.content.episode_id)
+    crew = crew_of(app, ports, clock=clock)
+    cancellation = Cancellation(crew, keeper, delivery.content, delivery)
+    return await cancellation.carry_out(life_.episode, life_.records)
+
+
+@pytest.mark.parametrize(
+    ("past", "ago_s"),
+    [((), SKEW_S + 1), ((STARTED,), 0.0)],
+    ids=["was written long before", "had a claim"],
+)
+async def test_an_end_that_others_have_told_or_are_called_to_is_not_told_again(ports, past, ago_s):
+    app = untouchable()
+    opened = opening(app)
+    end = EpisodeFinished(status=EndStatus.CANCELED, error_class=CANCELED)
+    commit = Commit(
+        id="by-hand", at=CLOCK.now() - timedelta(seconds=ago_s), events=(opened, *past, end)
+    )
+    await ports.log.append(ports.stack.episode(opened.episode_id), commit, after=START)
+    await command_alone(ports, opened.episode_id)
+    async with running(app, ports):
+        await all_answered(ports.inbox)
+    assert told(ports) == []
 
 
 # Too late, or for nobody.

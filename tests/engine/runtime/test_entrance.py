@@ -66,7 +66,7 @@ async def test_what_several_queues_bring_at_one_moment_leaves_as_much_room_as_be
     for _ in range(3):
         ports.world.publish_raw(HAPPENED, b"{ no", {})
     for delivery in await source.receive(room=3, wait_s=WAIT_S):
-        await entrance.let_in(delivery, [delivery.content])
+        await entrance.let_in(delivery, [delivery.content], since_s=CLOCK.monotonic_s())
     assert entrance.room.free == 0
     await hands.finish()
     await source.close()
@@ -110,7 +110,7 @@ def test_who_stood_still_before_the_cooldown_began_does_not_begin_it():
         await ports.world.publish(HAPPENED, {}, id="x1")
         (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
         parts = await entrance.arbiter.rule(delivery.content, is_repeat=False)
-        await entrance.let_in(delivery, parts)
+        await entrance.let_in(delivery, parts, since_s=clock.monotonic_s())
         await hands.finish()
         await source.close()
         return await ports.gates.get(COOLDOWN), await ports.log.head()

@@ -10,15 +10,18 @@ import pytest
 from engine.actions import wait
 from engine.errors import Refused, Rejected
 from engine.proposal import output
+from engine.runtime.output_clerk import OutputClerk
 from engine.runtime.output_requests import retry_output
 from engine.runtime.requester import cancel
 from engine.runtime.settler import Settler
 from engine.status import Status
-from streams.commands import Decide, RetryOutput, Verdict
+from streams.clock import SKEW_S
+from streams.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.events import DeadRequeued, EpisodeStarted
 from streams.inbox import Inbox
 from streams.layout import Stream
 from streams.outputs import OutputStatus
+from tests.engine.runtime.crew import crew_of
 from tests.engine.runtime.output_stage import Pager, Scene, broken, busy, play
 from tests.engine.runtime.test_outputs import ASKING, PAGE, ends, outcomes, page, paging
 
@@ -123,6 +126,34 @@ def test_whoever_requeues_a_letter_is_not_refused_because_a_node_was_faster_at_t
     noted = [each for each in scene.events(Stream.DEAD) if isinstance(each, DeadRequeued)]
     assert noted == [requeued]
     assert requeued.by == "ann"
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["before", "since"])
+@pytest.mark.parametrize("is_decision", [False, True], ids=["cancel", "decision"])
+def test_what_was_refused_is_not_followed_once_the_output_is_tried_again(is_decision, is_new):
+    """A node that stood still has it from before, when another one refused it."""
+
+    async def story(scene: Scene):
+        life = await scene.ended(await scene.open())
+        said_at, failed = scene.clock.now(), await scene.output("disk")
+        assert failed.status is OutputStatus.FAILED
+        await scene.clock.sleep(SKEW_S + 1)
+        await retry_output(scene.ports, "disk", by="bob")
+        asked = await scene.reached("disk", OutputStatus.AWAITING_APPROVAL)
+        clerk = OutputClerk(crew_of(scene.app, scene.ports, clock=scene.clock))
+        at = scene.clock.now() if is_new else said_at
+        of = {"actor_id": "worker", "episode_id": asked.proposed.episode_id, "output_key": "disk"}
+        if not is_decision:
+            cancel_ = CancelOutput(**of, id="c1", by="ann")
+            return await clerk.cancel(cancel_, life.episode, at=at), await scene.output("disk")
+        hash_ = asked.proposed.approval.plan_hash
+        decide = Decide(**of, id="d1", by="ann", verdict=Verdict.DENY, plan_hash=hash_)
+        return await clerk.decide(decide, life.episode, at=at), await scene.output("disk")
+
+    terms = {**ASKING, "expires_s": 600.0, "on_expiry": "fail"}
+    (is_followed, left), _ = play(story, paging(outputs=[page(dedupe_key="disk", **terms)]))
+    assert is_followed is is_new
+    assert (left.status is OutputStatus.AWAITING_APPROVAL) is not is_new
 
 
 def test_a_node_whose_clock_is_behind_does_not_defer_over_and_over():

@@ -159,7 +159,8 @@ def answered_by(off, *, waited=timedelta(0)):
             for delivery in deliveries:
                 opens += await ticker.due(delivery.content, is_repeat=False)
                 await delivery.ack()
-        return [each.trigger.scheduled_at for each in opens], (await pending(ports, NEWEST)).due_at
+        opened = [each.trigger.scheduled_at for each in opens if not each.is_missed]
+        return opened, (await pending(ports, NEWEST)).due_at
 
     return simulated(work)
 
@@ -172,6 +173,21 @@ def test_a_node_whose_clock_is_ahead_opens_no_tick_before_its_time(off):
 def test_a_tick_that_waited_for_a_node_is_missed_for_a_newer_one():
     newest = EPOCH + 6 * QUARTER
     assert answered_by(timedelta(0), waited=5 * QUARTER) == ([newest], newest + QUARTER)
+
+
+def test_a_tick_that_the_server_was_asked_about_is_completed_if_others_have_opened_it():
+    """Its node may have stood still with it while another one opened it, and died."""
+
+    async def work(ports):
+        await asyncio.sleep(3 * QUARTER.total_seconds() + 5)
+        asked = fired({**tick(), "asks": True})
+        due = await ticker_of(ports, NEWEST).due(asked, is_repeat=False)
+        return [(each.trigger.scheduled_at, each.is_repeat, each.is_missed) for each in due]
+
+    assert simulated(work) == [
+        (EPOCH + QUARTER, True, True),
+        (EPOCH + 3 * QUARTER, True, False),
+    ]
 
 
 def test_a_node_whose_clock_is_behind_knows_from_the_server_what_was_missed():
