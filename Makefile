@@ -12,7 +12,8 @@ PEERS_READY := $(PEERS)/.ready
 EXTRAS := embedded,otlp,examples,dev
 
 # Tests in which a real clock counts: one at a time, or they would be late for one another.
-TIMED := $(addprefix tests/,acceptance chaos cluster contracts gates/test_on_a_server.py)
+TIMED := $(addprefix tests/,chaos contracts gates/test_on_a_server.py \
+	acceptance/test_finding_expiry.py acceptance/test_gates_without_nodes.py)
 
 # A pip that only installs needs to say nothing but what goes wrong.
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
@@ -27,7 +28,8 @@ demo: $(READY) ## Watch this very machine with actors; SECONDS=20 ends it by its
 	$(BIN)/vigil demo $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## Run every test, on real servers that it starts and stops
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(TIMED:%=--ignore=%)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder \
+		$(TIMED:%=--ignore=%)
 	$(BIN)/python -m pytest $(TIMED)
 
 check: $(READY) ## Hold the style: format, lint, types, import directions, tidiness

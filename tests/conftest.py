@@ -13,10 +13,19 @@ import structlog
 from streams.embedded import EmbeddedNats
 from streams.subjects import Stack
 
+LONG: Final = {"acceptance", "cluster", "simulation"}
+"""Folders whose tests take longest."""
+
 SETTLE_TURNS: Final = 20
 """Turns of the loop that a cancelled task may take to end."""
 
 _numbers = count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no process is left alone with one of them."""
+    items.sort(key=lambda item: not LONG & set(item.path.parts))
+
 
 # The default draws every variable of every frame, which takes seconds in which nothing else runs.
 structlog.configure(
