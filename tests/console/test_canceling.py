@@ -132,7 +132,8 @@ def test_what_nothing_can_end_now_is_said_and_waited_for_no_longer_than_one_like
 
     why, late = done.stderr.splitlines()
     assert why.startswith("vigil: no node that is up runs actor 'waiter' (")
-    assert why.endswith(": it runs nothing of it now); " + KEPT)
+    assert ": it is in mode trigger_only, and runs nothing); `vigil mode " in why
+    assert why.endswith(" full`, or " + KEPT)
     assert f"episode {id_} is still" in late
     assert done.returncode == 1
 

@@ -204,8 +204,8 @@ def _ended(flow, status):
 
 
 def test_worlds_end_soon_after_the_storm(histories):
-    # An episode whose cause was refused when it came again is looked for after three minutes.
-    assert max(history.took_s for history in histories) < 320
+    # A call to an instance that never begins goes after five minutes.
+    assert max(history.took_s for history in histories) < 380
 
 
 def all_lives(histories):

@@ -272,7 +272,7 @@ async def test_a_long_summary_is_cut_before_people_are_asked():
             "outputs.1.dedupe_key_template",
             "outputs.0 has the same",
         ),
-        ([{**ASKING, "approvers": [""]}], "outputs.0.approvers", "0 characters, not 1 to 200"),
+        ([{**ASKING, "approvers": [""]}], "outputs.0.approvers", "'' is no name of 1 to 200"),
         ([{**ASKING, "approvers": []}], "outputs.0.approvers", "an empty list names nobody; leave"),
         ([{**ASKING, "approvers": ["a"] * 65}], "outputs.0.approvers", "the limit is 64"),
         ([{**ASKING, "expires_s": 0}], "outputs.0.expires_s", "write more, or leave it out"),
