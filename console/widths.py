@@ -7,6 +7,7 @@ least important ones.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -77,9 +78,9 @@ def _widest(text: str) -> int:
 def _shared_out(cells: Cells, least: Mapping[str, int], room: int) -> dict[str, int]:
     """Return widths that add up to `room` at most: what is wide gives way to what is narrow."""
     full = {column: max([least[column], *map(_widest, cells[column])]) for column in cells}
-    most = min(room, max(full.values(), default=0))
-    while True:
-        widths = {column: min(full[column], max(least[column], most)) for column in cells}
-        if sum(widths.values()) <= room:
-            return widths
-        most -= 1
+
+    def widths(most: int) -> dict[str, int]:
+        return {column: min(full[column], max(least[column], most)) for column in cells}
+
+    fitting = bisect_right(range(room + 1), room, key=lambda most: sum(widths(most).values()))
+    return widths(fitting - 1)

@@ -2562,7 +2562,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/runtime/openings.py",
         "return None if newest is None else placing.untouched(newest) is None",
         "return None if newest is None else True",
-        "tests/engine/runtime/test_gate.py",
+        "tests/engine/runtime/test_duplicates.py",
     ),
     Mutant(
         "simulated: a breaker is changed at the revision that was read",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from console.cli import context
-from console.cli.output import WAIT_S, IsJson, Timeout, waiting
+from console.cli.output import WAIT_S, IsJson, Timeout, say_begun, waiting
 
 if TYPE_CHECKING:
     from console.firing import Asked, Request
@@ -74,12 +73,9 @@ def fire(
     asked = firing.send(reading, request)
     row = None
     with waiting(f"it goes on; `vigil episodes show {asked.episode_id}` says how far it is"):
-        if not is_json:
-            print(asked.episode_id, flush=True)
-        if asked.used is not None:
-            print(f"vigil: {actor}: {asked.used.in_words}", file=sys.stderr, flush=True)
-        if asked.obstacle:
-            print(f"vigil: {actor}: {asked.obstacle}; it waits", file=sys.stderr, flush=True)
+        say_begun(
+            actor, asked.episode_id, used=asked.used, obstacle=asked.obstacle, is_json=is_json
+        )
         if is_waiting:
             row = firing.wait_end(reading, asked.episode_id, at=request.at, timeout_s=timeout_s)
     if is_json:

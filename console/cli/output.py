@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from console.settings import Reading
+    from console.used import Use
 
 
 def _no_more_than_are_read(limit: int) -> int:
@@ -84,6 +85,16 @@ def waiting(goes_on: str) -> Iterator[None]:
     except KeyboardInterrupt:
         print(f"vigil: {goes_on}", file=sys.stderr)
         raise
+
+
+def say_begun(what: str, id_: str, *, used: Use | None, obstacle: str, is_json: bool) -> None:
+    """Print the id of what was asked of `what`, and why nothing new or not yet comes of it."""
+    if not is_json:
+        print(id_, flush=True)
+    if used is not None:
+        print(f"vigil: {what}: {used.in_words}", file=sys.stderr, flush=True)
+    if obstacle:
+        print(f"vigil: {what}: {obstacle}; it waits", file=sys.stderr, flush=True)
 
 
 def show_record(row: Mapping[str, object], *, is_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -14,6 +13,7 @@ from console.cli.output import (
     IsJson,
     Limit,
     Timeout,
+    say_begun,
     show_record,
     show_rows,
     waiting,
@@ -150,12 +150,9 @@ def start(
     row: dict[str, object] = {"instance_id": started.instance_id, "workflow_id": name}
     is_done = True
     with waiting(f"it goes on; `vigil workflows show {started.instance_id}` says how far it is"):
-        if not is_json:
-            print(started.instance_id, flush=True)
-        if started.used is not None:
-            print(f"vigil: {name}: {started.used.in_words}", file=sys.stderr, flush=True)
-        if started.obstacle:
-            print(f"vigil: {name}: {started.obstacle}; it waits", file=sys.stderr, flush=True)
+        say_begun(
+            name, started.instance_id, used=started.used, obstacle=started.obstacle, is_json=is_json
+        )
         if is_waiting:
             ended = starting.wait_end(reading, started, timeout_s=timeout_s)
             row, is_done = picturing.record_of(ended), ended.status is WorkflowStatus.DONE

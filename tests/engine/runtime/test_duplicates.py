@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from engine.breaker import Breaker, BreakerState
 from engine.dedupe import by_value
@@ -33,20 +32,12 @@ from tests.engine.runtime.stage import (
     told,
     write,
 )
-from tests.gates.tally import Tally
 from tests.spec import EPOCH
 
 COOLDOWN = cooldown_key("worker", "thing", "")
 BREAKER = breaker_key("worker", "thing")
 DUE = BreakerState(status="open", failures=("e1",), opened_at=EPOCH)
 """A breaker that lets the next one through as its probe."""
-
-
-@pytest.fixture
-def tally():
-    tally = Tally()
-    yield tally
-    tally.close()
 
 
 async def watched(ports, app):

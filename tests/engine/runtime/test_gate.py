@@ -18,6 +18,7 @@ from engine.gating import share_of
 from engine.runtime import entrance as entrance_module
 from engine.runtime import feeds, watch_list
 from engine.runtime import gate as gate_module
+from engine.runtime.openings import Openings
 from engine.trigger import event
 from streams.errors import Unavailable
 from streams.events import DeadLettered, EpisodeOpened
@@ -25,6 +26,7 @@ from streams.layout import Stream
 from streams.parsing import HOPS_HEADER, MESSAGE_ID_HEADER
 from streams.triggers import Budget
 from streams.world import DomainEvent
+from tests.engine.runtime.crew import crew_of
 from tests.engine.runtime.stage import (
     HAPPENED,
     LOOK_S,
@@ -346,6 +348,8 @@ async def test_an_episode_that_only_a_newer_version_can_read_is_opened_all_the_s
     async with running(app, ports):
         await all_answered(ports.world)
     assert strategy.begun == 0
+    key = replace_struct(opening(app), episode_id=id_, dedupe_key="value:n=1")
+    assert await Openings(crew_of(app, ports)).is_begun(key), "it takes no second delivery"
 
 
 async def left_open(ports, app):

@@ -55,7 +55,6 @@ from tests.engine.runtime.stage import (
     running,
     write,
 )
-from tests.gates.tally import Tally
 
 CALL = tool_call("api", "do", {})
 LONG_S = 600.0
@@ -79,13 +78,6 @@ def _back_at_once(monkeypatch):
     """What was told to come again does so without delay."""
     monkeypatch.setattr(gate, "STRANGE_S", 0.01)
     monkeypatch.setattr(gate, "STRANGE_MAX_S", 0.01)
-
-
-@pytest.fixture
-def tally():
-    counting = Tally()
-    yield counting
-    counting.close()
 
 
 def held(**limits):
