@@ -9,7 +9,7 @@ applied again. While the registry is away, everything stays as it is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,7 +18,6 @@ import structlog
 from engine.app import App
 from engine.definitions.casting import Casting, Made, cast, name_of, unmade
 from engine.runtime.editions import Editions
-from engine.runtime.lineup import Lineup
 from engine.runtime.waits import wait_first
 from streams.bucket import BucketWatch, Entry
 from streams.clock import Clock
@@ -101,10 +100,15 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Loader:
-    """Has the lineup of one node follow what is defined."""
+    """Has one node follow what is defined."""
 
     def __init__(
-        self, app: App, ports: Ports, editions: Editions, lineup: Lineup, clock: Clock
+        self,
+        app: App,
+        ports: Ports,
+        editions: Editions,
+        clock: Clock,
+        on_change: Callable[[Casting], None],
     ) -> None:
         """Know of nothing yet.
 
@@ -112,19 +116,19 @@ class Loader:
             app: whose code goes before what is defined, and which has what definitions name.
             ports: of the stack.
             editions: makes and keeps what is defined.
-            lineup: of the node.
             clock: the node's.
+            on_change: called with all that the node is to have, whenever that has changed.
         """
         self.has_looked = asyncio.Event()
         """Set once the node has what was defined when it began."""
         self._app, self._clock = app, clock
         self._registry, self._stack = ports.registry, ports.stack.name
-        self._editions, self._lineup = editions, lineup
+        self._editions, self._on_change = editions, on_change
         self._known: dict[str, Known] = {}
         self._told: Mapping[str, str] = {}
         """The problems that were logged, by definition."""
         self._is_behind = False
-        """Whether the lineup lacks something that is known."""
+        """Whether something is known that `on_change` was not called for."""
         self._turn = asyncio.Lock()
         """Held while what is new is made, so that it is noted in the order in which it came."""
 
@@ -167,7 +171,7 @@ class Loader:
             if self._is_behind:
                 casting = cast(self._app, self._made(), stack=self._stack)
                 self._tell(casting)
-                self._lineup.have(casting)
+                self._on_change(casting)
                 self._is_behind = False
 
     def _made(self) -> Sequence[Made]:

@@ -133,7 +133,7 @@ class Node:
         lineup.have(in_code(self._app))
         for post in self._for_word(means):
             servers.start(self._keep_going(post.serve))
-        loader = Loader(self._app, self._ports, means.editions, lineup, self._clock)
+        loader = Loader(self._app, self._ports, means.editions, self._clock, lineup.have)
         helping = [*self._helpers(means, lineup), loader.serve, presence.serve]
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
         helpers.append(asyncio.create_task(self._say_when_up(loader, lineup)))
