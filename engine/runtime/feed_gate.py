@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
-from engine.runtime.drainer import open_feed
+from engine.runtime.crew import Crew
 from engine.runtime.entrance import Entrance
 from engine.runtime.feeds import find_position, wait_position
 from engine.runtime.gate import Gate
@@ -14,12 +15,20 @@ from streams.feeds import Feed
 from streams.world import DomainEvent
 
 
+class OpenFeed(Protocol):
+    """Opens an actor's queue of a stream of others, from `after` on if that is known."""
+
+    async def __call__(
+        self, crew: Crew, feed: Feed, *, after: int | None
+    ) -> Source[DomainEvent | Unreadable]: ...
+
+
 class FeedGate:
     """The gate of one actor, for one stream of others, on one node."""
 
-    def __init__(self, entrance: Entrance, feed: Feed) -> None:
-        """Let what comes from `feed` in by `entrance`."""
-        self._crew, self._feed = entrance.crew, feed
+    def __init__(self, entrance: Entrance, feed: Feed, open_feed: OpenFeed) -> None:
+        """Let what comes from `feed` in by `entrance`, from the queue that `open_feed` opens."""
+        self._crew, self._feed, self._open_feed = entrance.crew, feed, open_feed
         self._gate = Gate(entrance, self._open, feed.stream)
         self._after: int | None = None
         """Where to begin, if the stream was waited for."""
@@ -47,4 +56,4 @@ class FeedGate:
         self._after = await wait_position(self._crew, self._feed)
 
     async def _open(self) -> Source[DomainEvent | Unreadable]:
-        return await open_feed(self._crew, self._feed, after=self._after)
+        return await self._open_feed(self._crew, self._feed, after=self._after)

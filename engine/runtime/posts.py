@@ -11,7 +11,7 @@ from engine.runtime.alarms import Alarms
 from engine.runtime.arbiter import Arbiter
 from engine.runtime.crew import Crew
 from engine.runtime.dispatcher import Dispatcher
-from engine.runtime.drainer import Drainer, open_events
+from engine.runtime.drainer import Drainer, open_events, open_feed
 from engine.runtime.entrance import Entrance
 from engine.runtime.feed_gate import FeedGate
 from engine.runtime.gate import Gate
@@ -77,7 +77,7 @@ def posts_of(
     alarms, tends = Alarms(entrance.arbiter), crew.permits.tends
     return [
         Post(Gate(entrance, partial(open_events, crew), "events"), wakes),
-        *(Post(FeedGate(entrance, feed), wakes) for feed in crew.actor.feeds()),
+        *(Post(FeedGate(entrance, feed, open_feed), wakes) for feed in crew.actor.feeds()),
         Post(Waker(entrance, alarms, wakes, takes_causes=True), wakes),
         Post(Waker(entrance, alarms, tends, takes_causes=False), tends),
         Post(Drainer(crew, keeper, vacancies), runs),
