@@ -11,10 +11,26 @@ import asyncio
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Protocol
 
 from engine.actor import Actor
 from engine.definitions.casting import Casting
 from engine.workflows.workflow import Workflow
+
+
+class Revisions(Protocol):
+    """What was defined as one revision or another, made with the app of one node."""
+
+    async def actor(self, actor_id: str, revision: int) -> Actor:
+        """Return the actor that was defined as `revision`.
+
+        Raises:
+            Hindered: this node cannot have it.
+            Unavailable: the log is away.
+        """
+
+    async def workflow(self, name: str, revision: int) -> Workflow:
+        """Return the workflow that was defined as `revision`. It raises as `actor` does."""
 
 
 class Cast:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from engine.actor import Actor
 from engine.app import App
 from engine.runtime.breakers import Breakers
-from engine.runtime.cast import Cast
-from engine.runtime.editions import Editions
+from engine.runtime.cast import Cast, Revisions
 from engine.runtime.outlets import Outlets
 from engine.runtime.permit import Permit, Permits
 from engine.runtime.running import Running
@@ -28,7 +27,7 @@ class Crew:
     app: App
     """Its tools, outputs and what else actors share. Which actors there are, the cast says."""
     cast: Cast
-    editions: Editions
+    editions: Revisions
     actor: Actor
     is_laned: bool
     """Whether the actor's episodes take turns now, whichever revision of it has one."""

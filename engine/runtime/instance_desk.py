@@ -16,8 +16,8 @@ from typing import Final
 import structlog
 
 from engine.obstacle import Obstacle
-from engine.runtime.cast import Cast
-from engine.runtime.editions import Editions, Hindered
+from engine.runtime.cast import Cast, Revisions
+from engine.runtime.editions import Hindered
 from engine.runtime.effector import Effector
 from engine.runtime.instance_book import InstanceBook, Page
 from engine.runtime.witness import end_of
@@ -61,7 +61,7 @@ class InstanceDesk:
     workflow: str
     """Its name. An instance goes on as it was when that was begun, even if nothing begins now."""
     cast: Cast
-    editions: Editions
+    editions: Revisions
     clock: Clock
     book: InstanceBook
     effector: Effector

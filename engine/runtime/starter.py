@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from engine.errors import BadRequest, BadWorkflow
-from engine.runtime.cast import Cast
-from engine.runtime.editions import Editions, Hindered
+from engine.runtime.cast import Cast, Revisions
+from engine.runtime.editions import Hindered
 from engine.runtime.instances import begin_instance
 from engine.runtime.subject_locks import is_over, keep_subject, take_subject
 from engine.tools import EngineTool, ToolFailed
@@ -38,7 +38,7 @@ class Starter(EngineTool):
     """
 
     cast: Cast
-    editions: Editions
+    editions: Revisions
     ports: Ports
     clock: Clock
 
