@@ -17,8 +17,8 @@ from engine import dedupe, gating, telemetry
 from engine.errors import EpisodeFailed
 from engine.expectation import Expectation
 from engine.gating import Fire, Look, Refuse, Ruling, Standing, Wait
-from engine.runtime.crew import Crew
 from engine.runtime.debouncer import Debouncer
+from engine.runtime.episode_crew import EpisodeCrew
 from engine.runtime.openings import Openings
 from engine.runtime.parts import Aged, Gated, Part, Ticked
 from engine.runtime.turnstile import Sight, Turnstile
@@ -52,7 +52,7 @@ log = structlog.get_logger("vigil.gate")
 class Arbiter:
     """The rulings of one actor on one node."""
 
-    crew: Crew
+    crew: EpisodeCrew
     _warned: set[tuple[str, ...]] = field(default_factory=set)
     openings: Openings = field(init=False)
     _turnstile: Turnstile = field(init=False)

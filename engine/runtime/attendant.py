@@ -22,7 +22,7 @@ from engine.answering import Answer, Refusal
 from engine.blocking import block_in, is_answered, step_answered
 from engine.episode import Episode, fold
 from engine.runtime.blocker import Blocker
-from engine.runtime.crew import Crew
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.output_desk import OutputDesk, is_about_outputs
 from engine.status import Status
 from streams.clock import SKEW_S
@@ -46,7 +46,7 @@ log = structlog.get_logger("vigil.attendant")
 class Attendant:
     """Attends the episodes of one actor, on one node."""
 
-    crew: Crew
+    crew: OutputCrew
     _blocker: Blocker = field(init=False)
 
     def __post_init__(self) -> None:

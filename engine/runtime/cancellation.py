@@ -16,8 +16,8 @@ from engine import canceling
 from engine.blocking import is_answered
 from engine.episode import Episode
 from engine.runtime.blocker import Blocker
-from engine.runtime.crew import Crew
 from engine.runtime.keeper import Keeper
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.shift import Shift
 from engine.status import ENDED, Status
 from streams import codec
@@ -38,7 +38,7 @@ class Cancellation:
     whoever has none leaves it to those who run the episode, and comes again.
     """
 
-    crew: Crew
+    crew: OutputCrew
     keeper: Keeper
     command: Cancel
     delivery: Delivery[Command | Unreadable]

@@ -25,8 +25,8 @@ from engine.runtime.applier import Applier
 from engine.runtime.attendance import call_by
 from engine.runtime.carried import Carried, CarriedOut, added_up
 from engine.runtime.courier import Courier
-from engine.runtime.crew import Crew
 from engine.runtime.intended import Applied
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.running import Run
 from engine.status import Status
 from streams.events import EpisodeOpened
@@ -45,7 +45,7 @@ log = structlog.get_logger("vigil.outputs")
 class Carrier:
     """Carries out what one episode decided, on one node."""
 
-    crew: Crew
+    crew: OutputCrew
     opened: EpisodeOpened
     run: Run
     applier: Applier

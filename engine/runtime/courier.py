@@ -21,9 +21,9 @@ from engine.proposal import idempotency_key, proposal
 from engine.publicity import PublicEvent
 from engine.route import Retries
 from engine.runtime.carried import Carried
-from engine.runtime.crew import Crew
 from engine.runtime.deliverer import Deliverer
 from engine.runtime.outlets import Outlet
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.parcel import Overtaken, Parcel
 from engine.runtime.settler import Settler
 from engine.runtime.turns import CONFLICTS_MAX, Contended
@@ -44,7 +44,7 @@ from streams.outputs import OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
 class Courier:
     """Carries the outputs of one episode, on one node."""
 
-    crew: Crew
+    crew: OutputCrew
     opened: EpisodeOpened
     pen: str
     """Unique for ever: commits are named after it."""

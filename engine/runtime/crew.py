@@ -1,17 +1,15 @@
-"""What all episodes of one actor on one node work with."""
+"""What everything that one actor has on one node works with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Self
 
 from engine.actor import Actor
 from engine.app import App
-from engine.runtime.breakers import Breakers
 from engine.runtime.cast import Cast, Revisions
-from engine.runtime.outlets import Outlets
 from engine.runtime.permit import Permit, Permits
-from engine.runtime.running import Running
 from engine.runtime.slots import Slots
 from engine.runtime.turns import Turns
 from engine.workflows.starter import workflow_of
@@ -38,19 +36,14 @@ class Crew:
     """Whether these doers may wake the actor and take its episodes; neither once it is replaced."""
     may_go_on: Permit
     """Whether the node may run what they took beyond the next barrier; not once it stops."""
-    running: Running
-    """What the node runs now, of all of its actors."""
-    breakers: Breakers
     turns: Turns
     """The node's, for all of its actors."""
-    outlets: Outlets
-    """The node's adapters, for all of its actors."""
     slots: Slots
     """Places for episodes of this actor, whichever revision of it has them."""
     pens: Iterator[str]
     """Names that nobody used before, for those who write."""
 
-    async def as_opened(self, opened: EpisodeOpened) -> Crew:
+    async def as_opened(self, opened: EpisodeOpened) -> Self:
         """Return the crew with the actor as it was when an episode was opened.
 
         What code declares is always as it is now, and what began when it was in code goes on by

@@ -20,7 +20,7 @@ import structlog
 from engine import nodes
 from engine.backoff import backoff_s
 from engine.runtime.arbiter import Arbiter
-from engine.runtime.crew import Crew
+from engine.runtime.episode_crew import EpisodeCrew
 from engine.runtime.keeper import Keeper
 from engine.runtime.permit import Permit
 from engine.runtime.presence import Roster
@@ -48,7 +48,7 @@ log = structlog.get_logger("vigil.dispatcher")
 class Dispatcher:
     """The dispatcher of one actor on one node: it dispatches, or stands by."""
 
-    crew: Crew
+    crew: EpisodeCrew
     keeper: Keeper
     undertaker: Undertaker
     roster: Roster

@@ -18,8 +18,8 @@ from engine.backoff import backoff_s
 from engine.episode import Episode, fold
 from engine.obstacle import NO_SUCH_EPISODE, Obstacle, obstacle
 from engine.runtime.cancellation import needs_expectation
-from engine.runtime.crew import Crew
 from engine.runtime.editions import Hindered
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.undertaker import Undertaker
 from engine.status import ENDED
 from streams.commands import Attending, Cancel, Command
@@ -67,7 +67,7 @@ log = structlog.get_logger("vigil.runner")
 class Case:
     """A command, and the episode that it is about."""
 
-    crew: Crew
+    crew: OutputCrew
     """Who is to have the episode: those with the actor as it was when that was opened."""
     delivery: Incoming
     command: Command
@@ -84,7 +84,7 @@ Follow: TypeAlias = Callable[[Case], Awaitable[bool]]
 class Docket:
     """The commands to episodes of one actor, on one node."""
 
-    crew: Crew
+    crew: OutputCrew
     undertaker: Undertaker
     is_of_said: bool
     """Whether they are said to episodes; otherwise they call nodes to run them."""
@@ -143,7 +143,7 @@ class Docket:
         crew = self.crew if is_mere_end else await self._crew_for(episode, records)
         return Case(crew=crew, delivery=delivery, command=command, episode=episode, records=records)
 
-    async def _crew_for(self, episode: Episode, records: Sequence[Recorded]) -> Crew:
+    async def _crew_for(self, episode: Episode, records: Sequence[Recorded]) -> OutputCrew:
         opened, is_over = episode.opened, episode.status in ENDED
         crew = self.crew if opened is None or is_over else await self.crew.as_opened(opened)
         hindrance = obstacle(crew.actor, episode, records)

@@ -21,7 +21,7 @@ import structlog
 
 from engine import lanes
 from engine.lanes import Lane
-from engine.runtime.crew import Crew
+from engine.runtime.episode_crew import EpisodeCrew
 from engine.runtime.feeds import find_position
 from engine.runtime.keeper import Keeper
 from engine.runtime.lane_book import LaneBook
@@ -45,7 +45,7 @@ log = structlog.get_logger("vigil.dispatcher")
 class Drainer:
     """Closes the lane of one actor, if it has one."""
 
-    crew: Crew
+    crew: EpisodeCrew
     keeper: Keeper
     vacancies: Vacancies
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
@@ -113,7 +113,7 @@ class Drainer:
         return [feed for feed in feeds if await find_position(self.crew, feed) is not None]
 
 
-async def read_lane(crew: Crew) -> LaneBook:
+async def read_lane(crew: EpisodeCrew) -> LaneBook:
     """Return the lane of an actor as the journal has it.
 
     Raises:
@@ -125,7 +125,7 @@ async def read_lane(crew: Crew) -> LaneBook:
     return book
 
 
-async def open_events(crew: Crew) -> Source[DomainEvent | Unreadable]:
+async def open_events(crew: EpisodeCrew) -> Source[DomainEvent | Unreadable]:
     """Return the actor's own events, from where its lane left off if it had one.
 
     Raises:
@@ -136,7 +136,7 @@ async def open_events(crew: Crew) -> Source[DomainEvent | Unreadable]:
 
 
 async def open_feed(
-    crew: Crew, feed: Feed, *, after: int | None = None
+    crew: EpisodeCrew, feed: Feed, *, after: int | None = None
 ) -> Source[DomainEvent | Unreadable]:
     """Return the events of `feed`, from where the actor's lane left off if it had one.
 

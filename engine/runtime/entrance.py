@@ -19,10 +19,10 @@ from structlog.contextvars import bound_contextvars
 
 from engine import dedupe, telemetry
 from engine.runtime.arbiter import Arbiter
-from engine.runtime.crew import Crew
 from engine.runtime.hands import Hands
 from engine.runtime.keeper import Keeper
 from engine.runtime.opener import open_episode
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.parts import Part
 from engine.runtime.receipt import Receipt
 from engine.runtime.shift import Shift
@@ -49,7 +49,7 @@ log = structlog.get_logger("vigil.gate")
 class Entrance:
     """The way in for everything that wakes one actor on one node."""
 
-    crew: Crew
+    crew: OutputCrew
     keeper: Keeper
     undertaker: Undertaker
     hands: Hands

@@ -13,7 +13,7 @@ from engine.episode import Episode
 from engine.publicity import PublicEvent
 from engine.runtime.blocker import Blocker
 from engine.runtime.carrier import Carrier
-from engine.runtime.crew import Crew
+from engine.runtime.episode_crew import EpisodeCrew
 from engine.runtime.instance_meter import count_skipped
 from engine.runtime.instances import tell_instance
 from engine.status import Status
@@ -25,7 +25,7 @@ from streams.events import EpisodeOpened
 class Epilogue:
     """Of one episode, on one node."""
 
-    crew: Crew
+    crew: EpisodeCrew
     opened: EpisodeOpened
     carrier: Carrier
 

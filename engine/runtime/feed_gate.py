@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from engine.runtime.crew import Crew
 from engine.runtime.entrance import Entrance
+from engine.runtime.episode_crew import EpisodeCrew
 from engine.runtime.feeds import find_position, wait_position
 from engine.runtime.gate import Gate
 from engine.runtime.waits import wait_first
@@ -19,8 +19,9 @@ class OpenFeed(Protocol):
     """Opens an actor's queue of a stream of others, from `after` on if that is known."""
 
     async def __call__(
-        self, crew: Crew, feed: Feed, *, after: int | None
-    ) -> Source[DomainEvent | Unreadable]: ...
+        self, crew: EpisodeCrew, feed: Feed, *, after: int | None
+    ) -> Source[DomainEvent | Unreadable]:
+        """Return the queue."""
 
 
 class FeedGate:

@@ -21,7 +21,6 @@ from engine.definitions.casting import Casting
 from engine.runtime.breakers import Breakers
 from engine.runtime.cast import Cast
 from engine.runtime.conductor import Conductor
-from engine.runtime.crew import Crew
 from engine.runtime.editions import Editions
 from engine.runtime.effector import Effector
 from engine.runtime.hands import Hands
@@ -29,6 +28,7 @@ from engine.runtime.instance_book import InstanceBook
 from engine.runtime.instance_desk import InstanceDesk
 from engine.runtime.keeper import Keeper
 from engine.runtime.outlets import Outlets
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.posts import Post, closed_posts_of, posts_of
 from engine.runtime.presence import Roster
 from engine.runtime.running import Running
@@ -72,7 +72,7 @@ class Means:
 class Place:
     """One actor's, for as long as it is not replaced."""
 
-    crew: Crew
+    crew: OutputCrew
     posts: Sequence[Post]
 
 
@@ -158,13 +158,13 @@ class Lineup:
             del self._slots[actor_id]
             self._means.switchboard.forget(actor_id)
 
-    def _crew(self, actor: Actor) -> Crew:
+    def _crew(self, actor: Actor) -> OutputCrew:
         means = self._means
         permits = means.switchboard.learn(actor.id)
         own = permits.branch()
         # A cause of a workflow that has gone is for a node that has it: it must not go on here.
         may_go_on = permits.runs if workflow_of(actor.id) is None else own.runs
-        return Crew(
+        return OutputCrew(
             app=means.app,
             cast=means.cast,
             editions=means.editions,
@@ -203,7 +203,7 @@ class Lineup:
         slots.resize(most)
         return slots
 
-    def _posts(self, crew: Crew, *, is_closed: bool) -> Sequence[Post]:
+    def _posts(self, crew: OutputCrew, *, is_closed: bool) -> Sequence[Post]:
         means, its_posts = self._means, closed_posts_of if is_closed else posts_of
         return its_posts(
             crew,
@@ -214,7 +214,7 @@ class Lineup:
             vacancies=means.vacancies,
         )
 
-    def _conductors(self, crew: Crew) -> Iterator[Post]:
+    def _conductors(self, crew: OutputCrew) -> Iterator[Post]:
         """Yield who has the instances of a workflow go on, if the actor begins it or stands in."""
         means, permit = self._means, crew.permits.runs
         workflow = workflow_of(crew.actor.id)

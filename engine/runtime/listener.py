@@ -15,11 +15,11 @@ from typing import Final
 from engine import telemetry
 from engine.runtime.attendant import Attendant
 from engine.runtime.cancellation import Cancellation
-from engine.runtime.crew import Crew
 from engine.runtime.docket import Case, Docket, Incoming
 from engine.runtime.hands import Hands
 from engine.runtime.intake import taking
 from engine.runtime.keeper import Keeper
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.slots import Slots
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.waits import wait_first
@@ -37,7 +37,7 @@ WAIT_S: Final = 5.0
 class Listener:
     """The listener of one actor on one node."""
 
-    crew: Crew
+    crew: OutputCrew
     keeper: Keeper
     undertaker: Undertaker
     hands: Hands

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from engine.episode import Episode
-from engine.runtime.crew import Crew
 from engine.runtime.output_clerk import OutputClerk
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.output_inspector import OutputInspector
 from engine.status import ENDED, Status
 from streams.commands import Attend, CancelOutput, Carry, Command, Decide, RetryOutput
@@ -42,7 +42,7 @@ def is_about_outputs(command: Command, episode: Episode) -> bool:
 class OutputDesk:
     """Follows such commands for one actor, on one node."""
 
-    crew: Crew
+    crew: OutputCrew
 
     async def follow(
         self, delivery: Incoming, command: Command, episode: Episode, records: Sequence[Recorded]

@@ -18,7 +18,7 @@ from engine.output import Output, is_own
 from engine.proposal import wanted
 from engine.route import Retries
 from engine.runtime.attendance import call_by
-from engine.runtime.crew import Crew
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.output_herald import OutputHerald
 from engine.runtime.parcel import Parcel
 from engine.runtime.throttle import PLACE_S
@@ -34,7 +34,7 @@ LOOKS_IN_FLIGHT_MAX: Final = 16
 class OutputInspector:
     """Looks at the outputs of one episode, on one node."""
 
-    crew: Crew
+    crew: OutputCrew
     opened: EpisodeOpened
     episode: Episode
     at: datetime

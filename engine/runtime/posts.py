@@ -9,7 +9,6 @@ from typing import Protocol
 
 from engine.runtime.alarms import Alarms
 from engine.runtime.arbiter import Arbiter
-from engine.runtime.crew import Crew
 from engine.runtime.dispatcher import Dispatcher
 from engine.runtime.drainer import Drainer, open_events, open_feed
 from engine.runtime.entrance import Entrance
@@ -18,6 +17,7 @@ from engine.runtime.gate import Gate
 from engine.runtime.hands import Hands
 from engine.runtime.keeper import Keeper
 from engine.runtime.listener import Listener
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.permit import Permit
 from engine.runtime.presence import Roster
 from engine.runtime.runner import Runner
@@ -53,7 +53,7 @@ class Post:
 
 
 def posts_of(
-    crew: Crew,
+    crew: OutputCrew,
     keeper: Keeper,
     undertaker: Undertaker,
     hands: Hands,
@@ -87,7 +87,7 @@ def posts_of(
 
 
 def closed_posts_of(
-    crew: Crew,
+    crew: OutputCrew,
     keeper: Keeper,
     undertaker: Undertaker,
     hands: Hands,

@@ -17,11 +17,11 @@ from engine import placing, telemetry
 from engine.blocking import is_answered, step_answered
 from engine.episode import Episode
 from engine.runtime.attendant import Attendant
-from engine.runtime.crew import Crew
 from engine.runtime.docket import Case, Docket, Incoming
 from engine.runtime.hands import Hands
 from engine.runtime.intake import taking
 from engine.runtime.keeper import Keeper
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.shift import Shift
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.waits import wait_first
@@ -40,7 +40,7 @@ SLOT_S: Final = 1.0
 class Runner:
     """The runner of one actor on one node."""
 
-    crew: Crew
+    crew: OutputCrew
     keeper: Keeper
     undertaker: Undertaker
     hands: Hands

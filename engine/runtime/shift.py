@@ -22,10 +22,10 @@ from engine.episode import (
     UNOPENED,
     Episode,
 )
-from engine.runtime.crew import Crew
 from engine.runtime.driver import Leaving
 from engine.runtime.hold import Busy, Hold
 from engine.runtime.keeper import Keeper
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.tenure import Tenure
 from engine.runtime.turns import Contended
 from engine.status import ENDED
@@ -44,7 +44,7 @@ log = structlog.get_logger("vigil.shift")
 class Shift:
     """One go, of one node."""
 
-    crew: Crew
+    crew: OutputCrew
     keeper: Keeper
     accept: Accept
     """Called once nothing can be lost any more if this node dies: see `Tenure`."""

@@ -21,7 +21,7 @@ from engine.lanes import EMPTY, Lane, Seen
 from engine.publicity import OVERFLOW
 from engine.runtime.arbiter import Arbiter
 from engine.runtime.collector import Collector
-from engine.runtime.crew import Crew
+from engine.runtime.episode_crew import EpisodeCrew
 from engine.runtime.lane_book import LaneBook
 from engine.runtime.mailbox import HAUL_MAX, LAG_MAX, Haul, Item, Mailbox
 from engine.runtime.placer import Decision, Placer
@@ -45,7 +45,7 @@ log = structlog.get_logger("vigil.dispatcher")
 class Stint:
     """From the moment that a node reads the lane until it dispatches no more."""
 
-    crew: Crew
+    crew: EpisodeCrew
     arbiter: Arbiter
     undertaker: Undertaker
     roster: Roster

@@ -23,13 +23,13 @@ from engine.runtime.blocker import Blocker
 from engine.runtime.carried import NOTHING_DONE, CarriedOut
 from engine.runtime.carrier import Carrier
 from engine.runtime.courier import Courier
-from engine.runtime.crew import Crew
 from engine.runtime.driver import admitting
 from engine.runtime.epilogue import Epilogue
 from engine.runtime.helm import driver_of
 from engine.runtime.herald import Herald
 from engine.runtime.hold import NO_CLAIM, Hold
 from engine.runtime.intended import oldest_of
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.running import Run
 from engine.runtime.scribe import Scribe
 from engine.runtime.sender import Sender
@@ -46,7 +46,7 @@ class Tenure:
 
     def __init__(
         self,
-        crew: Crew,
+        crew: OutputCrew,
         opened: EpisodeOpened,
         episode: Episode,
         records: Sequence[Recorded],

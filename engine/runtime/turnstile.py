@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from engine.breaker import CLOSED
 from engine.expectation import Expectation
 from engine.gating import Fire, Standing
-from engine.runtime.crew import Crew
+from engine.runtime.episode_crew import EpisodeCrew
 from streams.bucket import Bucket
 from streams.errors import RevisionConflict
 from streams.events import EndStatus, EpisodeFinished, EpisodeOpened
@@ -35,7 +35,7 @@ class Sight:
 class Turnstile:
     """Lets the causes of one actor's episodes through, on one node."""
 
-    crew: Crew
+    crew: EpisodeCrew
 
     async def look(
         self,

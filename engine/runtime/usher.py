@@ -24,7 +24,7 @@ from engine.episode import (
 from engine.expiry import expiry
 from engine.lanes import Lane
 from engine.publicity import PublicEvent
-from engine.runtime.crew import Crew
+from engine.runtime.episode_crew import EpisodeCrew
 from engine.runtime.herald import Herald
 from engine.runtime.instances import tell_instance
 from engine.status import Status
@@ -59,7 +59,7 @@ _T = TypeVar("_T")
 class Usher:
     """Carries out the commits of one actor's lane, on one node."""
 
-    crew: Crew
+    crew: EpisodeCrew
     traces: dict[str, str] = field(default_factory=dict)
     """Episode → `traceparent` of its cause, for those that wait since this node placed them."""
 

@@ -8,9 +8,9 @@ from engine.app import App
 from engine.definitions.casting import in_code
 from engine.runtime.breakers import Breakers
 from engine.runtime.cast import Cast
-from engine.runtime.crew import Crew
 from engine.runtime.editions import Editions
 from engine.runtime.outlets import Outlets
+from engine.runtime.output_crew import OutputCrew
 from engine.runtime.permit import Permits
 from engine.runtime.running import Running
 from engine.runtime.slots import Slots
@@ -20,10 +20,10 @@ from streams.ports import Ports
 from tests.engine.runtime.stage import CLOCK
 
 
-def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -> Crew:
+def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -> OutputCrew:
     """Return the means that `node` would give to the actor `worker`."""
     actor, running, permits = app.actors["worker"], Running(), Permits()
-    return Crew(
+    return OutputCrew(
         app=app,
         cast=Cast(in_code(app)),
         editions=Editions(ports, app),
