@@ -712,7 +712,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "whoever requeues an output is not refused because a node was faster",
-        "engine/runtime/settler.py",
+        "engine/runtime/undertaker.py",
         "if settled.settled == event:",
         "if False:",
         "tests/engine/runtime/test_output_desk.py",
@@ -2888,8 +2888,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what others propose anew settles the letter of its failure",
         "engine/runtime/courier.py",
-        "                    await self._settler.note_gone_on(parcel.history)\n",
-        "",
+        "await note_gone_on(self.crew.ports, self.crew.clock, parcel.history)",
+        "pass",
         OUTPUTS,
     ),
     Mutant(
@@ -2992,8 +2992,8 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "what was gone on with before its letter was written leaves no letter to wait",
-        "engine/runtime/undertaker.py",
-        "        await settler.note_gone_on_from(output, by_now.history)\n",
+        "engine/runtime/output_letters.py",
+        "    await note_gone_on_from(ports, clock, output, by_now.history)\n",
         "",
         LETTERS_OF_OUTPUTS,
     ),
@@ -3006,9 +3006,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a letter is settled that a replica does not know of yet",
-        "engine/runtime/settler.py",
-        "newest = await self.ports.log.last(subject)",
-        "newest = next(iter(await self.ports.log.read(subject)), None)",
+        "engine/runtime/output_letters.py",
+        "newest = await ports.log.last(subject)",
+        "newest = next(iter(await ports.log.read(subject)), None)",
         LETTERS_OF_OUTPUTS,
     ),
     Mutant(

@@ -24,8 +24,8 @@ from engine.runtime.carried import Carried
 from engine.runtime.deliverer import Deliverer
 from engine.runtime.outlets import Outlet
 from engine.runtime.output_crew import OutputCrew
+from engine.runtime.output_letters import note_gone_on, write_failed
 from engine.runtime.parcel import Overtaken, Parcel
-from engine.runtime.settler import Settler
 from engine.runtime.turns import CONFLICTS_MAX, Contended
 from engine.runtime.undertaker import Undertaker
 from streams.errors import VersionConflict
@@ -87,7 +87,7 @@ class Courier:
                 await parcel.read()
             else:
                 if done is not None:
-                    await self._settler.note_gone_on(parcel.history)
+                    await note_gone_on(self.crew.ports, self.crew.clock, parcel.history)
                     return self._carried(parcel, done, retells=retells)
         raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
 
@@ -168,10 +168,6 @@ class Courier:
         return OutputForgone(episode_id=self.opened.episode_id)
 
     @property
-    def _settler(self) -> Settler:
-        return Settler(self.crew.ports, self.crew.clock)
-
-    @property
     def _deliverer(self) -> Deliverer:
         return Deliverer(self.crew, self.check_claim)
 
@@ -232,7 +228,7 @@ class Courier:
         """
         proposal = parcel.proposal_of(self.opened.episode_id)
         if proposal is not None and proposal.output.status is OutputStatus.FAILED:
-            await Undertaker(self.crew.ports, self.crew.clock).bury_output(proposal.output)
+            await write_failed(Undertaker(self.crew.ports, self.crew.clock), proposal.output)
 
     def _carried(self, parcel: Parcel, last: Settled | Later, *, retells: bool) -> Carried:
         output, proposal = parcel.output, parcel.proposal_of(self.opened.episode_id)

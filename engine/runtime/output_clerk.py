@@ -26,8 +26,8 @@ from engine.output import Output, is_own
 from engine.output_publicity import CANCELED
 from engine.runtime.crew import Crew
 from engine.runtime.output_herald import OutputHerald
+from engine.runtime.output_letters import note_retried
 from engine.runtime.parcel import Parcel
-from engine.runtime.settler import Settler
 from streams.commands import CancelOutput, Decide, RetryOutput
 from streams.events import EpisodeOpened, OutputEvent
 from streams.log import Recorded
@@ -93,8 +93,7 @@ class OutputClerk:
                 return None
 
         if await self._parcel(command.output_key).amend(ruled):
-            settler = Settler(self.crew.ports, self.crew.clock)
-            await settler.note_retried(before[0], by=command.by)
+            await note_retried(self.crew.ports, self.crew.clock, before[0], by=command.by)
         _note(command, refusals)
         return not refusals
 

@@ -20,6 +20,7 @@ from engine.route import Retries
 from engine.runtime.attendance import call_by
 from engine.runtime.output_crew import OutputCrew
 from engine.runtime.output_herald import OutputHerald
+from engine.runtime.output_letters import write_failed
 from engine.runtime.parcel import Parcel
 from engine.runtime.throttle import PLACE_S
 from engine.runtime.undertaker import Undertaker
@@ -118,4 +119,4 @@ class OutputInspector:
         """Keep a dead letter of what nobody has approved in time: nobody may carry it any more."""
         proposal = parcel.proposal_of(self.opened.episode_id)
         if proposal is not None and has_expired(proposal.output):
-            await Undertaker(self.crew.ports, self.crew.clock).bury_output(proposal.output)
+            await write_failed(Undertaker(self.crew.ports, self.crew.clock), proposal.output)

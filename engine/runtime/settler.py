@@ -6,26 +6,23 @@ letter, so a crash in between is completed by requeuing it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 
 from engine import dead, sweep
 from engine.delivering import check_is_carried, tried_again
 from engine.episode import Episode, fold
 from engine.errors import Refused, Rejected
-from engine.output import Output
 from engine.output import fold as fold_output
 from engine.runtime.opener import open_episode
+from engine.runtime.undertaker import settle
 from engine.workflows.history import fold as fold_instance
 from engine.workflows.sweep import require_there
 from streams.clock import Clock
 from streams.commands import RetryOutput, WorkflowCommand
-from streams.errors import UnreadableEvent, VersionConflict
-from streams.events import DeadDiscarded, DeadRequeued, OutputEvent
-from streams.layout import Kind, Stream
-from streams.log import START, Commit
+from streams.errors import UnreadableEvent
+from streams.events import DeadDiscarded, DeadRequeued
+from streams.layout import Stream
+from streams.log import START
 from streams.ports import Ports
 
 
@@ -64,7 +61,7 @@ class Settler:
                 requeued = await self._redeliver(redeliver, letter_key=letter_key, by=by)
             case dead.Resend(command=command):
                 requeued = await self._resend(command, letter_key=letter_key, by=by)
-        await self._settle(subject, letter, requeued, after=version)
+        await settle(self.ports, self.clock, subject, letter, requeued, after=version)
         return requeued
 
     async def discard(self, letter_key: str, *, by: str, reason: str) -> DeadDiscarded:
@@ -82,52 +79,8 @@ class Settler:
         """
         subject, letter, version = await self._read(letter_key)
         discarded = DeadDiscarded(by=by, reason=reason)
-        await self._settle(subject, letter, discarded, after=version)
+        await settle(self.ports, self.clock, subject, letter, discarded, after=version)
         return discarded
-
-    async def note_retried(self, failed: Output, *, by: str) -> None:
-        """Note on the dead letter of an output that it is tried again, unless that is known.
-
-        Args:
-            failed: the output, as it was when it had failed.
-            by: who wants that.
-
-        Raises:
-            Unavailable: the log is away. Doing it again is safe.
-        """
-        assert failed.proposed is not None, "what failed was proposed"
-        await self._note(failed, DeadRequeued(by=by, episode_id=failed.proposed.episode_id))
-
-    async def note_gone_on(self, happened: Iterable[tuple[OutputEvent, datetime]]) -> None:
-        """Note on the dead letter of an output that it was gone on with, unless that is known.
-
-        Whoever tried it again, or proposed it anew, may have died before it was noted.
-
-        Args:
-            happened: to the output, oldest first, and when.
-
-        Raises:
-            Unavailable: the log is away. Doing it again is safe.
-        """
-        gone_on = dead.gone_on(happened)
-        if gone_on is not None:
-            await self._note(*gone_on)
-
-    async def note_gone_on_from(
-        self, failed: Output, happened: Iterable[tuple[OutputEvent, datetime]]
-    ) -> None:
-        """Note on the dead letter of one failure that the output was gone on with since, if so.
-
-        Args:
-            failed: the output, as it was when it had failed.
-            happened: to the output, before and since, oldest first, and when.
-
-        Raises:
-            Unavailable: the log is away. Doing it again is safe.
-        """
-        requeued = dead.gone_on_from(failed, happened)
-        if requeued is not None:
-            await self._note(failed, requeued)
 
     async def _read(self, letter_key: str) -> tuple[str, dead.Letter, int]:
         subject = self.ports.stack.dead_letter(letter_key)
@@ -181,39 +134,8 @@ class Settler:
         await self.ports.inbox.send(command, id=f"recall.{letter_key}")
         return DeadRequeued(by=by, instance_id=id_)
 
-    async def _note(self, failed: Output, requeued: DeadRequeued) -> None:
-        subject = self.ports.stack.dead(Kind.OUTPUT, dead.cause_of(failed))
-        # Of a letter that was just buried a replica may not know yet.
-        newest = await self.ports.log.last(subject)
-        if newest is None:
-            return
-        with suppress(Rejected, VersionConflict):  # Whoever requeued the letter has noted it.
-            await self._settle(subject, dead.fold([newest]), requeued, after=newest.seq)
-
     async def _episode(self, episode_id: str) -> Episode:
         try:
             return fold(await self.ports.log.read(self.ports.stack.episode(episode_id)))
         except UnreadableEvent as error:
             raise Rejected(f"this version cannot read its episode: {error}") from error
-
-    async def _settle(
-        self,
-        subject: str,
-        letter: dead.Letter,
-        command: DeadRequeued | DeadDiscarded,
-        *,
-        after: int,
-    ) -> None:
-        event = dead.decide(letter, command)
-        now = self.clock.now()
-        # Two people may decide at once, and each decision is a commit of its own.
-        kind = type(event).__name__
-        commit = Commit(id=f"{kind}.{subject}.{now.isoformat()}", at=now, events=(event,))
-        try:
-            await self.ports.log.append(subject, commit, after=after)
-        except VersionConflict:
-            settled = dead.fold(await self.ports.log.read(subject))
-            if settled.settled == event:
-                return  # A node that was faster at trying it again has noted it.
-            dead.decide(settled, command)
-            raise

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import structlog
 
 from engine import dead, telemetry
-from engine.output import Output
-from engine.runtime.parcel import Parcel
-from engine.runtime.settler import Settler
 from streams import codec
 from streams.clock import Clock
 from streams.commands import Command
@@ -18,16 +14,15 @@ from streams.delivery import Unreadable
 from streams.errors import VersionConflict
 from streams.events import (
     PAYLOAD_KEPT_BYTES_MAX,
+    DeadDiscarded,
     DeadLettered,
+    DeadRequeued,
     EpisodeOpened,
 )
 from streams.layout import Kind
 from streams.log import START, Commit
 from streams.parsing import inbox_of
 from streams.ports import Ports
-
-OUTPUT_FAILED: Final = "output_failed"
-"""Reason of the dead letter of an output."""
 
 log = structlog.get_logger("vigil.undertaker")
 
@@ -56,7 +51,7 @@ class Undertaker:
             payload=message.data[:PAYLOAD_KEPT_BYTES_MAX],
             payload_size_bytes=len(message.data),
         )
-        await self._write(self.ports.stack.dead(message.stream, str(message.seq)), letter)
+        await self.write(self.ports.stack.dead(message.stream, str(message.seq)), letter)
 
     async def bury_episode(self, opened: EpisodeOpened, *, reason: str, detail: str) -> None:
         """Keep a dead letter for an episode that nobody shall try again by itself.
@@ -75,37 +70,7 @@ class Undertaker:
             actor_id=opened.actor_id,
             episode_id=opened.episode_id,
         )
-        await self._write(stack.dead(Kind.EPISODE, opened.episode_id), letter)
-
-    async def bury_output(self, output: Output) -> None:
-        """Keep a dead letter for an output that has failed, each time that it has.
-
-        Others may have gone on with it since `output` was read: who proposed it anew, or had it
-        tried again, has found no letter to settle. So once there is one, the output is looked at
-        again, and the letter settled if need be. Whoever goes on with it later finds the letter.
-
-        Raises:
-            Unavailable: it could not be written; its episode is not to go on yet.
-        """
-        proposed, failed, stack = output.proposed, output.failed, self.ports.stack
-        assert proposed is not None, "what failed was proposed"
-        assert failed is not None, "what is buried has failed"
-        subject = stack.output(proposed.output_key)
-        letter = DeadLettered(
-            reason=OUTPUT_FAILED,
-            detail=f"{proposed.adapter}: {failed.error_class}: {failed.error_detail}",
-            stream=stack.stream_of(subject),
-            seq=START,
-            subject=subject,
-            actor_id=proposed.actor_id,
-            episode_id=proposed.episode_id,
-        )
-        await self._write(stack.dead(Kind.OUTPUT, dead.cause_of(output)), letter)
-        # It is only read: whoever adds nothing needs no pen.
-        by_now = Parcel(self.ports, self.clock, proposed.output_key, pen="")
-        await by_now.read()
-        settler = Settler(self.ports, self.clock)
-        await settler.note_gone_on_from(output, by_now.history)
+        await self.write(stack.dead(Kind.EPISODE, opened.episode_id), letter)
 
     async def bury_command(self, command: Command, *, seq: int, reason: str, detail: str) -> None:
         """Keep a dead letter for a command, at `seq` of its queue, that no node can follow.
@@ -126,9 +91,14 @@ class Undertaker:
             payload=data[:PAYLOAD_KEPT_BYTES_MAX],
             payload_size_bytes=len(data),
         )
-        await self._write(stack.dead(letter.stream, str(seq)), letter)
+        await self.write(stack.dead(letter.stream, str(seq)), letter)
 
-    async def _write(self, subject: str, letter: DeadLettered) -> None:
+    async def write(self, subject: str, letter: DeadLettered) -> None:
+        """Keep `letter` at `subject`, unless somebody has kept one there.
+
+        Raises:
+            Unavailable: it could not be written.
+        """
         commit = Commit(id=f"bury.{subject}", at=self.clock.now(), events=(letter,))
         try:
             await self.ports.log.append(subject, commit, after=START)
@@ -136,3 +106,33 @@ class Undertaker:
             return  # Another actor, an earlier delivery or an earlier owner has buried it.
         telemetry.dead_letters.add(1, {"reason": letter.reason})
         log.warning("buried", reason=letter.reason, detail=letter.detail, subject=letter.subject)
+
+
+async def settle(
+    ports: Ports,
+    clock: Clock,
+    subject: str,
+    letter: dead.Letter,
+    command: DeadRequeued | DeadDiscarded,
+    *,
+    after: int,
+) -> None:
+    """Append what settles `letter`, which was read at version `after`.
+
+    Raises:
+        Rejected: it is settled in another way.
+        Unavailable: the log is away. It may have been settled.
+    """
+    event = dead.decide(letter, command)
+    now = clock.now()
+    # Two people may decide at once, and each decision is a commit of its own.
+    kind = type(event).__name__
+    commit = Commit(id=f"{kind}.{subject}.{now.isoformat()}", at=now, events=(event,))
+    try:
+        await ports.log.append(subject, commit, after=after)
+    except VersionConflict:
+        settled = dead.fold(await ports.log.read(subject))
+        if settled.settled == event:
+            return  # A node that was faster at trying it again has noted it.
+        dead.decide(settled, command)
+        raise

@@ -14,6 +14,7 @@ import pytest
 from engine.budget import Budget
 from engine.dedupe import episode_id
 from engine.output import fold as fold_output
+from engine.runtime.output_letters import write_failed
 from engine.runtime.undertaker import Undertaker
 from streams.clock import SystemClock
 from streams.delivery import Unreadable
@@ -107,7 +108,7 @@ class Past:
             subject = self.stack.output(key)
             await ports.log.append(subject, commit, after=START)
             output = fold_output(await ports.log.read(subject))
-            await Undertaker(ports, CLOCK).bury_output(output)
+            await write_failed(Undertaker(ports, CLOCK), output)
 
         self._do(bury)
 

@@ -18,8 +18,8 @@ import msgspec
 
 from engine import cancel, cancel_output, cancel_related, resolve, retry_output
 from engine.resolving import RESOLVED
+from engine.runtime.output_letters import OUTPUT_FAILED
 from engine.runtime.settler import Settler
-from engine.runtime.undertaker import OUTPUT_FAILED
 from streams.blocks import Approval, Wait
 from streams.commands import Attend
 from streams.events import (

@@ -13,7 +13,7 @@ from typing import Final
 
 from engine.obstacle import NO_SUCH_EPISODE
 from engine.runtime.hold import NO_CLAIM
-from engine.runtime.undertaker import OUTPUT_FAILED
+from engine.runtime.output_letters import OUTPUT_FAILED
 from engine.workflows.starter import START
 from streams.events import (
     EndStatus,
