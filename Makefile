@@ -19,7 +19,7 @@ TIMED := $(addprefix tests/,chaos contracts gates/test_on_a_server.py \
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers bench-history bench-report chaos contracts limits workflows mutants lock
+.PHONY: help demo test check bench bench-peers bench-history bench-report chaos contracts limits workflows walk mutants lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ limits: $(READY) ## Hold the limits of a cluster whose nodes die, with 10,000 ev
 workflows: $(READY) ## Run workflows of 50 steps on nodes that die, 200 instances; INSTANCES=50 for fewer
 	VIGIL_TEST_INSTANCES=$(or $(INSTANCES),200) $(BIN)/python -m pytest --timeout 1200 \
 		tests/acceptance/test_workflows.py
+
+walk: $(READY) ## Say how many files of the engine an episode enters; FILES=1 lists them, JSON=1 for programs
+	$(BIN)/python -m tests.walk $(if $(FILES),--files) $(if $(JSON),--json)
 
 contracts: $(READY) ## Hold every port to its contract in every combination of what can be behind it
 	VIGIL_TEST_CONTRACTS=all $(BIN)/python -m pytest tests/contracts

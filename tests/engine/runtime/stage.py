@@ -182,9 +182,11 @@ async def running(
 
 
 @asynccontextmanager
-async def doomed(app: App, ports: MemoryPorts, name: str = "doomed") -> AsyncIterator[Node]:
+async def doomed(
+    app: App, ports: MemoryPorts, name: str = "doomed", *, clock: Clock = CLOCK
+) -> AsyncIterator[Node]:
     """A node that runs while the context lasts, and then is gone without a word."""
-    node = node_of(app, ports, name)
+    node = node_of(app, ports, name, clock=clock)
     task = asyncio.create_task(node.run())
     try:
         yield node

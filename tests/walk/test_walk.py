@@ -1,0 +1,58 @@
+"""An episode's ways through the engine are short enough to be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine import Actor, App, event
+from streams.memory import memory_ports
+from tests.engine.runtime.stage import HAPPENED, Scripted, running
+from tests.simulation.time import SimClock, simulate
+from tests.walk.chain import longest_chain
+from tests.walk.trace import walking
+from tests.walk.ways import walks
+
+# What `make walk` counts today. These may only fall.
+MOST = {  # way: files, changes
+    "converge": (45, 122),
+    "proposal": (57, 184),
+    "approval and delivery": (52, 185),
+    "approved output": (77, 369),
+    "kill to next step": (38, 154),
+    "kill to end": (46, 215),
+}
+CHAIN_MOST = 35
+
+
+@pytest.fixture(scope="module")
+def found():
+    return walks()
+
+
+@pytest.mark.parametrize("way", MOST)
+def test_a_way_enters_no_more_files_and_changes_between_them_no_more_often(found, way):
+    files, changes = MOST[way]
+    assert len(found[way].files) <= files
+    assert found[way].changes <= changes
+
+
+def test_every_way_has_its_bounds(found):
+    assert found.keys() == MOST.keys()
+
+
+def test_no_chain_of_imports_is_longer():
+    chain = longest_chain()
+    assert len(chain) <= CHAIN_MOST, " → ".join(chain)
+
+
+def test_a_node_that_nobody_wakes_is_on_no_way():
+    async def idles():
+        actor = Actor("worker")
+        actor.expect("thing", Scripted(), on=event(HAPPENED))
+        clock = SimClock()
+        with walking() as walk:
+            async with running(App(actors=[actor]), memory_ports(clock=clock), clock=clock):
+                await clock.sleep(600.0)
+        return walk
+
+    assert simulate(idles()).files == {}
