@@ -22,15 +22,14 @@ from engine.answering import Answer, Refusal
 from engine.blocking import block_in, is_answered, step_answered
 from engine.episode import Episode, fold
 from engine.runtime.blocker import Blocker
-from engine.runtime.output_crew import OutputCrew
-from engine.runtime.output_desk import OutputDesk, is_about_outputs
+from engine.runtime.crew import Crew
 from engine.status import Status
 from streams.clock import SKEW_S
 from streams.commands import Attend, Command, Decide, Resolve, Start
 from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable, VersionConflict
 from streams.events import EpisodeResolved, Resolution
-from streams.log import Commit, Recorded
+from streams.log import Commit, EventLog, Recorded
 from streams.tracing import traceparent
 
 ANSWERS_MAX: Final = 8
@@ -42,11 +41,24 @@ Incoming: TypeAlias = Delivery[Command | Unreadable]
 log = structlog.get_logger("vigil.attendant")
 
 
+async def is_newest(log: EventLog, records: Sequence[Recorded]) -> bool:
+    """Return whether `records` are all that the journal's leader holds.
+
+    A command that has no effect is never seen again. A replica may not know of the wait yet: to
+    conclude it from what that holds would lose the answer.
+
+    Raises:
+        Unavailable: the log is away.
+    """
+    newest = await log.last(records[-1].subject)
+    return newest is not None and newest.seq == records[-1].seq
+
+
 @dataclass
 class Attendant:
     """Attends the episodes of one actor, on one node."""
 
-    crew: OutputCrew
+    crew: Crew
     _blocker: Blocker = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,15 +77,11 @@ class Attendant:
             delivery: of the command; it is acknowledged here.
             command: what it says.
             episode: the fold of `records`; it has been opened.
-            records: its journal.
+            records: its journal, whole: see `is_newest`.
 
         Raises:
             Unavailable: the log is away. Let the command come again.
         """
-        if not await self._is_newest(records):
-            return False
-        if is_about_outputs(command, episode):
-            return await OutputDesk(self.crew).follow(delivery, command, episode, records)
         before = records
         match command:
             case Decide() | Resolve():
@@ -99,19 +107,10 @@ class Attendant:
             Unavailable: tell it again.
         """
         assert episode.opened is not None, "an answer to what was never opened"
-        if not await self._is_newest(records):
+        if not await is_newest(self.crew.ports.log, records):
             return False
         await self._blocker.tell_answer(episode.opened, records)
         return True
-
-    async def _is_newest(self, records: Sequence[Recorded]) -> bool:
-        """Return whether `records` are all that the journal's leader holds.
-
-        A command that has no effect is never seen again. A replica may not know of the wait yet: to
-        conclude it from what that holds would lose the answer.
-        """
-        newest = await self.crew.ports.log.last(records[-1].subject)
-        return newest is not None and newest.seq == records[-1].seq
 
     async def _decide(
         self, decision: Decide | Resolve, records: Sequence[Recorded], delivery: Incoming

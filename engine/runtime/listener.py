@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine import telemetry
-from engine.runtime.attendant import Attendant
+from engine.runtime.attendant import Attendant, is_newest
 from engine.runtime.cancellation import Cancellation
 from engine.runtime.docket import Case, Docket, Incoming
 from engine.runtime.hands import Hands
 from engine.runtime.intake import taking
 from engine.runtime.keeper import Keeper
 from engine.runtime.output_crew import OutputCrew
+from engine.runtime.output_desk import OutputDesk, is_about_outputs
 from engine.runtime.slots import Slots
 from engine.runtime.undertaker import Undertaker
 from engine.runtime.waits import wait_first
@@ -84,5 +85,10 @@ class Listener:
         if isinstance(case.command, Cancel):
             cancellation = Cancellation(case.crew, self.keeper, case.command, case.delivery)
             return await cancellation.carry_out(case.episode, case.records)
+        if not await is_newest(case.crew.ports.log, case.records):
+            return False
+        if is_about_outputs(case.command, case.episode):
+            desk = OutputDesk(case.crew)
+            return await desk.follow(case.delivery, case.command, case.episode, case.records)
         attendant = Attendant(case.crew)
         return await attendant.attend(case.delivery, case.command, case.episode, case.records)
