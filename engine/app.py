@@ -16,14 +16,7 @@ from engine.expectation import Expectation
 from engine.gathering import GATHER, Gatherer, Gathering, checked_gatherers
 from engine.recovery import Policy
 from engine.route import Outputs, Route, checked_routes
-from engine.strategy import Strategy
-from engine.templates import (
-    Template,
-    adapters_of,
-    asks_synthesizer,
-    checked_templates,
-    gatherer_of,
-)
+from engine.strategy import Needs, Strategy, Template, checked_templates
 from engine.tools import Synthesizer, Tool, ToolLike
 from engine.workflows.binding import checked_workflows
 from engine.workflows.starter import problem_of_id, starters_of
@@ -147,8 +140,9 @@ class App:
             raise Check(actor.id).refuse("breaker", problem)
         for expectation in actor.expectations.values():
             check, strategy = Check(actor.id, expectation.name), expectation.strategy
-            self._check_named(check, strategy)
-            if asks_synthesizer(strategy) and self.synthesizer_of(actor, expectation) is None:
+            needs = getattr(strategy, "needs", Needs())
+            self._check_named(check, needs)
+            if needs.synthesizer and self.synthesizer_of(actor, expectation) is None:
                 raise check.refuse("strategy", "there is no synthesizer to ask; App(synthesizer=…)")
 
     def supplied(self, tools: Mapping[str, Tool]) -> App:
@@ -165,14 +159,13 @@ class App:
         """Return the nearest synthesizer: the expectation's, the actor's or the app's."""
         return expectation.synthesizer or actor.synthesizer or self.synthesizer
 
-    def _check_named(self, check: Check, strategy: Strategy[Any]) -> None:
-        """Refuse a strategy made of a template that names what the app does not have."""
-        gatherer = gatherer_of(strategy)
-        if gatherer is not None and gatherer not in self.gatherers:
+    def _check_named(self, check: Check, needs: Needs) -> None:
+        """Refuse a strategy that names what the app does not have."""
+        if needs.gatherer and needs.gatherer not in self.gatherers:
             known = ", ".join(sorted(self.gatherers)) or "nothing"
-            problem = f"no gatherer is called {gatherer!r}; App(gatherers=…) has {known}"
+            problem = f"no gatherer is called {needs.gatherer!r}; App(gatherers=…) has {known}"
             raise check.refuse("strategy", problem)
-        for index, adapter in enumerate(adapters_of(strategy)):
+        for index, adapter in enumerate(needs.outputs):
             if adapter not in self.outputs:
                 known = ", ".join(sorted(self.outputs)) or "nothing"
                 problem = f"no output is called {adapter!r}; App(outputs=…) has {known}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable
-from typing import Any, ClassVar, Generic, TypeAlias, get_type_hints
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ClassVar, Final, Generic, TypeAlias, get_type_hints
 
 import msgspec
 from pydantic import BaseModel
@@ -12,9 +12,11 @@ from typing_extensions import TypeVar
 
 from engine.actions import Action, Step
 from engine.convergence import ConvergeResult
+from engine.gathering import check_name
 from engine.reading import OUT_OF_REACH, Findings
 from engine.tools import Failure
 from streams.events import StepKind
+from streams.json import JsonObject
 from streams.triggers import Budget, Mode, Trigger
 
 S = TypeVar("S", default=Any)
@@ -89,6 +91,17 @@ def abort(error_class: str, detail: str = "") -> Abort:
 Handled: TypeAlias = S | Retry | Abort
 
 
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """What an app must have for a strategy to work; it is checked when the app is declared."""
+
+    gatherer: str = ""
+    """Name of the gatherer that it asks; empty: none."""
+    synthesizer: bool = False
+    """Whether it is nothing without a synthesizer."""
+    outputs: tuple[str, ...] = ()
+    """Names of the outputs that it proposes, in order."""
+
+
 class Strategy(Generic[S]):
     """Subclass this. Every callback may be plain or `async`.
 
@@ -103,6 +116,9 @@ class Strategy(Generic[S]):
 
     State: ClassVar[type | None] = None
     """The state's type. Not needed where `init` declares what it returns, or for a dict."""
+
+    needs: Needs = Needs()
+    """What the app must have for it."""
 
     def init(self, episode: EpisodeView, trigger: Trigger) -> S | Awaitable[S]:
         """Return the state to begin with."""
@@ -175,3 +191,29 @@ def missing(strategy: Strategy[Any]) -> list[str]:
         for name in ("init", "next_step", "converge")
         if getattr(type(strategy), name) is getattr(Strategy, name)
     ]
+
+
+Template: TypeAlias = Callable[[JsonObject], Strategy[Any]]
+"""Makes a strategy of a configuration. It raises a `ValueError` about one that cannot work."""
+
+BUILT_IN_TEMPLATES: Final = frozenset(
+    {"observe_classify_converge", "observe_synthesize_converge", "dispatch"}
+)
+"""Names of the templates that every app has; see `engine.templates`."""
+
+
+def checked_templates(templates: object) -> Mapping[str, Template]:
+    """Return what `App(templates=…)` was given.
+
+    Raises:
+        TypeError, ValueError: something is no template, or its name is taken; which, and why.
+    """
+    if not isinstance(templates, Mapping):
+        raise TypeError(f"{templates!r} is not a dict of name to template")
+    for name, template in templates.items():
+        check_name(name, of="a template")
+        if name in BUILT_IN_TEMPLATES:
+            raise ValueError(f"{name!r}: every app has a template of that name")
+        if not callable(template):
+            raise TypeError(f"{name!r}: {template!r} is no function of a configuration")
+    return templates

@@ -4283,7 +4283,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an app has a synthesizer if its templates ask one",
         "engine/app.py",
-        "if asks_synthesizer(strategy) and",
+        "if needs.synthesizer and",
         "if False and",
         "tests/engine/templates/test_synthesize.py",
     ),

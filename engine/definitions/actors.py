@@ -13,6 +13,7 @@ from engine.app import App
 from engine.definitions.agent import AgentDefinition, ExpectationDefinition, StrategyDefinition
 from engine.errors import BadDefinition, DeclarationError
 from engine.strategy import Strategy
+from engine.templates import templates_of
 
 _AS_THEY_ARE = (
     "subject_key", "cooldown_s", "debounce_s", "max_wait_s", "sample", "concurrency_key",
@@ -82,9 +83,10 @@ def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> Strategy[
         if found is None:
             raise _unknown(f"{at}.ref", definition.ref, app.strategies, "App(strategies=…)")
         return found
-    template = app.templates.get(definition.template)
+    templates = templates_of(app)
+    template = templates.get(definition.template)
     if template is None:
-        raise _unknown(f"{at}.template", definition.template, app.templates, "the app")
+        raise _unknown(f"{at}.template", definition.template, templates, "the app")
     try:
         return template(definition.config)
     except BadDefinition as error:

@@ -17,7 +17,7 @@ from engine.paths import ABSENT, value_at
 from engine.strategy import Abort, Context, EpisodeView, StepTaken, Strategy
 from engine.strict import Graded, Listed, parsed, wrong
 from engine.templates.observing import Seen, begin, keep, look
-from engine.templates.proposing import ReportConfig, outputs_of
+from engine.templates.proposing import ReportConfig, needs_of, outputs_of
 from engine.templates.reporting import ObservedConfig, Report, intent_of, summary_of
 from engine.templates.rules import RULES_MAX, Rule, first_fit
 from streams.findings import Severity
@@ -57,6 +57,7 @@ class ObserveClassifyConverge(Strategy[Seen]):
         """Make the strategy of `config`."""
         self.config = config
         self.gatherer = config.gatherer
+        self.needs = needs_of(config)
 
     def init(self, episode: EpisodeView, trigger: Trigger) -> Seen:
         """Know whose episode it is, and what fired it."""

@@ -20,7 +20,7 @@ from engine.convergence import ConvergeResult
 from engine.gathering import GATHER
 from engine.paths import ABSENT, problem_of_path, value_at
 from engine.publishing import Announcement, event_id, publish
-from engine.strategy import Abort, Context, EpisodeView, Retry, StepTaken, Strategy
+from engine.strategy import Abort, Context, EpisodeView, Needs, Retry, StepTaken, Strategy
 from engine.strict import Listed, parsed, shown
 from engine.templates.observing import GatherConfig, look
 from engine.tools import Failure
@@ -103,6 +103,7 @@ class Dispatch(Strategy[Plan]):
         """Make the strategy of `config`."""
         self.config = config
         self.gatherer = config.gatherer
+        self.needs = Needs(gatherer=config.gatherer)
 
     def init(self, episode: EpisodeView, trigger: Trigger) -> Plan:
         """Know whose episode it is, and what fired it."""

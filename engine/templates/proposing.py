@@ -16,6 +16,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from engine.actions import SUMMARY_CHARS_MAX, ExpiryOfApproval
 from engine.errors import InvalidOutput, Unencodable
 from engine.proposal import propose_output
+from engine.strategy import Needs
 from engine.strict import Graded, Listed, Strict, wrong
 from engine.templates.filling import check_payload, filled, wording_of_output
 from engine.templates.observing import GatherConfig
@@ -137,6 +138,11 @@ class ReportConfig(GatherConfig):
                     " write another one",
                 )
         return self
+
+
+def needs_of(config: ReportConfig) -> Needs:
+    """Return what an app must have for a strategy made of `config`."""
+    return Needs(gatherer=config.gatherer, outputs=tuple(each.adapter for each in config.outputs))
 
 
 def outputs_of(config: ReportConfig, report: Report, words: JsonObject) -> list[OutputIntent]:

@@ -18,7 +18,7 @@ from engine.convergence import ConvergeResult
 from engine.strategy import Abort, Context, EpisodeView, Retry, StepTaken, Strategy
 from engine.strict import Graded, parsed, shown
 from engine.templates.observing import Seen, begin, keep, look
-from engine.templates.proposing import ReportConfig, outputs_of
+from engine.templates.proposing import ReportConfig, needs_of, outputs_of
 from engine.templates.reporting import AnswerConfig, Report, intent_of, summary_of
 from engine.templates.rules import CLASS_CHARS_MAX
 from engine.tools import Failure
@@ -60,6 +60,7 @@ class ObserveSynthesizeConverge(Strategy[Seen]):
         """Make the strategy of `config`."""
         self.config = config
         self.gatherer = config.gatherer
+        self.needs = replace(needs_of(config), synthesizer=True)
 
     def init(self, episode: EpisodeView, trigger: Trigger) -> Seen:
         """Know whose episode it is, and what fired it."""
