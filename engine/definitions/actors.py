@@ -13,7 +13,7 @@ from engine.app import App
 from engine.definitions.agent import AgentDefinition, ExpectationDefinition, StrategyDefinition
 from engine.errors import BadDefinition, DeclarationError
 from engine.strategy import Strategy
-from engine.templates import templates_of
+from engine.templates import BUILT_IN
 
 _AS_THEY_ARE = (
     "subject_key", "cooldown_s", "debounce_s", "max_wait_s", "sample", "concurrency_key",
@@ -83,7 +83,7 @@ def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> Strategy[
         if found is None:
             raise _unknown(f"{at}.ref", definition.ref, app.strategies, "App(strategies=…)")
         return found
-    templates = templates_of(app)
+    templates = {**BUILT_IN, **app.templates}
     template = templates.get(definition.template)
     if template is None:
         raise _unknown(f"{at}.template", definition.template, templates, "the app")

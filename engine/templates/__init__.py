@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from engine.app import App
 from engine.strategy import Template
 from engine.templates.classify import observe_classify_converge
 from engine.templates.dispatch import dispatch
@@ -33,10 +32,4 @@ __all__ = [
     "dispatch",
     "observe_classify_converge",
     "observe_synthesize_converge",
-    "templates_of",
 ]
-
-
-def templates_of(app: App) -> Mapping[str, Template]:
-    """Return the templates of `app`, with those that every app has."""
-    return {**BUILT_IN, **app.templates}
