@@ -81,9 +81,9 @@ async def note_gone_on(
     Raises:
         Unavailable: the log is away. Doing it again is safe.
     """
-    gone_on = dead.gone_on(happened)
-    if gone_on is not None:
-        await _note(ports, clock, *gone_on)
+    found = dead.gone_on(happened)
+    if found is not None:
+        await _note(ports, clock, *found)
 
 
 async def note_gone_on_from(
