@@ -15,6 +15,9 @@ EXTRAS := embedded,otlp,examples,dev
 TIMED := $(addprefix tests/,chaos contracts gates/test_on_a_server.py \
 	acceptance/test_finding_expiry.py acceptance/test_gates_without_nodes.py)
 
+# Python keeps what it compiled: the suite starts hundreds of programs, and none compiles it anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A pip that only installs needs to say nothing but what goes wrong.
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from typing import Final
@@ -20,6 +21,11 @@ SETTLE_TURNS: Final = 20
 """Turns of the loop that a cancelled task may take to end."""
 
 _numbers = count(1)
+
+# A shell has what it starts in the background ignore Ctrl-C, and so would all that tests start. A
+# handler that does nothing goes on ignoring it here, and is not handed down.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

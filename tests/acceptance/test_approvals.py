@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import tracemalloc
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -24,8 +24,9 @@ from streams.jetstream import connect
 from streams.ports import Ports
 from tests.standing import standing
 
-WAIT_S: Final = 50.0
-"""Long, for a thousand episodes while their memory is traced."""
+WAIT_S: Final = 100.0
+"""Only what hangs takes so long, on a busy machine too. Measured: 5 s for a thousand episodes."""
+
 LOOK_S: Final = 0.05
 
 ASKED: Final = "refund.asked"
@@ -35,8 +36,9 @@ WARM: Final = 200
 """Episodes that wait before anything is measured: what grows once has grown by then."""
 
 MANY: Final = 1_000
-MEMORY_BYTES_MAX: Final = 1_024
-"""What one more episode that waits may take of a node's memory, on average."""
+BLOCKS_MAX: Final = 1
+"""Blocks of memory that one more episode that waits may take of a node, on average: not an object.
+Counted, not traced: what is traced takes three times as long. Measured: 0.2."""
 
 
 class Refund(Strategy):
@@ -207,17 +209,15 @@ async def test_what_expires_while_no_node_runs_is_answered_when_one_starts(peopl
     assert (answer.resolution, answer.by) == (Resolution.EXPIRED, "")
 
 
-@pytest.mark.timeout(180)
 async def test_a_thousand_episodes_that_wait_take_no_slot_and_next_to_no_memory(people):
     ann, _ = people
     async with node(ann, Patient) as running:
         await wait_blocked(ann, running, WARM, total=WARM)
-        before = memory_bytes()
+        before = blocks_held()
         await wait_blocked(ann, running, MANY, total=WARM + MANY)
-        taken = memory_bytes() - before
-        tracemalloc.stop()
+        taken = blocks_held() - before
     assert len(await ann.registry.entries(under="wait")) == WARM + MANY
-    assert taken / MANY < MEMORY_BYTES_MAX, f"{taken / MANY:,.0f} bytes each"
+    assert taken / MANY < BLOCKS_MAX, f"{taken / MANY:.1f} blocks each"
 
 
 async def wait_blocked(ports: Ports, running: Node, count: int, *, total: int) -> None:
@@ -232,9 +232,7 @@ async def wait_blocked(ports: Ports, running: Node, count: int, *, total: int) -
     await until(are_left)
 
 
-def memory_bytes() -> int:
-    """Return what this process holds in Python objects, from the first time on."""
-    if not tracemalloc.is_tracing():
-        tracemalloc.start()
+def blocks_held() -> int:
+    """Return how many blocks of memory the objects of this process take."""
     gc.collect()
-    return tracemalloc.get_traced_memory()[0]
+    return sys.getallocatedblocks()

@@ -21,6 +21,10 @@ STOP_S_MAX: Final = 40.0
 """A node's grace, and some."""
 
 LOOK_S: Final = 0.1
+APART: Final = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+"""Our code. Nothing is kept of what is compiled: a test may write its app twice in a second, and
+Python would take the newer for the older if both are of one length."""
+
 NOWHERE: Final = {
     "VIGIL_NATS_URL": "nats://127.0.0.1:1",
     "VIGIL_POSTGRES_DSN": "postgresql://127.0.0.1:1/nothing",
@@ -38,7 +42,7 @@ class Vigil:
         self.folder = folder
         self._is_warm = is_warm
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "OTEL_"))}
-        self.environ = {**inherited, "PYTHONPATH": str(ROOT), **settings}
+        self.environ = {**inherited, **APART, **settings}
         self.command = [sys.executable, "-m", "console"]
 
     def run(

@@ -74,6 +74,7 @@ def _become(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environ)
+    sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in environ
     sys.path.insert(0, str(folder))
     sys.argv = ["vigil", *arguments]
     main()

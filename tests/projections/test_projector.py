@@ -335,26 +335,26 @@ async def test_a_commit_is_told_from_its_like_in_another_journal_by_its_time(sta
     assert mark_of(one) != mark_of(msgspec.structs.replace(one, commit=later))
 
 
-async def test_rows_that_postgres_refuses_are_stood_before_and_said_once(ports, pool):
+async def test_rows_that_postgres_refuses_are_stood_before_and_said_once(ports, own_pool):
     await fill(ports, count=1)
-    await pool.execute("ALTER TABLE episodes ADD CONSTRAINT strict CHECK (actor_id = 'none')")
+    await own_pool.execute("ALTER TABLE episodes ADD CONSTRAINT strict CHECK (actor_id = 'none')")
     with capture_logs() as logged:
-        async with projecting(ports, pool):
+        async with projecting(ports, own_pool):
             await wait_until(has_said(logged, "RowsRefused"))
 
             async def is_noted():
-                return (await checkpoint_of(ports, pool)).trouble is not None
+                return (await checkpoint_of(ports, own_pool)).trouble is not None
 
             await wait_until(is_noted)
-            noted = await checkpoint_of(ports, pool)
-            await pool.execute("ALTER TABLE episodes DROP CONSTRAINT strict")
-            await wait_projected(ports, pool)
+            noted = await checkpoint_of(ports, own_pool)
+            await own_pool.execute("ALTER TABLE episodes DROP CONSTRAINT strict")
+            await wait_projected(ports, own_pool)
     (said,) = [entry for entry in logged if "reason" in entry]
     assert (said["log_level"], said["error"], noted.position) == ("error", noted.trouble, 0)
     head = await ports.log.head()
     assert f"messages 1 to {head}, open_episodes: " in said["error"]
     assert "Failing row" not in said["error"], "a row may hold secrets"
-    assert (await checkpoint_of(ports, pool)).trouble is None
+    assert (await checkpoint_of(ports, own_pool)).trouble is None
 
 
 async def test_trouble_that_is_over_is_forgotten_though_nothing_comes_after_it(pool, stack):
@@ -371,10 +371,10 @@ async def test_trouble_that_is_over_is_forgotten_though_nothing_comes_after_it(p
         await wait_until(is_forgotten)
 
 
-async def test_a_changed_migration_is_said_and_nothing_is_written(ports, pool):
-    await pool.execute("UPDATE schema_migrations SET checksum = 'other'")
+async def test_a_changed_migration_is_said_and_nothing_is_written(ports, own_pool):
+    await own_pool.execute("UPDATE schema_migrations SET checksum = 'other'")
     with capture_logs() as logged:
-        async with projecting(ports, pool):
+        async with projecting(ports, own_pool):
 
             async def is_said():
                 return any(entry.get("reason") == "MigrationChanged" for entry in logged)

@@ -94,9 +94,9 @@ async def test_a_migration_that_fails_leaves_nothing(bare_pool):
     assert await bare_pool.fetchval("SELECT to_regclass('episodes')") is None
 
 
-async def test_a_schema_that_a_newer_version_migrated_is_left_alone(pool):
-    await migrate(pool, wanted=[*migrations(), Migration("9999_newer.sql", "SELECT 1")])
-    assert await migrate(pool) == []
+async def test_a_schema_that_a_newer_version_migrated_is_left_alone(own_pool):
+    await migrate(own_pool, wanted=[*migrations(), Migration("9999_newer.sql", "SELECT 1")])
+    assert await migrate(own_pool) == []
 
 
 ASKED_BEFORE = """
@@ -129,7 +129,7 @@ async def test_outputs_that_people_were_asked_about_before_say_since_when(bare_p
     assert (expired["decided_at"], expired["decided_reason"]) == (asked_again, "why")
 
 
-async def test_two_schemas_live_side_by_side(pool, postgres, schema):
+async def test_two_schemas_live_side_by_side(own_pool, postgres, schema):
     other = await connect(postgres.dsn, schema=f"{schema}_rebuilt")
     assert await migrate(other) == [each.name for each in migrations()]
     await other.close()
@@ -144,13 +144,13 @@ async def test_the_reader_reads_and_does_not_write(pool, schema):
             await connection.execute("DELETE FROM episodes")
 
 
-async def test_the_newest_episodes_are_found_without_looking_at_all_of_them(pool):
-    await pool.execute(MANY_EPISODES)
-    await pool.execute("ANALYZE episodes")
+async def test_the_newest_episodes_are_found_without_looking_at_all_of_them(own_pool):
+    await own_pool.execute(MANY_EPISODES)
+    await own_pool.execute("ANALYZE episodes")
     text = query("list_episodes")
     for number, value in enumerate(("'many'", "NULL", "NULL", "50"), start=1):
         text = text.replace(f"${number}", value)
-    (plan,) = json.loads(await pool.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"))
+    (plan,) = json.loads(await own_pool.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}"))
     assert "episodes_by_start" in str(plan)
     assert most_rows(plan["Plan"]) < 200
 

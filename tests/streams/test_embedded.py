@@ -115,10 +115,9 @@ def test_a_directory_with_an_odd_name_is_fine(tmp_path):
 
 
 PARENT: Final = """
-import signal, sys, time
+import sys, time
 from pathlib import Path
 from streams.embedded import EmbeddedNats
-signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever started us may ignore it.
 with EmbeddedNats(Path(sys.argv[1])) as server:
     print(server.pid, flush=True)
     time.sleep(60)
