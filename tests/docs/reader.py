@@ -58,7 +58,7 @@ right after commands is what the last one says."""
 PLACEHOLDERS: Final = ("nats://127.0.0.1:4222", "postgresql://127.0.0.1/vigil")
 """Addresses that pages name; what listens there on this machine is not ours."""
 
-SHELL: Final = frozenset({"vigil", "python", "echo", "printf"})
+SHELL: Final = frozenset({"vigil", "python", "echo", "printf", "pip"})
 """Programs that a page may use."""
 
 PLAIN: Final = re.compile(r"vigil (?:[^'$`*?~<>|&;(){}]|'[^']*')*")
@@ -166,6 +166,8 @@ class Reader:
         (first, *rest) = stages[0]
         if first == "make":
             _check_target(rest, place)
+        elif first == "pip":
+            _check_install(rest, place)
         elif first == "vigil" and rest[0] in GOES_ON:
             self._start(line, rest[0])
         else:
@@ -281,6 +283,16 @@ def _pattern(line: str) -> str:
 def _check_target(words: Sequence[str], place: str) -> None:
     targets = TARGETS.findall((ROOT / "Makefile").read_text())
     assert words[0] in targets, f"{place}: the Makefile has no target {words[0]!r}"
+
+
+def _check_install(words: Sequence[str], place: str) -> None:
+    """See that a page installs our package, with extras that it has."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (verb, wanted) = words
+    name, _, extras = wanted.rstrip("]").partition("[")
+    unknown = {each for each in extras.split(",") if each} - {*project["optional-dependencies"]}
+    assert (verb, name) == ("install", project["name"]), f"{place}: pip {' '.join(words)}"
+    assert not unknown, f"{place}: {name} has no extra {unknown}"
 
 
 def _check_settings(block: Block, folder: Path) -> None:
