@@ -33,7 +33,7 @@ def node(
         **(settings or {}),
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "console", "node", "--app", app],
+        [sys.executable, "-m", "vigil", "node", "--app", app],
         cwd=ROOT,
         env={**os.environ, **said},
         stdout=subprocess.PIPE,

@@ -78,7 +78,7 @@ class Nodes:
 
     def start(self, name: str) -> None:
         """Start a node, and wait until it greets: then it is connected."""
-        command = [sys.executable, "-m", "console", "node", "--app", APP, "--no-project"]
+        command = [sys.executable, "-m", "vigil", "node", "--app", APP, "--no-project"]
         process = self._running[name] = subprocess.Popen(
             command,
             cwd=ROOT,

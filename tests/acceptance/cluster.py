@@ -53,7 +53,7 @@ class NodeProcess:
         self.log = log
         with log.open("wb") as lines:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "console", "node", "--app", app, *arguments],
+                [sys.executable, "-m", "vigil", "node", "--app", app, *arguments],
                 cwd=ROOT,
                 env={**os.environ, "VIGIL_NODE": name, "VIGIL_LOG": "json", **env},
                 stdout=subprocess.DEVNULL,

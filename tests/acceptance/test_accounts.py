@@ -53,7 +53,7 @@ def in_database(dsn: str, database: str) -> str:
 def say(*words: str, url: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Do as an operator or a publisher: `vigil …`."""
     return subprocess.run(
-        [sys.executable, "-m", "console", *words],
+        [sys.executable, "-m", "vigil", *words],
         cwd=ROOT,
         env={**os.environ, "VIGIL_NATS_URL": url, "VIGIL_STACK": "orders", **settings},
         check=False,

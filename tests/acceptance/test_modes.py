@@ -28,7 +28,7 @@ def say(cluster: Cluster, *words: str) -> None:
     """Do as an operator: `vigil mode …`."""
     servers = {"VIGIL_NATS_URL": cluster.nats_url, "VIGIL_POSTGRES_DSN": cluster.postgres.dsn}
     subprocess.run(
-        [sys.executable, "-m", "console", "mode", *words],
+        [sys.executable, "-m", "vigil", "mode", *words],
         cwd=ROOT,
         env={**os.environ, **servers},
         check=True,

@@ -14,9 +14,9 @@ import pytest
 import typer
 import yaml
 
-from console import apps
-from console.__main__ import app
-from console.settings import PREFIX, Settings
+from vigil import apps
+from vigil.__main__ import app
+from vigil.settings import PREFIX, Settings
 
 ROOT: Final = Path(__file__).parents[2]
 SERVICES: Final = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]

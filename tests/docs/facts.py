@@ -17,15 +17,15 @@ from typing import Any, Final, get_args
 
 import typer
 
-from console.__main__ import app
-from console.flags import SETTINGS
-from console.settings import PREFIX, Settings
 from projections.postgres.queries import migrations
 from tests.docs.life import diagram
 from tests.docs.pages import ROOT, pages, text_of
 from tests.docs.publicity import published
+from vigil.__main__ import app
+from vigil.flags import SETTINGS
+from vigil.settings import PREFIX, Settings
 
-PACKAGES: Final = ("streams", "engine", "projections", "console")
+PACKAGES: Final = ("streams", "engine", "projections", "vigil")
 
 LIMITS: Final = (
     "streams.world.EVENT_BYTES_MAX",
@@ -74,8 +74,8 @@ LIMITS: Final = (
     "projections.postgres.projector.DELAY_S_MAX",
     "projections.postgres.answers.ROWS_MAX",
     "projections.postgres.answers.QUERY_S_MAX",
-    "console.diagnosis.LAG_MAX",
-    "console.processes.PROCESSES_MAX",
+    "vigil.diagnosis.LAG_MAX",
+    "vigil.processes.PROCESSES_MAX",
 )
 """Those that a user or an operator may meet."""
 

@@ -2,7 +2,7 @@
 
 Files are written, commands are run in a shell where `vigil` and `python` are ours, and
 programs that go on are left running, as in a terminal of their own, until the page ends.
-`vigil` with plain words needs no shell, and has its imports: `tests/console/warm.py` runs it.
+`vigil` with plain words needs no shell, and has its imports: `tests/vigil/warm.py` runs it.
 Whatever nobody has taught the reader to do fails the test: no block is passed over.
 """
 
@@ -24,13 +24,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from console import settings
 from engine.definitions import agent_of, format_of, read, workflow_of
 from projections.postgres.pool import connect
 from projections.postgres.reader import run_sql
-from tests.console.program import ROOT, Running
-from tests.console.warm import run_warm
 from tests.docs.pages import Block, blocks
+from tests.vigil.program import ROOT, Running
+from tests.vigil.warm import run_warm
+from vigil import settings
 
 RUN_S_MAX: Final = 60.0
 LOOK_AGAIN_S_MAX: Final = 15.0
@@ -307,7 +307,7 @@ def _shims(folder: Path) -> Path:
     """Make `vigil` and `python` for the shell: those of this environment."""
     shims = folder / ".shims"
     shims.mkdir(exist_ok=True)
-    for name, arguments in {"vigil": "-m console", "python": ""}.items():
+    for name, arguments in {"vigil": "-m vigil", "python": ""}.items():
         shim = shims / name
         shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments} "$@"\n')
         shim.chmod(0o755)

@@ -18,7 +18,7 @@ def test_the_diagram_is_drawn_from_the_table_of_transitions():
 
 
 def test_every_file_it_names_is_there():
-    named = re.findall(r"`((?:streams|engine|projections|tests|console)/[\w/]+(?:\.py)?)/?`", PAGE)
+    named = re.findall(r"`((?:streams|engine|projections|tests|vigil)/[\w/]+(?:\.py)?)/?`", PAGE)
 
     assert len(named) > 10
     assert [path for path in named if not (ROOT / path).exists()] == []

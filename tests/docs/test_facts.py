@@ -11,7 +11,6 @@ from typing import Final
 
 import pytest
 
-from console.errors import EXIT_MISTAKE, EXIT_TROUBLE, EXIT_UNCLEAN
 from engine import answering, errors, gating, publicity
 from engine.dedupe import WINDOWS
 from engine.episode import ALL_OUTPUTS_FAILED
@@ -19,6 +18,7 @@ from engine.runtime.arbiter import DEDUPE_FAILED
 from engine.tools import ERROR_CLASSES
 from tests.docs import facts
 from tests.docs.pages import REFERENCE, pages, rows, section, text_of
+from vigil.errors import EXIT_MISTAKE, EXIT_TROUBLE, EXIT_UNCLEAN
 
 TRIGGERS: Final = "docs/guides/triggers.md"
 RUNNING: Final = "docs/guides/running.md"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("streams", "engine", "projections", "console")
+PACKAGES = ("streams", "engine", "projections", "vigil")
 SHOWN = 10
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("streams", "engine", "projections", "console")
+PACKAGES = ("streams", "engine", "projections", "vigil")
 PROGRAMS = ("tests", "bench", "examples")
 
 SHELLS = {  # Who may wait, and why. A name that ends in a slash is a whole folder.
@@ -30,7 +30,7 @@ SHELLS = {  # Who may wait, and why. A name that ends in a slash is a whole fold
     "engine/tools.py": "the shape of what users write, and functions wrapped into it",
     "engine/adapter.py": "the shape of what users write, and functions wrapped into it",
     "projections/postgres/": "speaks to Postgres",
-    "console/": "the programs themselves",
+    "vigil/": "the programs themselves",
 }
 
 
@@ -73,11 +73,11 @@ IN_CODE = (
             "engine/runtime/steward.py",
         ),
     ),
-    Banned("a print", r"(?<![.\w])print\(", ("console/",)),
+    Banned("a print", r"(?<![.\w])print\(", ("vigil/",)),
     Banned(
         "the environment",
         r"\bos\.(environ|getenv)\b",
-        ("console/", "engine/adapters/secret.py"),  # Settings; what must not stand in code.
+        ("vigil/", "engine/adapters/secret.py"),  # Settings; what must not stand in code.
     ),
     Banned(
         "a subject, stream or bucket, spelled out",

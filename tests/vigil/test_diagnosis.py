@@ -1,0 +1,134 @@
+"""What `vigil doctor` says of projections that do not keep up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from projections.embedded import EmbeddedPostgres
+from projections.postgres import store
+from projections.postgres.migrator import migrate
+from projections.postgres.pool import connect
+from streams.clock import SystemClock
+from streams.definitions import Edition
+from streams.events.definitions import DefinitionKind
+from streams.json import raw
+from tests.projections.conftest import open_directory
+from tests.vigil.journal import said_by
+from vigil import diagnosis
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    with open_directory() as directory, EmbeddedPostgres(directory) as server:
+        yield server
+
+
+@pytest.fixture
+async def pool(postgres):
+    async with await connect(postgres.dsn) as pool:
+        await migrate(pool)
+        yield pool
+
+
+async def reach(pool, stack, position, *, projection="journal", ago_s=0.0):
+    at = SystemClock().now() - timedelta(seconds=ago_s)
+    since = await store.load(pool, stack=stack.name, projection=projection, now=at)
+    async with pool.acquire() as connection:
+        await store.apply(connection, [], since=since, position=position, now=at)
+
+
+async def look(pool, stack, *, head):
+    (check,) = await diagnosis.look_at_lags(pool, stack, {"journal": head})
+    return check
+
+
+async def test_rows_that_show_everything_are_in_order_however_long_ago(pool, stack):
+    await reach(pool, stack, 10, ago_s=9_000)
+    assert (await look(pool, stack, head=10)).status == "ok"
+
+
+async def test_a_projection_in_trouble_is_a_problem_and_says_which(pool, stack):
+    await reach(pool, stack, 10)
+    await store.note_trouble(pool, stack=stack.name, projection="journal", trouble="@11: no JSON")
+    check = await look(pool, stack, head=10)
+    assert (check.status, "@11: no JSON" in check.says) == ("problem", True)
+
+
+async def test_a_log_that_ends_before_the_rows_is_a_problem(pool, stack):
+    await reach(pool, stack, 10)
+    check = await look(pool, stack, head=4)
+    assert check.status == "problem"
+    assert "drop the schema vigil with CASCADE" in check.remedy
+
+
+async def test_a_few_messages_that_just_came_are_no_problem(pool, stack):
+    await reach(pool, stack, 10)
+    assert (await look(pool, stack, head=12)).status == "ok"
+
+
+async def test_a_backlog_that_nobody_works_on_is_a_problem(pool, stack, monkeypatch):
+    monkeypatch.setattr(diagnosis, "PATIENCE_S", 0.05)
+    await reach(pool, stack, 10, ago_s=61)
+    check = await look(pool, stack, head=12)
+    assert (check.status, "stands still" in check.says) == ("problem", True)
+
+
+async def test_a_message_after_a_quiet_hour_is_given_time_to_become_rows(pool, stack, monkeypatch):
+    await reach(pool, stack, 10, ago_s=3_600)
+    ask, looks = diagnosis.list_checkpoints, []
+
+    async def while_a_projector_writes(*args):
+        looks.append(args)
+        if len(looks) == 2:
+            await reach(pool, stack, 12)
+        return await ask(*args)
+
+    monkeypatch.setattr(diagnosis, "list_checkpoints", while_a_projector_writes)
+    assert (await look(pool, stack, head=12)).status == "ok"
+
+
+async def test_each_partition_has_a_lag_of_its_own(pool, stack):
+    await reach(pool, stack, 10, projection="journal-0of2")
+    await reach(pool, stack, 10, projection="journal-1of2")
+    heads = {"journal-0of2": 10, "journal-1of2": 10 + diagnosis.LAG_MAX + 1}
+    one, other = await diagnosis.look_at_lags(pool, stack, heads)
+    assert (one.what, one.status) == ("projection journal-0of2", "ok")
+    assert (other.what, other.status) == ("projection journal-1of2", "problem")
+
+
+async def test_rows_of_another_layout_of_the_journal_are_a_problem(pool, stack):
+    await reach(pool, stack, 10)
+    await reach(pool, stack, 10, projection="claims")
+    checks = await diagnosis.look_at_lags(pool, stack, {"journal-0of2": 0, "journal-1of2": 0})
+    (problem,) = [check for check in checks if check.status == "problem"]
+    assert problem.what == "projection journal"
+    assert "drop the schema vigil with CASCADE" in problem.remedy
+
+
+def applied(id_, revision):
+    return Edition(kind=DefinitionKind.AGENT, id=id_, revision=revision, seq=1, body=raw({}))
+
+
+def test_definitions_that_nodes_run_are_in_order():
+    running = said_by("n1", {}, disk_watch=2)
+    (check,) = diagnosis.look_at_definitions([running], [applied("disk_watch", 2)])
+    assert (check.status, check.says) == ("ok", "1, and nodes run them")
+    (none,) = diagnosis.look_at_definitions([running], [])
+    assert (none.status, none.says) == ("ok", "none")
+
+
+def test_a_definition_that_no_node_runs_is_a_problem_with_its_reason():
+    nodes = [said_by("n1", {"agent.lost": "there is no 'disks'"}, disk_watch=2)]
+    lost, stale = diagnosis.look_at_definitions(
+        nodes, [applied("lost", 1), applied("disk_watch", 3)]
+    )
+    assert (lost.what, lost.status) == ("actor lost", "problem")
+    assert lost.says == "nobody runs revision 1: n1 cannot: there is no 'disks'"
+    assert stale.says == "nobody runs revision 3: n1 does not say why"
+
+
+def test_while_no_node_is_up_nobody_can_say_what_runs():
+    (check,) = diagnosis.look_at_definitions([], [applied("disk_watch", 2)])
+    assert (check.status, check.says) == ("note", "1, and no node is up")

@@ -1,0 +1,127 @@
+"""`vigil up` and `vigil demo`: servers of one's own, and nothing left of them."""
+
+from __future__ import annotations
+
+import signal
+
+import psutil
+import pytest
+
+from projections.embedded import EmbeddedPostgres
+from projections.postgres.migrator import migrate
+from projections.postgres.pool import connect
+from projections.postgres.queries import Migration, migrations
+from tests.vigil.program import Vigil
+
+READY = "actors "
+
+
+def family(program) -> list[psutil.Process]:
+    parent = psutil.Process(program.process.pid)
+    return [parent, *parent.children(recursive=True)]
+
+
+def assert_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    assert [process.name() for process in alive] == []
+
+
+def test_other_terminals_in_the_folder_find_what_up_runs(vigil, write_app):
+    write_app()
+    with vigil.running("up", "--app", "watch:app", "--stack", "mine") as up:
+        said = up.wait_said("node up")
+        assert "nats://127.0.0.1:" in said
+        assert "postgresql://" in said
+        processes = family(up)
+
+        assert vigil.run("publish", "host.seen", '{"host": "a"}').returncode == 0
+        vigil.wait_for("findings", "list", until=lambda rows: len(rows) == 1)
+        again = vigil.run("up", "--app", "watch:app")
+        assert (again.returncode, again.stderr.count("\n")) == (1, 1), again.stderr
+
+        assert up.stop(signal.SIGTERM) == 0
+    assert not (vigil.folder / ".vigil" / "run.toml").exists()
+    assert_gone(processes)
+
+
+def test_other_terminals_find_what_up_keeps_elsewhere(vigil, write_app, tmp_path):
+    write_app()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with vigil.running("up", "--app", "watch:app", "--dir", str(tmp_path / "kept")) as up:
+        up.wait_said("node up")
+        assert vigil.ask("findings", "list") == []
+
+        from_elsewhere = Vigil(elsewhere, PYTHONPATH=f"{tmp_path}:{vigil.environ['PYTHONPATH']}")
+        for done in (
+            from_elsewhere.run("up", "--app", "watch:app", "--dir", str(tmp_path / "kept")),
+            vigil.run("up", "--app", "watch:app", "--dir", "another"),
+        ):
+            assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+            assert "another `vigil up` or `vigil demo` runs in" in done.stderr
+
+        assert up.stop(signal.SIGINT) == 0
+    assert not (vigil.folder / ".vigil" / "run.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [(("up", "--app", "watch:app"), ".vigil"), (("demo", "--seconds", "1"), ".vigil/demo")],
+)
+async def test_tables_of_another_version_are_named_with_the_folder_to_delete(
+    vigil, write_app, command, kept
+):
+    write_app()
+    folder = vigil.folder / kept / "postgres"
+    with EmbeddedPostgres(folder) as server:
+        async with await connect(server.dsn) as pool:
+            await migrate(pool, wanted=[Migration(name=migrations()[0].name, text="SELECT 1")])
+
+    done = vigil.run(*command)
+
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert f"delete {kept}/postgres" in done.stderr
+
+
+@pytest.mark.skipif(not psutil.LINUX, reason="only Linux ends children with their parent")
+def test_a_killed_up_leaves_no_server_and_can_start_again(vigil, write_app):
+    write_app()
+    with vigil.running("up", "--app", "watch:app") as up:
+        up.wait_said("node up")
+        processes = family(up)
+        up.stop(signal.SIGKILL)
+        assert_gone(processes)
+    with vigil.running("up", "--app", "watch:app") as up:
+        up.wait_said("node up")
+        assert up.stop(signal.SIGINT) == 0
+
+
+def test_the_demo_shows_what_it_found_and_leaves_nothing_running(vigil):
+    with vigil.running("demo", "--seconds", "30") as demo:
+        demo.wait_said(" done ")
+        processes = family(demo)
+        assert len(processes) > 3
+        assert demo.stop(signal.SIGINT) == 0
+        said = demo.said
+    assert_gone(processes)
+    assert "FROM vigil.active_findings" in said
+    assert "directories.largest" in said
+    assert "date_trunc('minute'" in said
+
+
+def test_the_demo_ends_by_itself(vigil):
+    done = vigil.run("demo", "--seconds", "1")
+
+    assert done.returncode == 0, done.stderr
+    assert "NATS      nats://" in done.stdout
+
+
+def test_without_the_example_the_demo_says_what_it_needs(tmp_path):
+    vigil = Vigil(tmp_path)
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "__init__.py").touch()
+
+    done = vigil.run("demo", PYTHONPATH=f"{tmp_path}:{vigil.environ['PYTHONPATH']}")
+
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "examples" in done.stderr

@@ -1,0 +1,107 @@
+"""What people read in tables is what is there."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from vigil.cli import dead, episodes, findings, outputs
+from vigil.tables import as_json, cell, fitted, record, spelled_out, terminal
+
+ID = "abd38715-3d02-87d7-8e0b-8fa9e40e619c"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("drop t1\x1b[2K\rkeep t1", "drop t1\ufffd[2K\ufffdkeep t1"),
+        ("keep \u202et1 pord", "keep \ufffdt1 pord"),
+        ("two\nlines", "two\nlines"),
+        ("Größe 100 %", "Größe 100 %"),
+    ],
+)
+def test_nothing_that_is_shown_can_hide_what_stands_beside_it(text, shown):
+    assert cell("summary", text).plain == shown
+
+
+def test_what_is_spelled_out_stands_behind_everything_else():
+    row = {"plan": {"drop": "t1"}, "payload": None, "since": 1}
+    assert list(spelled_out(row, "plan", "payload").items()) == [
+        ("since", 1),
+        ("plan", as_json({"drop": "t1"})),
+    ]
+
+
+def seen(rows, columns, *, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(fitted(rows, columns, width=width).body, crop=False)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_a_row_that_no_table_has_room_for_has_a_line_for_each_column():
+    rows = [{"id": ID, "status": "done", "why": None}, {"id": ID, "status": "failed", "why": "x"}]
+
+    assert seen(rows, ["id", "status", "why"], width=47) == [
+        f" id      {ID}",
+        " status  done",
+        "",
+        f" id      {ID}",
+        " status  failed",
+        " why     x",
+        "",
+    ]
+
+
+def test_in_a_pipe_a_row_is_one_line_without_blanks_at_its_end(capsys):
+    rows = [{"id": ID, "summary": "x" * 300}, {"id": ID, "summary": "a\nshort\none"}]
+
+    to = terminal()
+    to.print(fitted(rows, ["id", "summary"], width=to.width).body)
+
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split() == ["id", "summary"]
+    assert first.endswith("x" * 300)
+    assert second == f" {ID}  a short one"
+
+
+def test_what_people_copy_stays_whole_however_narrow_the_terminal():
+    rows = [{"letter": f"episode.{ID}", "status": "waiting", "detail": "three crashes in a row"}]
+
+    assert seen(rows, ["letter", "status", "detail"], width=30) == [
+        " letter",
+        f" episode.{ID}",
+        " status  waiting",
+        " detail  three crashes in a",
+        "         row",
+        "",
+    ]
+
+
+def test_json_is_broken_where_there_is_no_room_for_it():
+    console = Console(file=io.StringIO(), width=20)
+    console.print(record({"plan": {"drop": "t1", "at": "db1"}}, width=20), crop=False)
+    assert console.file.getvalue().splitlines()[0].startswith(' plan  {"drop"')
+
+
+UUID_KEY = f"episode.{ID}"
+
+
+@pytest.mark.parametrize(
+    ("columns", "spare", "row"),
+    [
+        (episodes.REPLAY_COLUMNS, episodes.REPLAY_SPARE,
+         {"number": 1, "event": "episode.checkpoint_saved@2", "status": "partially_failed"}),
+        (dead.COLUMNS, dead.SPARE,
+         {"letter_key": UUID_KEY, "status": "waiting", "reason": "attempts_exhausted"}),
+        (outputs.COLUMNS, outputs.SPARE,
+         {"output_key": UUID_KEY, "status": "awaiting_approval", "error_class": "unavailable"}),
+        (findings.COLUMNS, findings.SPARE,
+         {"finding_key": UUID_KEY, "severity": "critical", "class": "disk_is_nearly_full"}),
+    ],
+)  # fmt: skip
+def test_a_list_is_a_table_on_a_terminal_of_80_columns(columns, spare, row):
+    told = dict.fromkeys(columns, "it is told in a few words") | row
+    shown = fitted([told], columns, width=80, spare=spare)
+    assert shown.left_out, "there is a table, with what fits"

@@ -1,0 +1,96 @@
+"""Commands of `vigil episodes` by which people answer an episode that waits for them."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+from streams.commands import Verdict
+from vigil.cli import context, verdicts
+from vigil.cli.verdicts import PATIENCE_S, By, Choice, Hash, IsSure, IsWaiting, Patience, Reason
+
+EpisodeId: TypeAlias = Annotated[
+    str, typer.Argument(metavar="ID", help="The episode's id, as `vigil episodes list` shows it.")
+]
+
+
+def approve(
+    ctx: typer.Context,
+    *,
+    episode_id: EpisodeId,
+    hash_: Hash = None,
+    is_sure: IsSure = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Patience = PATIENCE_S,
+) -> None:
+    """Let an episode do what it asks approval for. Shows the plan first, and asks."""
+    choice = Choice(
+        verdict=Verdict.APPROVE,
+        hash=hash_,
+        is_sure=is_sure,
+        by=by,
+        reason=reason,
+        wait_s=timeout_s if is_waiting else None,
+    )
+    verdicts.settle_episode(context.reading(ctx), episode_id, choice)
+
+
+def deny(
+    ctx: typer.Context,
+    *,
+    episode_id: EpisodeId,
+    hash_: Hash = None,
+    is_sure: IsSure = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Patience = PATIENCE_S,
+) -> None:
+    """Keep an episode from what it asks approval for. Shows the plan first, and asks."""
+    choice = Choice(
+        verdict=Verdict.DENY,
+        hash=hash_,
+        is_sure=is_sure,
+        by=by,
+        reason=reason,
+        wait_s=timeout_s if is_waiting else None,
+    )
+    verdicts.settle_episode(context.reading(ctx), episode_id, choice)
+
+
+def resolve(
+    ctx: typer.Context,
+    *,
+    ref: Annotated[
+        str, typer.Argument(metavar="REF", help="What episodes wait for, such as payment:42.")
+    ],
+    result: Annotated[
+        str, typer.Option(help="JSON for the strategies; @file, or - for standard input.")
+    ] = "null",
+    episode_id: Annotated[
+        str | None, typer.Option("--episode", metavar="ID", help="Only this episode.")
+    ] = None,
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Patience = PATIENCE_S,
+) -> None:
+    """Say that what episodes wait for has come about, and what came of it."""
+    from vigil import resolving, typed
+    from vigil.reading import parse_id
+    from vigil.who import who
+
+    said = typed.json_of(result, what="--result")
+    only = None if episode_id is None else str(parse_id(episode_id))
+    reading = context.reading(ctx)
+    outcomes = resolving.resolve(
+        reading,
+        ref,
+        said,
+        episode_id=only,
+        by=who(reading, by),
+        wait_s=timeout_s if is_waiting else None,
+    )
+    verdicts.say(outcomes)

@@ -1,0 +1,74 @@
+"""What can go wrong at the command line, and what the operator should do about it.
+
+ConsoleError
+├── Mistake    cannot work as it was typed or set     exit 2: change the words or the setting
+└── Trouble    the surroundings do not play along     exit 1: start a server, look again
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from projections.errors import BadSchema, PostgresUnavailable, ProjectionError, QueryRefused
+from streams.errors import BadName, StreamError, TooLarge, Unreachable
+
+EXIT_TROUBLE: Final = 1
+EXIT_MISTAKE: Final = 2
+EXIT_UNCLEAN: Final = 3
+"""A node stopped, but some episode had to be left to its lease."""
+
+EXIT_SIGNAL: Final = 128
+"""What a shell adds to the number of the signal that ended a program."""
+
+
+class ConsoleError(Exception):
+    """Base of every error raised by `vigil`. Its message is one line for the operator."""
+
+    exit_code: ClassVar[int] = EXIT_TROUBLE
+
+
+class Mistake(ConsoleError):
+    """What was typed or set cannot work."""
+
+    exit_code = EXIT_MISTAKE
+
+
+class Trouble(ConsoleError):
+    """Something around us is missing, away or not as it must be."""
+
+
+EXPECTED: Final = (ConsoleError, StreamError, ProjectionError, OSError)
+"""What ends a command with one line. Anything else is a bug, and shows its traceback."""
+
+SERVERS_REMEDY: Final = (
+    "; `vigil up` brings servers of its own, `vigil doctor` shows which are looked for and why"
+)
+"""What to do where no server is."""
+
+_MISTAKES: Final = (BadName, TooLarge, QueryRefused, BadSchema)
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code that `error`, one of `EXPECTED`, ends the program with."""
+    if isinstance(error, ConsoleError):
+        return error.exit_code
+    return EXIT_MISTAKE if isinstance(error, _MISTAKES) else EXIT_TROUBLE
+
+
+def one_line(error: Exception) -> str:
+    """Return what `error` says as one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def remedy(error: Exception) -> str:
+    """Return what to add to what `error` says, if there is more to do about it than it knows."""
+    return SERVERS_REMEDY if isinstance(error, Unreachable | PostgresUnavailable) else ""
+
+
+def only_error(group: ExceptionGroup[Exception]) -> Exception | None:
+    """Return the expected error that `group` wraps, or None if there is anything else in it."""
+    expected, others = group.split(EXPECTED)
+    if others is not None or expected is None:
+        return None
+    first: Exception = expected.exceptions[0]
+    return only_error(first) if isinstance(first, ExceptionGroup) else first

@@ -1,0 +1,284 @@
+"""Settings, and where each of them comes from.
+
+    a flag  ▶  VIGIL_* in the environment  ▶  vigil.toml here  ▶  .vigil/run.toml  ▶  the default
+
+The first one that says something wins. `.vigil/run.toml` is there while `vigil up` or
+`vigil demo` runs in this folder (see `runfile`). A key of `vigil.toml` is the variable's name
+in small letters without `VIGIL_`: `nats_url = "nats://nats-1:4222,nats://nats-2:4222"`.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from os import getpid
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from streams.errors import BadName
+from streams.jetstream.servers import parse_servers
+from streams.layout import PARTITIONS_MAX
+from streams.subjects import Stack
+from streams.tokens import name as checked_name
+from vigil import flags, runfile
+from vigil.errors import Mistake
+
+FILE: Final = "vigil.toml"
+PREFIX: Final = "VIGIL_"
+NODE_NAME_CHARS_MAX: Final = 64
+"""Longest name of a node, as `streams.tokens.name` has it."""
+
+SIBLING_CHARS: Final = 3
+"""Left free in a name that is made here: `-64` tells one of several processes."""
+
+SECRET: Final = frozenset({"nats_url", "postgres_dsn"})
+"""May hold a password: never shown as they are."""
+
+
+_CREDENTIALS: Final = re.compile(r"(//|^|,)[^/,]*(@)|(?<=password=)[^&]*()")
+"""What stands before the @ of a server, and a DSN's query may say the password, too."""
+
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
+
+def _number(value: object) -> object:
+    """Return a number for digits: flags and variables are text, and a choice of numbers is not."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+def _stacks(text: str) -> str:
+    """Return `text` if every word between its commas names a stack, and none twice."""
+    names = listed(text)
+    for name in names:
+        try:
+            Stack(name)
+        except BadName as error:
+            raise ValueError(str(error)) from error
+    if len(set(names)) < len(names):
+        raise ValueError("it names a stack twice")
+    return text
+
+
+def _prefix(text: str) -> str:
+    """Return `text` if subjects can begin with it."""
+    if not _PREFIX.fullmatch(text):
+        raise ValueError("use words of A-Z a-z 0-9 _ - joined by dots")
+    return text
+
+
+def _domain(text: str) -> str:
+    """Return `text` if it is one word of subjects, or empty."""
+    if "." in text:
+        raise ValueError("use one word of A-Z a-z 0-9 _ -")
+    return _prefix(text) if text else text
+
+
+def listed(text: str) -> list[str]:
+    """Return the words between the commas of `text`."""
+    return [word.strip() for word in text.split(",")] if text.strip() else []
+
+
+def _servers(url: str) -> str:
+    """Return `url` if every server in it has an address."""
+    parse_servers(url)
+    return url
+
+
+class Settings(BaseSettings):
+    """What an operator may choose."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
+    )
+
+    nats_url: Annotated[str, AfterValidator(_servers)] = "nats://127.0.0.1:4222"
+    """One server, or several of a cluster, separated by commas."""
+    nats_creds: str = ""
+    """A file of credentials, as `nsc` writes it, for servers that use JWTs. A user and a password
+    are part of the URL."""
+    nats_inbox: Annotated[str, AfterValidator(_prefix)] = "_INBOX"
+    """Where answers go: the beginning of the subjects that this user may subscribe to."""
+    nats_domain: Annotated[str, AfterValidator(_domain)] = ""
+    """The JetStream domain that has the streams. Empty: that of the server we connect to."""
+    postgres_dsn: str = "postgresql://127.0.0.1:5432/vigil"
+    stack: str = "vigil"
+    """The logical cluster: first word of every subject."""
+    env: str = ""
+    """A label such as `qa`. It makes a stack of its own: `<stack>-<env>`."""
+    node: str = ""
+    """This process's name, unique in the stack. Empty: a node is called as its app says, else
+    after host, stack and folder, the same at every start; anything else after host and process."""
+    lease_s: float = Field(default=30.0, ge=1.0, le=3600.0)
+    """Longest that a dead node can hold an episode, in seconds."""
+    grace_s: float = Field(default=30.0, ge=0.0, le=3600.0)
+    """How long a stopping node waits for its episodes to reach a barrier, in seconds."""
+    mode: Literal["full", "trigger_only", "disabled"] = "full"
+    """What a node does: wake actors and run their episodes, only wake them, or neither. What
+    `vigil mode` says comes before it."""
+    serve_stacks: Annotated[str, AfterValidator(_stacks)] = ""
+    """Other stacks on the same servers, separated by commas, each with its `env` if it has one:
+    a node runs the episodes of its actors there as well, and wakes nobody."""
+    replicas: Annotated[Literal[1, 3, 5], BeforeValidator(_number)] = 1
+    """Copies of every stream, used when it is created."""
+    partitions: int | None = Field(default=None, ge=1, le=PARTITIONS_MAX)
+    """Streams that the journal and the work of a new stack are spread over. Empty: 1 for a new
+    stack, and what the servers say for any other; a number that contradicts them is refused."""
+    log: Literal["console", "json"] = "console"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic-settings' signature
+        init_settings: PydanticBaseSettingsSource,
+        *_: PydanticBaseSettingsSource,
+        **__: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take only what `read` collected: it goes through the places itself, to name them."""
+        return (init_settings,)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Settings, and for each the place that says so."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    stack: Stack
+    """The stack that everything happens in, its `env` included."""
+    node: str
+    """This process's name."""
+    serves: tuple[Stack, ...]
+    """The other stacks whose episodes a node runs."""
+
+
+def read(given: Mapping[str, object], *, folder: Path | None = None) -> Reading:
+    """Return the settings in force, where `given` are those of the command line.
+
+    Args:
+        given: setting → value; one that is None was not given.
+        folder: where `vigil.toml` and `.vigil/` are looked for; the current one by default.
+
+    Raises:
+        Mistake: a setting cannot work, or is not known; the message names it and its place.
+    """
+    values: dict[str, object] = {}
+    origins = dict.fromkeys(Settings.model_fields, "default")
+    for place, said in _layers(given, folder or Path()):
+        fresh = {key: value for key, value in said.items() if key not in values}
+        values |= fresh
+        origins |= dict.fromkeys(fresh, place)
+    try:
+        settings = Settings.model_validate(values)
+        stack = _stack(settings)
+        return Reading(settings, origins, stack, _node(settings), _served(settings, stack))
+    except ValidationError as error:
+        raise Mistake(_complaint(error.errors()[0], origins)) from error
+    except BadName as error:
+        raise Mistake(str(error)) from error
+
+
+def read_each(given: Mapping[str, object], stacks: str) -> list[Reading]:
+    """Return the settings for each of the `stacks` between commas, as if `--stack` named it.
+
+    Raises:
+        Mistake: a setting cannot work; `--stack` names one, too; none is named, or one twice.
+    """
+    names = listed(stacks)
+    if given.get("stack") is not None:
+        raise Mistake("--stack and --stacks: say one of them")
+    if not names or len(set(names)) < len(names):
+        raise Mistake(f"--stacks {stacks!r}: name stacks with commas between, each once")
+    return [read({**given, "stack": name}) for name in names]
+
+
+def shown(key: str, value: object) -> str:
+    """Return the setting as it may be shown: without users, passwords and tokens."""
+    said = "" if value is None else str(value)
+    return _CREDENTIALS.sub(r"\1…\2", said) if key in SECRET else said
+
+
+def _stack(settings: Settings) -> Stack:
+    return Stack(f"{settings.stack}-{settings.env}" if settings.env else settings.stack)
+
+
+def _served(settings: Settings, own: Stack) -> tuple[Stack, ...]:
+    """Return the stacks that are served beside our `own`.
+
+    Raises:
+        BadName: that one is among them.
+    """
+    stacks = tuple(Stack(name) for name in listed(settings.serve_stacks))
+    if own.name in {stack.name for stack in stacks}:
+        raise BadName(f"serve_stacks: {own.name!r} is the stack that the node is of")
+    return stacks
+
+
+def _node(settings: Settings) -> str:
+    """Return the name that was chosen, or one that no other process has."""
+    if settings.node:
+        return checked_name(settings.node, of="node")
+    suffix = f"-{getpid()}"
+    return host_name(room_for=suffix) + suffix
+
+
+def host_name(*, room_for: str) -> str:
+    """Return what this machine is called, as far as a node's name may be, with room for more."""
+    host = re.sub(r"[^A-Za-z0-9_-]", "-", platform.node())
+    return host[: NODE_NAME_CHARS_MAX - SIBLING_CHARS - len(room_for)]
+
+
+def _layers(given: Mapping[str, object], folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return what each place says, the strongest first."""
+    flagged = {key: value for key, value in given.items() if value is not None}
+    return [
+        ("flag", flagged),
+        ("environment", EnvSettingsSource(Settings)()),
+        (FILE, _table(folder / FILE)),
+        (str(runfile.PATH), runfile.read(folder / runfile.PATH)),
+    ]
+
+
+def _table(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Mistake(f"{path} is not TOML: {error}") from error
+
+
+def _complaint(error: ErrorDetails, origins: Mapping[str, str]) -> str:
+    key = str(error["loc"][0])
+    place = origins.get(key, FILE)
+    if error["type"] == "extra_forbidden":
+        near = get_close_matches(key.lower(), Settings.model_fields, n=1)
+        known = f"did you mean {near[0]}?" if near else f"known: {', '.join(Settings.model_fields)}"
+        return f"{place}: there is no setting {key!r}; {known}"
+    said = "" if key in SECRET else f" = '{error['input']}'"
+    why = error["ctx"]["error"] if error["type"] == "value_error" else error["msg"]
+    return f"{_name_in(place, key)}{said}: {why}"
+
+
+def _name_in(place: str, key: str) -> str:
+    """Return how the setting `key` is called in `place`."""
+    match place:
+        case "environment":
+            return PREFIX + key.upper()
+        case "flag":
+            return next(flag for flag, setting in flags.SETTINGS.items() if setting == key)
+        case _:
+            return f"{place}: {key}"
