@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from engine.tools import ToolLike
+from engine.app.tools import ToolLike
 from vigil import (
     Action,
     Actor,

@@ -28,10 +28,10 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.app import ConvergeOnly, Key
-from engine.episode import fold
-from engine.fingerprint import fingerprint
-from engine.runtime.scribe import EVENTS_PER_COMMIT_MAX
-from engine.runtime.thinker import Thinker
+from engine.app.actions import fingerprint
+from engine.episodes.episode import fold
+from engine.episodes.writer import EVENTS_PER_COMMIT_MAX
+from engine.execution.strategy import Thinker
 from streams.clock import SystemClock
 from streams.embedded import EmbeddedNats
 from streams.events import (

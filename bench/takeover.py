@@ -26,7 +26,7 @@ from typing import Final, Self
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from engine.runtime.keeper import BEATS_PER_TTL
+from engine.runtime.leases import BEATS_PER_TTL
 from streams.child import die_with
 from streams.embedded import EmbeddedNats
 from streams.events import EpisodeStarted, StepRecorded

@@ -12,8 +12,9 @@ from typing import Final
 
 import pytest
 
-from engine import episode, outcome
+from engine.episodes import episode
 from engine.errors import Rejected
+from engine.findings import finding as finding_rules
 from streams.events import EpisodeEvent, FindingEvent
 from streams.findings import Cause, Finding, FindingIntent
 from streams.log import Commit, Recorded
@@ -72,7 +73,7 @@ class given_finding:
 
     def _put(self, intent: FindingIntent) -> FindingEvent | None:
         self._episodes += 1
-        event = outcome.decide(
+        event = finding_rules.decide(
             self.finding,
             intent,
             cause=Cause(episode_id=f"e{self._episodes}", index=0),

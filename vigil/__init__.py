@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 from vigil.lazily import public
 
 if TYPE_CHECKING:
-    from engine.actions import (
+    from engine.app.actions import (
         Action,
         Step,
         approval,
@@ -40,15 +40,45 @@ if TYPE_CHECKING:
         tool_call,
         wait,
     )
-    from engine.actor import Actor
-    from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
-    from engine.aging import Escalation, escalate
-    from engine.app import App, Orphan
-    from engine.breaker import Breaker
-    from engine.budget import Budget
-    from engine.convergence import ConvergeResult
-    from engine.dedupe import Window, by_event, by_payload, by_value
-    from engine.enrichment import Enriched, enriched
+    from engine.app.actor import Actor, Expectation
+    from engine.app.app import App, Orphan
+    from engine.app.checks import Breaker
+    from engine.app.conditions import all_of, between, exists, ge, gt, in_, le, lt, missing, ne
+    from engine.app.context import Context, EpisodeView, Findings, StateSchema
+    from engine.app.dedupe import Window, by_event, by_payload, by_value
+    from engine.app.findings import (
+        Enriched,
+        Escalation,
+        clear_finding,
+        enriched,
+        escalate,
+        raise_finding,
+        update_finding,
+    )
+    from engine.app.outputs import (
+        DeliveryFailed,
+        OutputAdapter,
+        Outputs,
+        OutputView,
+        Retries,
+        Route,
+        output,
+        propose_output,
+    )
+    from engine.app.strategy import ConvergeResult, StepTaken, Strategy, abort, retry
+    from engine.app.tools import (
+        CallContext,
+        Failure,
+        Synthesis,
+        Synthesizer,
+        Tool,
+        ToolFailed,
+        overrides,
+    )
+    from engine.app.triggers import cron, event, every, manual, workflow
+    from engine.app.workflow import Workflow, retrying
+    from engine.episodes.cancel import cancel
+    from engine.episodes.fire import fire
     from engine.errors import (
         BadAdapter,
         BadDefinition,
@@ -62,26 +92,13 @@ if TYPE_CHECKING:
         Refused,
         StrategyError,
     )
-    from engine.expectation import Expectation
-    from engine.filters import all_of, between, exists, ge, gt, in_, le, lt, missing, ne
-    from engine.finding import clear_finding, raise_finding, update_finding
-    from engine.hearing import Unheard
-    from engine.overrides import overrides
-    from engine.proposal import output, propose_output
-    from engine.reading import Findings
-    from engine.route import Outputs, Retries, Route
-    from engine.runtime.finder import findings_of
-    from engine.runtime.inquirer import why_output_unheard, why_unheard
-    from engine.runtime.output_requests import (
-        approve_output,
-        cancel_output,
-        reject_output,
-        retry_output,
-    )
-    from engine.runtime.reconciler import reconcile
-    from engine.runtime.requester import cancel, cancel_related, fire
-    from engine.runtime.responder import approve, deny, resolve
-    from engine.runtime.workflow_requests import (
+    from engine.findings.store import findings_of
+    from engine.operations.census import cancel_related
+    from engine.operations.reconcile import reconcile
+    from engine.operations.why_unheard import Unheard, why_output_unheard, why_unheard
+    from engine.outputs.requests import approve_output, cancel_output, reject_output, retry_output
+    from engine.waits.requests import approve, deny, resolve
+    from engine.workflows.requests import (
         Beginning,
         cancel_workflow,
         decide_step,
@@ -89,19 +106,13 @@ if TYPE_CHECKING:
         resume_workflow,
         start_workflow,
     )
-    from engine.schedule import cron, every
-    from engine.schema import StateSchema
-    from engine.strategy import Context, EpisodeView, StepTaken, Strategy, abort, retry
-    from engine.tools import CallContext, Failure, Synthesis, Synthesizer, Tool, ToolFailed
-    from engine.trigger import event, manual, workflow
-    from engine.workflows.failure import retrying
-    from engine.workflows.workflow import Workflow
     from streams.errors import Unavailable, UnknownOutcome
     from streams.events import StepKind
     from streams.findings import Finding, FindingIntent
     from streams.json import JsonObject
     from streams.outputs import OutputIntent
     from streams.triggers import (
+        Budget,
         CloudEvent,
         EventTrigger,
         ManualTrigger,
@@ -233,53 +244,47 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "engine.actions": (
+    "engine.app.actions": (
         "Action Step approval checkpoint converge done observe synthesize tool_call wait"
     ),
-    "engine.actor": "Actor",
-    "engine.adapter": "DeliveryFailed OutputAdapter OutputView",
-    "engine.aging": "Escalation escalate",
-    "engine.app": "App Orphan",
-    "engine.breaker": "Breaker",
-    "engine.budget": "Budget",
-    "engine.convergence": "ConvergeResult",
-    "engine.dedupe": "Window by_event by_payload by_value",
-    "engine.enrichment": "Enriched enriched",
+    "engine.app.actor": "Actor Expectation",
+    "engine.app.app": "App Orphan",
+    "engine.app.checks": "Breaker",
+    "engine.app.conditions": "all_of between exists ge gt in_ le lt missing ne",
+    "engine.app.context": "Context EpisodeView Findings StateSchema",
+    "engine.app.dedupe": "Window by_event by_payload by_value",
+    "engine.app.findings": (
+        "Enriched Escalation clear_finding enriched escalate raise_finding update_finding"
+    ),
+    "engine.app.outputs": (
+        "DeliveryFailed OutputAdapter OutputView Outputs Retries Route output propose_output"
+    ),
+    "engine.app.strategy": "ConvergeResult StepTaken Strategy abort retry",
+    "engine.app.tools": "CallContext Failure Synthesis Synthesizer Tool ToolFailed overrides",
+    "engine.app.triggers": "cron event every manual workflow",
+    "engine.app.workflow": "Workflow retrying",
+    "engine.episodes.cancel": "cancel",
+    "engine.episodes.fire": "fire",
     "engine.errors": (
         "BadAdapter BadDefinition BadRequest BadWorkflow DeclarationError EngineError "
         "InvalidAction InvalidFinding InvalidOutput Refused StrategyError"
     ),
-    "engine.expectation": "Expectation",
-    "engine.filters": "all_of between exists ge gt in_ le lt missing ne",
-    "engine.finding": "clear_finding raise_finding update_finding",
-    "engine.hearing": "Unheard",
-    "engine.overrides": "overrides",
-    "engine.proposal": "output propose_output",
-    "engine.reading": "Findings",
-    "engine.route": "Outputs Retries Route",
-    "engine.runtime.finder": "findings_of",
-    "engine.runtime.inquirer": "why_output_unheard why_unheard",
-    "engine.runtime.output_requests": "approve_output cancel_output reject_output retry_output",
-    "engine.runtime.reconciler": "reconcile",
-    "engine.runtime.requester": "cancel cancel_related fire",
-    "engine.runtime.responder": "approve deny resolve",
-    "engine.runtime.workflow_requests": (
+    "engine.findings.store": "findings_of",
+    "engine.operations.census": "cancel_related",
+    "engine.operations.reconcile": "reconcile",
+    "engine.operations.why_unheard": "Unheard why_output_unheard why_unheard",
+    "engine.outputs.requests": "approve_output cancel_output reject_output retry_output",
+    "engine.waits.requests": "approve deny resolve",
+    "engine.workflows.requests": (
         "Beginning cancel_workflow decide_step read_beginning resume_workflow start_workflow"
     ),
-    "engine.schedule": "cron every",
-    "engine.schema": "StateSchema",
-    "engine.strategy": "Context EpisodeView StepTaken Strategy abort retry",
-    "engine.tools": "CallContext Failure Synthesis Synthesizer Tool ToolFailed",
-    "engine.trigger": "event manual workflow",
-    "engine.workflows.failure": "retrying",
-    "engine.workflows.workflow": "Workflow",
     "streams.errors": "Unavailable UnknownOutcome",
     "streams.events": "StepKind",
     "streams.findings": "Finding FindingIntent",
     "streams.json": "JsonObject",
     "streams.outputs": "OutputIntent",
     "streams.triggers": (
-        "CloudEvent EventTrigger ManualTrigger Mode Overrides ScheduleTrigger Trigger "
+        "Budget CloudEvent EventTrigger ManualTrigger Mode Overrides ScheduleTrigger Trigger "
         "WorkflowTrigger"
     ),
     "streams.world": "DomainEvent",

@@ -8,11 +8,12 @@ from typing import Final
 
 import msgspec
 
-from engine.actor import Actor
-from engine.breaker import Breaker, BreakerState
-from engine.modes import PauseOrder
-from engine.nodes import ActorInfo, ExpectationInfo, NodeInfo, known
-from engine.runtime import ticker
+from engine.app.actor import Actor
+from engine.app.checks import Breaker
+from engine.cluster.modes import PauseOrder
+from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo, known
+from engine.episodes.breaker import BreakerState
+from engine.triggers import schedule
 from projections.errors import NotCaughtUp, PostgresUnavailable, QueryRefused
 from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
@@ -265,7 +266,7 @@ async def _expectation_row(
 async def _next(ports: Ports, actor: str, expectation: str, spec: str) -> object:
     """Return when a schedule ticks next; None: no tick of it is pending."""
     try:
-        timer = await ports.timers.pending(actor, ticker.PURPOSE, f"{expectation}/{spec}")
+        timer = await ports.timers.pending(actor, schedule.PURPOSE, f"{expectation}/{spec}")
     except UnreadableEvent:
         return UNREADABLE
     return None if timer is None else timer.due_at

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from engine.app import App
+from engine.app.app import App
 from engine.errors import BadAdapter, BadDefinition, DeclarationError
 from vigil.errors import Mistake
 

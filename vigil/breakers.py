@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from engine.breaker import BreakerState
-from engine.nodes import known
+from engine.cluster.nodes import known
+from engine.episodes.breaker import BreakerState
 from streams.bucket import Bucket, Entry
 from streams.errors import RevisionConflict
 from streams.keys import breaker_key

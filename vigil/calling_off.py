@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from engine.runtime.output_requests import cancel_output
+from engine.outputs.requests import cancel_output
 from streams.events import (
     LogEvent,
     OutputCanceled,

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 from uuid import UUID
 
-from engine.episode import fold
+from engine.cluster.members import live_nodes
+from engine.episodes.cancel import cancel
+from engine.episodes.episode import ENDED, Status, fold
 from engine.errors import BadRequest
-from engine.hearing import unheard
-from engine.runtime.presence import live_nodes
-from engine.runtime.requester import cancel
-from engine.status import ENDED, Status
+from engine.operations.why_unheard import unheard
 from projections.postgres.answers import ROWS_MAX, Row
 from projections.postgres.pool import Pool
 from projections.postgres.reader import list_unended_episodes

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from engine.errors import BadRequest, NoFinding
-from engine.runtime.custodian import Change
-from engine.runtime.steward import Steward
+from engine.findings.requests import Steward
+from engine.findings.store import Change
 from streams.clock import SystemClock
 from streams.findings import Finding, FindingStatus
 from vigil.errors import Mistake, Trouble

@@ -14,10 +14,10 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from engine.deciding import problem_of_decision
 from engine.errors import BadRequest, Refused
-from engine.runtime.output_requests import approve_output, reject_output
-from engine.runtime.responder import approve, deny
+from engine.outputs.requests import approve_output, reject_output
+from engine.waits.approval import problem_of_decision
+from engine.waits.requests import approve, deny
 from streams.clock import SystemClock
 from streams.commands import Decide, Verdict
 from streams.log import Recorded

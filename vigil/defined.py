@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from engine.app.workflow_starter import workflow_of as workflow_begun_by
+from engine.cluster.nodes import trigger_texts
 from engine.definitions import difference, workflow_of
-from engine.definitions.revisions import UNDEFINED, evolve
-from engine.definitions.writing import Written, write
+from engine.definitions.definition import UNDEFINED, evolve
+from engine.definitions.store import Chapter, definition_history
+from engine.definitions.text import Written, write
 from engine.errors import BadDefinition
-from engine.nodes import trigger_texts
-from engine.runtime.definition_book import Chapter, definition_history
-from engine.workflows.starter import workflow_of as workflow_begun_by
 from streams.definitions import ID_KINDS, Edition
 from streams.events import DefinitionApplied
 from streams.events.definitions import DefinitionKind

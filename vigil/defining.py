@@ -8,19 +8,14 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from engine.app import App
+from engine.app.app import App
+from engine.cluster.members import live_nodes
+from engine.cluster.nodes import NodeInfo
 from engine.definitions import difference
-from engine.definitions.revisions import Definition
+from engine.definitions.definition import Definition
+from engine.definitions.store import Change, apply_definition, disable_definition, read_definition
 from engine.errors import BadRequest, Refused
-from engine.fields import REASON_CHARS_MAX, check_text
-from engine.nodes import NodeInfo
-from engine.runtime.definition_book import (
-    Change,
-    apply_definition,
-    disable_definition,
-    read_definition,
-)
-from engine.runtime.presence import live_nodes
+from engine.validation import REASON_CHARS_MAX, check_text
 from streams.definitions import ID_KINDS, Edition
 from streams.events.definitions import DefinitionKind
 from streams.json import JsonObject, unraw

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from engine.nodes import NodeInfo
-from engine.runtime.presence import live_nodes
+from engine.cluster.members import live_nodes
+from engine.cluster.nodes import NodeInfo
 from projections.errors import ProjectionError
 from projections.postgres.answers import Row
 from projections.postgres.pool import Pool

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from engine.definitions import Format, agent_of, canonical, format_of, kind_of, read, workflow_of
-from engine.definitions.texts import TEXT_BYTES_MAX
+from engine.definitions.store import BODY_BYTES_MAX
+from engine.definitions.text import TEXT_BYTES_MAX
 from engine.errors import BadDefinition
-from engine.runtime.definition_book import BODY_BYTES_MAX
 from streams.definitions import ID_KINDS
 from streams.events.definitions import DefinitionKind
 from streams.json import JsonObject

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from engine.nodes import NodeInfo
-from engine.workflows.starter import starter_id, workflow_of
+from engine.app.workflow_starter import starter_id, workflow_of
+from engine.cluster.nodes import NodeInfo
 from streams.definitions import Edition, decode_edition, definition_id
 from streams.events.definitions import DefinitionKind
 from streams.keys import DEFINITIONS

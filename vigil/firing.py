@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from engine.durations import seconds_of
+from engine.app.tools import parse_overrides
+from engine.episodes.fire import fire
 from engine.errors import BadRequest
-from engine.overrides import parse_overrides
-from engine.runtime.requester import fire
+from engine.validation import seconds_of
 from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
 from streams.clock import SystemClock

@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 import msgspec
 
+from engine.app.triggers import Cron, Every, spec_of
+from engine.app.workflow_starter import START_EXPECTATION
 from engine.definitions import agent_of, workflow_of
 from engine.definitions.sources import SourceDefinition
 from engine.errors import BadDefinition
-from engine.schedule import Cron, Every, spec_of
-from engine.workflows.starter import START
 from streams.events.definitions import DefinitionKind
 from streams.json import NOTHING, unraw
 
@@ -58,7 +58,7 @@ def _sources(kind: DefinitionKind, body: msgspec.Raw) -> Sources:
         case DefinitionKind.AGENT:
             return {name: each.on for name, each in agent_of(unraw(body)).expectations.items()}
         case DefinitionKind.WORKFLOW:
-            return {START: workflow_of(unraw(body)).on}
+            return {START_EXPECTATION: workflow_of(unraw(body)).on}
 
 
 def _schedules(sources: Iterable[SourceDefinition]) -> set[str]:

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from engine.episode import fold
+from engine.cluster.members import live_nodes
+from engine.cluster.nodes import NodeInfo
+from engine.episodes.episode import fold
 from engine.errors import Rejected
-from engine.hearing import unheard
-from engine.nodes import NodeInfo
-from engine.runtime.presence import live_nodes
-from engine.runtime.settler import Settler
+from engine.operations.dead_letters import Settler
+from engine.operations.why_unheard import unheard
 from streams.clock import SystemClock
 from streams.errors import BadName, UnreadableEvent
 from streams.layout import Kind

@@ -15,10 +15,10 @@ from typing import Final
 
 import msgspec
 
-from engine import modes
-from engine.modes import Orders
-from engine.nodes import NodeInfo, known
-from engine.runtime.presence import live_nodes
+from engine.cluster import modes
+from engine.cluster.members import live_nodes
+from engine.cluster.modes import Orders
+from engine.cluster.nodes import NodeInfo, known
 from projections.errors import PostgresUnavailable, QueryRefused
 from projections.postgres.reader import list_episodes
 from streams.definitions import ID_KINDS, Edition

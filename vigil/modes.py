@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from engine import modes
-from engine.modes import ModeOrder, NodeMode, Orders
-from engine.nodes import NodeInfo
+from engine.cluster import modes
+from engine.cluster.modes import ModeOrder, NodeMode, Orders
+from engine.cluster.nodes import NodeInfo
 from streams.bucket import Bucket, Entry
 from streams.clock import SystemClock
 from streams.errors import RevisionConflict

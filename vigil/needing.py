@@ -12,11 +12,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from engine.app.workflow import cycle
+from engine.cluster.nodes import NodeInfo, known
 from engine.definitions import agent_of, workflow_of
 from engine.definitions.steps import StepDefinition
 from engine.errors import BadDefinition
-from engine.nodes import NodeInfo, known
-from engine.workflows.graph import cycle
 from streams.definitions import ID_KINDS, Edition
 from streams.events.definitions import DefinitionKind
 from streams.json import unraw

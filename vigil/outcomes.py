@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from engine.episode import fold
-from engine.hearing import Unheard, instance_unheard, unheard
-from engine.nodes import NodeInfo
-from engine.runtime.presence import live_nodes
-from engine.workflows.starter import workflow_of
+from engine.app.workflow_starter import workflow_of
+from engine.cluster.members import live_nodes
+from engine.cluster.nodes import NodeInfo
+from engine.episodes.episode import fold
+from engine.operations.why_unheard import Unheard, instance_unheard, unheard
 from streams.clock import SystemClock
 from streams.errors import UnreadableEvent
 from streams.events.definitions import DefinitionKind

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from engine.runtime.output_requests import retry_output
+from engine.outputs.requests import retry_output
 from projections.postgres.answers import ROWS_MAX
 from projections.postgres.reader import list_outputs
 from streams.events import LogEvent, OutputAttempted, OutputRetried

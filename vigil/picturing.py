@@ -9,7 +9,7 @@ from typing import Final
 from rich.text import Text
 from rich.tree import Tree
 
-from engine.workflows.graph import depths
+from engine.app.workflow import depths
 from engine.workflows.instance import Instance, StepState
 from streams.json import unraw
 from streams.workflows import StepSpec, StepStatus

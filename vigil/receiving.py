@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from engine.nodes import NodeInfo, known
-from engine.runtime.presence import live_nodes
+from engine.cluster.members import live_nodes
+from engine.cluster.nodes import NodeInfo, known
 from streams.clock import SystemClock
 from streams.events.definitions import DefinitionKind
 from vigil.defining import Applied

@@ -9,9 +9,9 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from engine.errors import BadRequest
-from engine.fields import BY_CHARS_MAX, check_text
-from engine.reconciling import REASON_MAX, Outcome, Step
-from engine.runtime.reconciler import Reconciled, reconcile
+from engine.operations.drift import REASON_MAX, Outcome, Step
+from engine.operations.reconcile import Reconciled, reconcile
+from engine.validation import BY_CHARS_MAX, check_text
 from vigil.errors import Mistake
 from vigil.looking import look_at, require_plausible
 from vigil.settings import Reading

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import msgspec
 
-from engine import histories
-from engine.histories import Frame
+from engine.operations import replay
+from engine.operations.replay import Frame
 from projections.postgres.answers import Row
 from streams.events import EpisodeEvent, StepRecorded
 from streams.json import NOTHING, raw, unraw
@@ -27,7 +27,7 @@ def frames_of(reading: Reading, episode_id: UUID) -> Sequence[Frame]:
         UnreadableEvent: a newer version has written it.
         Unavailable: the log is away.
     """
-    frames = list(histories.frames(asyncio.run(_read(reading, str(episode_id)))))
+    frames = list(replay.frames(asyncio.run(_read(reading, str(episode_id)))))
     if not frames:
         raise Trouble(f"no episode {episode_id} on the journal of stack {reading.stack.name}")
     return frames

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from engine.answering import Wait, waits_of
 from engine.errors import BadRequest, Refused
-from engine.resolving import RESOLVED, WaitEntry
-from engine.runtime.responder import resolve as bring_word
-from engine.runtime.waiters import find_waiters
+from engine.waits.answer import Wait, waits_of
+from engine.waits.requests import resolve as bring_word
+from engine.waits.signal import RESOLVED, WaitEntry
+from engine.waits.signals import find_waiters
 from streams.events import EpisodeResolved
 from streams.log import Recorded
 from streams.ports import Ports

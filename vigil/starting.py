@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from engine.app.tools import parse_step_overrides
+from engine.app.workflow_starter import START_EXPECTATION, starter_id
 from engine.errors import Refused
-from engine.overrides import parse_step_overrides
-from engine.runtime import workflow_requests as requests
-from engine.workflows.instance import Instance
-from engine.workflows.starter import START, starter_id
-from engine.workflows.status import ENDED
+from engine.workflows import requests
+from engine.workflows.instance import INSTANCE_ENDED, Instance
 from streams.clock import SystemClock
 from streams.json import JsonObject
 from streams.ports import Ports
@@ -97,7 +96,7 @@ def start(reading: Reading, asked: Start) -> Started:
         starter, seen = starter_id(asked.workflow), await look_at(ports)
         await require_plausible(reading, ports, seen, starter)
         await require_in_force(ports, seen, starter)
-        used = await use_of(ports, starter, START, asked.key, dry_run=asked.dry_run)
+        used = await use_of(ports, starter, START_EXPECTATION, asked.key, dry_run=asked.dry_run)
         instance_id = await requests.start_workflow(ports, **vars(asked))
         started = Started(
             asked=asked,
@@ -123,7 +122,9 @@ def wait_end(reading: Reading, started: Started, *, timeout_s: float) -> Instanc
     until_s, id_ = _CLOCK.monotonic_s() + timeout_s, started.instance_id
 
     async def ended(ports: Ports) -> Instance:
-        while (instance := await _look(ports, started)) is None or instance.phase not in ENDED:
+        while (
+            instance := await _look(ports, started)
+        ) is None or instance.phase not in INSTANCE_ENDED:
             if _CLOCK.monotonic_s() >= until_s:
                 status = "not begun" if instance is None else instance.status.value
                 raise Trouble(f"instance {id_} is still {status} after {timeout_s:g} s")

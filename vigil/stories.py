@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from engine.runtime.definition_book import Chapter, definition_history
+from engine.definitions.store import Chapter, definition_history
 from streams.events import DefinitionApplied
 from streams.events.definitions import DefinitionKind
 from streams.ports import Ports

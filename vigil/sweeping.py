@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from engine.runtime.instance_sweeper import InstanceSweeper
-from engine.runtime.sweeper import Candidate, Sweeper
-from engine.sweep import Verdict
+from engine.episodes.recovery import Verdict
+from engine.operations.sweep import Candidate, InstanceSweeper, Sweeper
 from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
 from projections.postgres.reader import list_silent_episodes, list_silent_instances

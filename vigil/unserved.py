@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from engine.modes import SWITCHES
-from engine.nodes import NodeInfo
-from engine.runtime.presence import live_nodes
-from engine.workflows.starter import workflow_of
+from engine.app.workflow_starter import workflow_of
+from engine.cluster.members import live_nodes
+from engine.cluster.modes import SWITCHES
+from engine.cluster.nodes import NodeInfo
 from projections.postgres.answers import ROWS_MAX, Row
 from projections.postgres.reader import list_silent_instances
 from streams.clock import SystemClock

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine.dedupe import KEY_CHARS_MAX
-from engine.episode import fold
-from engine.fields import check_name, check_text
-from engine.firing import fired_episode_id
+from engine.app.dedupe import KEY_CHARS_MAX
+from engine.episodes.episode import fold
+from engine.episodes.fire import fired_episode_id
+from engine.validation import check_name, check_text
 from streams.ports import Ports
 from streams.triggers import Mode
 

@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from engine import calm, lanes
-from engine.nodes import ExpectationInfo
-from engine.runtime.tracks import feed_cursor
+from engine.cluster.nodes import ExpectationInfo
+from engine.lanes import lane as lane_rules
+from engine.lanes.store import feed_cursor
+from engine.triggers import debounce
 from streams.errors import UnreadableEvent
 from streams.feeds import Feed
 from streams.ports import Ports
@@ -34,7 +35,7 @@ async def waiting(ports: Ports, actor: str, expectations: Iterable[ExpectationIn
 
 async def held(ports: Ports, actor: str) -> Mapping[str, int]:
     """Return of how many subjects each expectation holds an event until they are calm."""
-    keys = await ports.timers.keys(actor, calm.PURPOSE)
+    keys = await ports.timers.keys(actor, debounce.PURPOSE)
     return Counter(key.partition("/")[0] for key in keys)
 
 
@@ -61,7 +62,9 @@ async def _cursors(ports: Ports, actor: str) -> Mapping[str, int]:
     newest = await ports.log.last(subject)
     if newest is None:
         return {}
-    return lanes.fold(await ports.log.read(subject, after=lanes.beginning(newest))).cursors
+    return lane_rules.fold(
+        await ports.log.read(subject, after=lane_rules.beginning(newest))
+    ).cursors
 
 
 async def _past(ports: Ports, cursors: Mapping[str, int]) -> int:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from engine.app import App
-from engine.modes import NodeMode
-from engine.runtime.node import Node
+from engine.app.app import App
+from engine.cluster.modes import NodeMode
+from engine.node.node import Node
 from projections.postgres import pool as postgres
 from projections.postgres.pool import Pool
 from projections.postgres.projector import project

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from engine.app.workflow_starter import starter_id
 from engine.errors import BadRequest, Refused
-from engine.runtime import workflow_requests as requests
+from engine.workflows import requests
 from engine.workflows.instance import Instance
-from engine.workflows.starter import starter_id
 from streams.commands import Verdict
 from streams.events import (
     LogEvent,

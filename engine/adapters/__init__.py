@@ -8,7 +8,7 @@
     })
 
 Here, and nowhere else, HTTP and SMTP are spoken. An adapter of your own needs nothing of this
-package: see `engine.adapter`.
+package: see `engine.app.outputs`.
 """
 
 from engine.adapters.email import Email

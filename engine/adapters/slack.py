@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import ssl
 
-from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
-from engine.adapters.answers import check
-from engine.adapters.confidence import Confidence
-from engine.adapters.http import TIMEOUT_S, HttpClient, checked_url, declared_url
-from engine.adapters.limits import checked_timeout, checked_tls
-from engine.adapters.secret import Secret
+from engine.adapters.http import TIMEOUT_S, HttpClient, check, checked_url, declared_url
+from engine.adapters.secret import Confidence, Secret, checked_timeout, checked_tls
+from engine.app.outputs import DeliveryFailed, OutputAdapter, OutputView
 from streams.clock import Clock, SystemClock
 from streams.json import exact
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
+from engine.app.outputs import DeliveryFailed, OutputAdapter, OutputView
 from engine.errors import BadAdapter
 from streams.errors import BadName, Incompatible, StreamError, TooLarge, Unavailable, Uncaptured
 from streams.events import EpisodeOpened

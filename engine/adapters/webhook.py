@@ -7,13 +7,17 @@ import ssl
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, get_args
 
-from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
-from engine.adapters import signature
-from engine.adapters.answers import check, receipt
-from engine.adapters.confidence import Confidence
-from engine.adapters.http import TIMEOUT_S, HttpClient, checked_url, declared_url
-from engine.adapters.limits import checked_timeout, checked_tls
-from engine.adapters.secret import BAD, Secret, checked_secret
+from engine.adapters import secret as signature
+from engine.adapters.http import TIMEOUT_S, HttpClient, check, checked_url, declared_url, receipt
+from engine.adapters.secret import (
+    BAD,
+    Confidence,
+    Secret,
+    checked_secret,
+    checked_timeout,
+    checked_tls,
+)
+from engine.app.outputs import DeliveryFailed, OutputAdapter, OutputView
 from engine.errors import BadAdapter
 from streams.clock import Clock, SystemClock
 from streams.json import exact

@@ -5,13 +5,10 @@ actor = to_actor(agent_of(data), app)
 workflow = to_workflow(workflow_of(data))
 """
 
-from engine.definitions.actors import to_actor
-from engine.definitions.agent import AgentDefinition, agent_of, canonical
-from engine.definitions.comparing import difference
-from engine.definitions.kinds import kind_of
-from engine.definitions.texts import Format, format_of, read
-from engine.definitions.workflow import WorkflowDefinition
-from engine.definitions.workflows import to_workflow, workflow_of
+from engine.definitions.agent import AgentDefinition, agent_of, canonical, to_actor
+from engine.definitions.diff import difference
+from engine.definitions.text import Format, format_of, kind_of, read
+from engine.definitions.workflow import WorkflowDefinition, to_workflow, workflow_of
 
 __all__ = [
     "AgentDefinition",

@@ -2,6 +2,11 @@
 
 It has every option that `Actor` and `Actor.expect` have, by the same names, but for those that take
 functions: `tools` and `synthesizer` are the app's; `enrich` and `state_schema` belong to code.
+
+Definitions → actors: what is defined as data, declared as if it were code. Pure.
+
+Whatever a definition names (a template, a strategy, a gatherer) is registered in the app. Nothing
+is imported, and nothing runs that the app does not have.
 """
 
 from __future__ import annotations
@@ -11,17 +16,27 @@ from typing import Any, Final
 import msgspec
 from pydantic import Field, field_validator, model_validator
 
-from engine.actor import QUEUE_MAX, STACKS_MAX, Overflow
-from engine.aging import Escalation, escalate
-from engine.breaker import Breaker, Scope
-from engine.dedupe import Dedupe, Window, by_event, by_payload, by_value
+from engine.app.actor import (
+    ATTEMPTS_MAX,
+    DEFAULT_BUDGET,
+    QUEUE_MAX,
+    STACKS_MAX,
+    Actor,
+    Durability,
+    Overflow,
+    Policy,
+)
+from engine.app.app import App
+from engine.app.checks import Breaker, Scope
+from engine.app.dedupe import Dedupe, Window, by_event, by_payload, by_value
+from engine.app.findings import Escalation, escalate
+from engine.app.strategy import Strategy
+from engine.app.tools import check_name, overrides
+from engine.app.triggers import SOURCES_MAX
 from engine.definitions.sources import SourceDefinition
-from engine.expectation import DEFAULT_BUDGET, Durability
-from engine.gathering import check_name
-from engine.overrides import overrides
-from engine.recovery import ATTEMPTS_MAX, Policy
-from engine.strict import Listed, Strict, parsed, wrong
-from engine.trigger import SOURCES_MAX
+from engine.errors import BadDefinition, DeclarationError
+from engine.templates import BUILT_IN
+from engine.validation import Listed, Strict, parsed, wrong
 from streams.json import JsonObject, exact
 from streams.triggers import Budget, Overrides
 
@@ -244,3 +259,89 @@ def canonical(definition: Strict) -> msgspec.Raw:
     Keys are sorted, what is as by default is left out, and single values that may be lists are.
     """
     return exact(definition.model_dump(mode="json", by_alias=True, exclude_defaults=True))
+
+
+_AS_THEY_ARE = (
+    "subject_key", "cooldown_s", "debounce_s", "max_wait_s", "sample", "concurrency_key",
+    "concurrency", "priority", "start_within_s", "durability", "loop_detection", "recovery",
+    "attempts_max", "finding_ttl_s",
+)  # fmt: skip
+"""Options whose values are the same in a definition and in code."""
+
+
+def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Actor:
+    """Return the actor that is defined.
+
+    Args:
+        definition: which.
+        app: has what the definition names; it need not have the actor.
+        revision: of the definition, where it was applied; its episodes keep it.
+
+    Raises:
+        BadDefinition: something cannot work, or the app does not have it; the error names the field
+            and what to write.
+    """
+    try:
+        actor = Actor(
+            definition.id,
+            domain=definition.domain,
+            spec_rev=definition.spec_rev,
+            revision=revision,
+            max_concurrent_episodes=definition.max_concurrent_episodes,
+            max_concurrent_cluster=definition.max_concurrent_cluster,
+            overflow=definition.overflow,
+            queue_max=definition.queue_max,
+            stacks=definition.stacks,
+        )
+        for name, each in definition.expectations.items():
+            strategy = _strategy(each.strategy, app, at=f"expectations.{name}.strategy")
+            actor.expect(name, strategy, **_options(each))
+        app.check(actor)
+    except DeclarationError as error:
+        raise BadDefinition(_path(error), error.problem) from error
+    return actor
+
+
+def _path(error: DeclarationError) -> str:
+    place = ("expectations", error.expectation) if error.expectation else ()
+    return ".".join((*place, error.field))
+
+
+def _options(each: ExpectationDefinition) -> dict[str, Any]:
+    """Return what `Actor.expect` is to be called with."""
+    escalation = {
+        class_: [step.made() for step in steps] for class_, steps in each.escalation.items()
+    }
+    return {
+        **{option: getattr(each, option) for option in _AS_THEY_ARE},
+        "on": [source.made() for source in each.on],
+        "breaker": None if each.breaker is None else each.breaker.made(),
+        "dedupe": each.dedupe.made(),
+        "dry_run": None if each.dry_run is None else each.dry_run.made(),
+        "budget": each.budget.made(),
+        "escalation": escalation,
+    }
+
+
+def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> Strategy[Any]:
+    if definition.ref:
+        found = app.strategies.get(definition.ref)
+        if found is None:
+            raise _unknown(f"{at}.ref", definition.ref, app.strategies, "App(strategies=…)")
+        return found
+    templates = {**BUILT_IN, **app.templates}
+    template = templates.get(definition.template)
+    if template is None:
+        raise _unknown(f"{at}.template", definition.template, templates, "the app")
+    try:
+        return template(definition.config)
+    except BadDefinition as error:
+        raise error.within(f"{at}.config") from error
+    # What a template of a user's does not check, it stumbles over.
+    except (ValueError, TypeError, LookupError) as error:
+        raise BadDefinition(f"{at}.config", f"{type(error).__name__}: {error}") from error
+
+
+def _unknown(path: str, name: str, known: Any, where: str) -> BadDefinition:  # noqa: ANN401
+    has = ", ".join(sorted(known)) or "nothing"
+    return BadDefinition(path, f"there is no {name!r}; {where} has {has}")

@@ -14,12 +14,10 @@ from typing import Any, Final
 
 from pydantic import Field, field_validator, model_validator
 
-from engine.conditions import conditions_of, operators_of
-from engine.dedupe import Window
-from engine.filters import Condition
-from engine.schedule import CatchUp, cron, every
-from engine.strict import Listed, Strict, wrong
-from engine.trigger import Source, event, manual, workflow
+from engine.app.conditions import Condition, conditions_of, operators_of
+from engine.app.dedupe import Window
+from engine.app.triggers import CatchUp, Source, cron, event, every, manual, workflow
+from engine.validation import Listed, Strict, wrong
 from streams.errors import BadName
 from streams.feeds import FeedStart
 

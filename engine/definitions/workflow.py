@@ -16,15 +16,16 @@ from pydantic import (
     model_validator,
 )
 
+from engine.app.tools import check_name
+from engine.app.triggers import SOURCES_MAX
+from engine.app.workflow import STEPS_MAX, Graph, Overlap, Workflow, ancestors
+from engine.app.workflow_starter import starters_of
 from engine.definitions.agent import DedupeDefinition
 from engine.definitions.sources import SourceDefinition
 from engine.definitions.steps import StepDefinition
-from engine.gathering import check_name
-from engine.paths import problem_of_path
-from engine.strict import Listed, Strict, shown, wrong
-from engine.trigger import SOURCES_MAX
-from engine.workflows.graph import Graph, ancestors
-from engine.workflows.workflow import STEPS_MAX, Overlap
+from engine.errors import BadDefinition, BadWorkflow
+from engine.validation import Listed, Strict, parsed, problem_of_path, shown, wrong
+from streams.json import JsonObject
 
 
 class WorkflowDefinition(Strict):
@@ -118,3 +119,49 @@ def _named(steps: Sequence[object]) -> Mapping[str, object]:
 
 def _unknown(step: str, steps: Mapping[str, object]) -> str:
     return f"there is no step {step!r}; there are {', '.join(steps)}"
+
+
+def workflow_of(data: JsonObject) -> WorkflowDefinition:
+    """Return the workflow that `data` defines. Whether an app has its actors is seen there.
+
+    Raises:
+        BadDefinition: it defines none that could work in any app; the error names the first field
+            that is wrong.
+    """
+    definition = parsed(WorkflowDefinition, data)
+    to_workflow(definition)
+    return definition
+
+
+def to_workflow(definition: WorkflowDefinition, *, revision: int = 0) -> Workflow:
+    """Return the workflow that is defined. Equal definitions make equal ones.
+
+    Args:
+        definition: which.
+        revision: of the definition, where it was applied; its instances keep it.
+
+    Raises:
+        BadDefinition: something cannot work; the error names the field.
+    """
+    try:
+        made = Workflow(
+            definition.name,
+            on=[source.made() for source in definition.on],
+            subject_key=definition.subject_key,
+            debounce_s=definition.debounce_s,
+            timeout_s=definition.timeout_s,
+            overlap=definition.overlap,
+            dedupe=definition.dedupe.made(),
+            revision=revision,
+        )
+        for name, step in definition.steps.items():
+            if step.workflow:
+                made.sub(name, step.workflow, **step.options())
+            else:
+                made.step(name, step.actor, step.expectation, **step.options())
+        # Only whoever begins it can tell whether what it says of its beginning works.
+        starters_of({made.name: made}, {})
+    except BadWorkflow as error:
+        place = ("steps", error.step) if error.step else ()
+        raise BadDefinition(".".join((*place, error.field)), error.problem) from error
+    return made

@@ -14,10 +14,10 @@ from typing import Any, Final, ParamSpec, TypeVar, overload
 
 import structlog
 
-from engine import adapter, tools
-from engine.adapter import DeliveryFailed
+from engine.app import outputs, tools
+from engine.app.outputs import DeliveryFailed
+from engine.app.tools import ToolFailed
 from engine.errors import EpisodeFailed, StrategyError
-from engine.tools import ToolFailed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -147,7 +147,7 @@ def _as_tool_failure(error: BaseException) -> ToolFailed:
 
 
 def _as_delivery_failure(error: BaseException) -> DeliveryFailed:
-    error_class, told = _in_our_words(error, adapter.ERROR_CLASSES, "delivery")
+    error_class, told = _in_our_words(error, outputs.ERROR_CLASSES, "delivery")
     if isinstance(error, asyncio.CancelledError):
         return DeliveryFailed(error_class, told)
     log.warning("an adapter raised", error=type(error).__name__, message=in_text(error))

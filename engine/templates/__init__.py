@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from engine.strategy import Template
+from engine.app.strategy import Template
 from engine.templates.classify import observe_classify_converge
 from engine.templates.dispatch import dispatch
 from engine.templates.synthesize import observe_synthesize_converge

@@ -11,15 +11,14 @@ from typing import Any, Final
 
 from pydantic import Field, model_validator
 
-from engine.actions import Action, converge
-from engine.convergence import ConvergeResult
-from engine.paths import ABSENT, value_at
-from engine.strategy import Abort, Context, EpisodeView, StepTaken, Strategy
-from engine.strict import Graded, Listed, parsed, wrong
-from engine.templates.observing import Seen, begin, keep, look
+from engine.app.actions import Action, converge
+from engine.app.context import Context, EpisodeView
+from engine.app.strategy import Abort, ConvergeResult, StepTaken, Strategy
+from engine.templates.gather import Seen, begin, keep, look
 from engine.templates.proposing import ReportConfig, needs_of, outputs_of
 from engine.templates.reporting import ObservedConfig, Report, intent_of, summary_of
 from engine.templates.rules import RULES_MAX, Rule, first_fit
+from engine.validation import ABSENT, Graded, Listed, parsed, value_at, wrong
 from streams.findings import Severity
 from streams.json import JsonObject
 from streams.triggers import Trigger

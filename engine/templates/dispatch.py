@@ -15,16 +15,13 @@ import msgspec
 from msgspec.structs import replace
 from pydantic import Field, field_validator
 
-from engine.actions import Action, Checkpoint, checkpoint, converge
-from engine.convergence import ConvergeResult
-from engine.gathering import GATHER
-from engine.paths import ABSENT, problem_of_path, value_at
-from engine.publishing import Announcement, event_id, publish
-from engine.strategy import Abort, Context, EpisodeView, Needs, Retry, StepTaken, Strategy
-from engine.strict import Listed, parsed, shown
-from engine.templates.observing import GatherConfig, look
-from engine.tools import Failure
-from engine.trigger import ENTITY_CHARS_MAX
+from engine.app.actions import Action, Checkpoint, checkpoint, converge
+from engine.app.context import Context, EpisodeView
+from engine.app.strategy import Abort, ConvergeResult, Needs, Retry, StepTaken, Strategy
+from engine.app.tools import GATHER, Announcement, Failure, event_id, publish
+from engine.app.triggers import ENTITY_CHARS_MAX
+from engine.templates.gather import GatherConfig, look
+from engine.validation import ABSENT, Listed, parsed, problem_of_path, shown, value_at
 from streams.errors import BadName
 from streams.json import JsonObject
 from streams.tokens import event_name

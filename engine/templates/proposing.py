@@ -13,16 +13,15 @@ from typing import Any, Final
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from engine.actions import SUMMARY_CHARS_MAX, ExpiryOfApproval
+from engine.app.actions import SUMMARY_CHARS_MAX, ExpiryOfApproval
+from engine.app.outputs import propose_output
+from engine.app.strategy import Needs
 from engine.errors import InvalidOutput, Unencodable
-from engine.proposal import propose_output
-from engine.strategy import Needs
-from engine.strict import Graded, Listed, Strict, wrong
-from engine.templates.filling import check_payload, filled, wording_of_output
-from engine.templates.observing import GatherConfig
+from engine.templates.gather import GatherConfig
 from engine.templates.reporting import FindingConfig, Report, key_of, summary_of, words_of
 from engine.templates.rules import CLASS_CHARS_MAX
-from engine.templates.wording import absent, worded
+from engine.templates.wording import absent, check_payload, filled, worded, wording_of_output
+from engine.validation import Graded, Listed, Strict, wrong
 from streams.json import JsonObject
 from streams.outputs import OutputIntent
 
@@ -49,7 +48,7 @@ class OutputConfig(Strict):
     adapter: str
     """A name in `App.outputs`."""
     payload: object
-    """Any JSON value; see `engine.templates.filling`."""
+    """Any JSON value; see `engine.templates.wording`."""
     dedupe_key_template: str = ""
     """Whatever has the same key, of any episode, is delivered once. Empty: once for what fired the
     episode."""

@@ -7,11 +7,10 @@ from typing import Final
 import msgspec
 from pydantic import Field, field_validator, model_validator
 
+from engine.app.findings import clear_finding, raise_finding
 from engine.errors import InvalidFinding
-from engine.finding import clear_finding, raise_finding
-from engine.paths import problem_of_path
-from engine.strict import Strict, wrong
 from engine.templates.wording import absent, worded, wording_of
+from engine.validation import Strict, problem_of_path, wrong
 from streams.findings import FindingIntent
 from streams.json import JsonObject
 

@@ -3,8 +3,8 @@
     {"when": {"disk.used": {"gte": 95}}, "class": "disk_full", "severity": "critical"}
 
 The first rule fits whose conditions all hold. Conditions are those of filters (see
-`engine.conditions`) and three more. A value that is not there fits none but `exists: false`, and a
-number is compared with numbers only.
+`engine.app.conditions`) and three more. A value that is not there fits none but `exists: false`,
+and a number is compared with numbers only.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from typing import Final, TypeAlias
 import msgspec
 from pydantic import Field, PrivateAttr, field_validator
 
-from engine import filters
-from engine.conditions import OPERATORS, condition_of, operators_of
-from engine.filters import Condition, filter_of, is_same
-from engine.paths import value_at
-from engine.strict import Graded, Strict
+from engine.app import conditions
+from engine.app.conditions import (
+    OPERATORS,
+    Condition,
+    filter_of,
+    is_same,
+    operator_condition,
+    operators_of,
+)
+from engine.validation import Graded, Strict, value_at
 from streams.findings import Severity
 from streams.json import JsonObject
 
@@ -117,7 +122,7 @@ def _asked(path: str, spelled: object) -> Mapping[str, object]:
 def _test(path: str, operator: str, value: object) -> Test:
     try:
         if operator in OPERATORS:
-            return filter_of({path: condition_of(operator, value)})[path]
+            return filter_of({path: operator_condition(operator, value)})[path]
         match operator:
             case "not_in":
                 return _none_of(value)
@@ -163,7 +168,7 @@ def _holds(test: Test, path: str, observed: JsonObject) -> bool:
     found = value_at(observed, path)
     match test:
         case NoneOf(values=values):
-            is_there = filters.misfit({path: filters.exists()}, observed) is None
+            is_there = conditions.misfit({path: conditions.exists()}, observed) is None
             return is_there and not any(is_same(found, value) for value in values)
         case Contains(item=item):
             return _contains(found, item)
@@ -171,7 +176,7 @@ def _holds(test: Test, path: str, observed: JsonObject) -> bool:
             is_short = isinstance(found, str) and len(found) <= SEARCHED_CHARS_MAX
             return is_short and pattern.search(str(found)) is not None
         case _:
-            return filters.misfit({path: test}, observed) is None
+            return conditions.misfit({path: test}, observed) is None
 
 
 def _contains(found: object, item: object) -> bool:

@@ -13,15 +13,15 @@ import msgspec
 from msgspec.structs import replace
 from pydantic import Field
 
-from engine.actions import Action, converge, synthesize
-from engine.convergence import ConvergeResult
-from engine.strategy import Abort, Context, EpisodeView, Retry, StepTaken, Strategy
-from engine.strict import Graded, parsed, shown
-from engine.templates.observing import Seen, begin, keep, look
+from engine.app.actions import Action, converge, synthesize
+from engine.app.context import Context, EpisodeView
+from engine.app.strategy import Abort, ConvergeResult, Retry, StepTaken, Strategy
+from engine.app.tools import Failure
+from engine.templates.gather import Seen, begin, keep, look
 from engine.templates.proposing import ReportConfig, needs_of, outputs_of
 from engine.templates.reporting import AnswerConfig, Report, intent_of, summary_of
 from engine.templates.rules import CLASS_CHARS_MAX
-from engine.tools import Failure
+from engine.validation import Graded, parsed, shown
 from streams.events import StepKind
 from streams.findings import Severity
 from streams.json import UNDECODABLE, JsonObject

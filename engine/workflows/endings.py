@@ -7,10 +7,8 @@ from typing import Final
 
 import msgspec
 
-from engine.episode import Episode
-from engine.workflows.commands import AttemptEnded
-from engine.workflows.instance import Instance
-from engine.workflows.start import CALLED_OFF
+from engine.episodes.episode import Episode
+from engine.workflows.instance import CALLED_OFF, AttemptEnded, Instance
 from streams.commands import StepDone
 from streams.events import EndStatus, EpisodeConverged, EpisodeOpened, WorkflowFinished
 from streams.json import NOTHING, raw, unraw

@@ -1,32 +1,212 @@
-"""The Instance aggregate: one run of a workflow, as its events leave it. Pure.
+"""What can be put to an instance, as data: the commands of the aggregate.
 
-`history` folds them, `decision` says what happens next, `effects` what follows from it outside, and
-`status` which ways are legal.
+What instances of workflows and the episodes of their steps are called. Pure.
+
+As everywhere, ids come from causes: beginning an instance twice, or an attempt at a step, is a
+version conflict. The dedupe key of an attempt's episode names the attempt:
+
+    workflow:<instance>/<step>/<item>/<attempt>         to do it
+    compensation:<instance>/<step>/<item>/<attempt>     to undo it
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
-from engine.dryrun import merged
-from engine.workflows.status import GOES_ON, SETTLED, WAITS_FOR_PEOPLE
+from engine.app import dedupe
+from engine.app.workflow import APPROVAL_EXPIRED, DENIED
+from engine.episodes.dry_run import merged
+from streams.commands import Advance, CancelWorkflow, DecideStep, ResumeWorkflow
 from streams.events import (
+    CompensationBegun,
     CompensationEnded,
     StepApprovalAsked,
+    StepApproved,
+    StepBegun,
+    StepDenied,
+    StepEnded,
+    StepPaused,
+    StepPostponed,
+    StepPrepared,
+    StepReused,
+    StepSkipped,
     WorkflowAborted,
     WorkflowCancelAsked,
     WorkflowEvent,
     WorkflowFinished,
+    WorkflowResumed,
     WorkflowStarted,
 )
-from streams.json import NOTHING, unraw
-from streams.log import START
+from streams.json import NOTHING, raw, unraw
+from streams.log import START, Recorded
 from streams.triggers import Mode, Overrides
-from streams.workflows import StepSpec, StepStatus, WorkflowStatus
+from streams.workflows import ResumeHow, StepOutcome, StepSpec, StepStatus, Task, WorkflowStatus
+
+
+class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt is over, as the journal of its episode says, or that of its instance.
+
+    Whoever gets a `StepDone` reads that and puts this.
+    """
+
+    step: str
+    item: int
+    attempt: int
+    episode_id: str
+    outcome: StepOutcome
+    error_class: str = ""
+    error_detail: str = ""
+    result: msgspec.Raw = NOTHING
+    is_compensation: bool = False
+    is_called_off: bool = False
+    """Whether what it was to run had not begun and never will: see `start.called_off`."""
+
+
+class Recalled(msgspec.Struct, frozen=True, kw_only=True):
+    """It was looked whether a result of earlier work may stand for an item's: see `reuse`.
+
+    Whoever follows a commit that leaves an item prepared puts this.
+    """
+
+    step: str
+    item: int
+    episode_id: str = ""
+    """Whose result it is; empty: there is none, so the item begins."""
+    result: msgspec.Raw = NOTHING
+
+
+InstanceCommand: TypeAlias = (
+    Advance | AttemptEnded | Recalled | ResumeWorkflow | CancelWorkflow | DecideStep
+)
+
+
+class SubjectLock(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps a second instance from beginning for a subject."""
+
+    workflow: str
+    subject: str
+
+
+def lock_of(started: WorkflowStarted) -> SubjectLock | None:
+    """Return what an instance keeps for itself until it is over; None: it needs nothing.
+
+    Nothing outside may tell that a dry run was there, and a step waits for nobody's subject.
+    """
+    spec = started.spec
+    if not spec.locks_subject or started.mode is Mode.DRY_RUN or started.parent is not None:
+        return None
+    return SubjectLock(workflow=spec.name, subject=started.subject)
+
+
+S: TypeAlias = StepStatus
+W: TypeAlias = WorkflowStatus
+
+INSTANCE_ENDED: Final = frozenset({W.DONE, W.FAILED, W.CANCELED})
+
+GOES_ON: Final = frozenset({W.RUNNING, W.BLOCKED})
+"""Steps are begun as soon as those they depend on are settled."""
+
+SETTLED: Final = frozenset({S.DONE, S.SKIPPED})
+"""Of an item: those that depend on its step wait for it no longer."""
+
+WAITS_FOR_PEOPLE: Final = frozenset({S.AWAITING_APPROVAL, S.PAUSED})
+
+_STOPPABLE: Final = frozenset({S.CANCELED})
+
+STEP_TRANSITIONS: Final[Mapping[StepStatus, Mapping[type, frozenset[StepStatus]]]] = {
+    S.PENDING: {
+        StepPrepared: frozenset({S.PENDING}),
+        StepApprovalAsked: frozenset({S.AWAITING_APPROVAL}),
+        StepBegun: frozenset({S.RUNNING}),
+        StepEnded: frozenset({S.FAILED}),
+        StepReused: frozenset({S.DONE}),
+        StepSkipped: frozenset({S.SKIPPED}),
+        WorkflowAborted: _STOPPABLE,
+        WorkflowCancelAsked: _STOPPABLE,
+    },
+    S.AWAITING_APPROVAL: {
+        StepApproved: frozenset({S.PENDING}),
+        StepDenied: frozenset({S.FAILED}),
+        WorkflowAborted: _STOPPABLE,
+        WorkflowCancelAsked: _STOPPABLE,
+    },
+    S.RUNNING: {StepEnded: frozenset({S.DONE, S.FAILED, S.CANCELED})},
+    S.FAILED: {
+        StepPostponed: frozenset({S.RETRYING}),
+        StepSkipped: frozenset({S.SKIPPED}),
+        StepPaused: frozenset({S.PAUSED}),
+    },
+    S.RETRYING: {
+        StepPrepared: frozenset({S.PENDING}),
+        StepApprovalAsked: frozenset({S.AWAITING_APPROVAL}),
+        StepBegun: frozenset({S.RUNNING}),
+        StepEnded: frozenset({S.FAILED}),
+        StepSkipped: frozenset({S.SKIPPED}),
+        WorkflowAborted: _STOPPABLE,
+        WorkflowCancelAsked: _STOPPABLE,
+    },
+    S.PAUSED: {
+        WorkflowResumed: frozenset({S.PENDING, S.SKIPPED}),
+        WorkflowAborted: _STOPPABLE,
+        WorkflowCancelAsked: _STOPPABLE,
+    },
+    S.DONE: {},
+    S.SKIPPED: {},
+    # Only an attempt that was called off before it began is followed by another one.
+    S.CANCELED: {StepPostponed: frozenset({S.RETRYING})},
+}
+"""Status of an item → event → statuses: every legal transition. An event that is not named, or is
+of another step or item, leaves the item as it is."""
+
+_STEP_EVENTS: Final = (
+    StepPrepared,
+    StepApprovalAsked,
+    StepApproved,
+    StepDenied,
+    StepBegun,
+    StepEnded,
+    StepReused,
+    StepPostponed,
+    StepSkipped,
+    StepPaused,
+    WorkflowResumed,
+)
+
+_ON: Final[Mapping[type, frozenset[WorkflowStatus]]] = {
+    **dict.fromkeys(_STEP_EVENTS, GOES_ON),
+    WorkflowAborted: frozenset({W.STOPPING}),
+    WorkflowCancelAsked: frozenset({W.STOPPING}),
+    WorkflowFinished: frozenset({W.DONE}),
+}
+
+WORKFLOW_TRANSITIONS: Final[Mapping[WorkflowStatus, Mapping[type, frozenset[WorkflowStatus]]]] = {
+    W.UNSTARTED: {WorkflowStarted: frozenset({W.RUNNING})},
+    W.RUNNING: _ON,
+    W.BLOCKED: _ON,
+    W.STOPPING: {
+        StepEnded: frozenset({W.STOPPING}),
+        CompensationBegun: frozenset({W.COMPENSATING}),
+        WorkflowFinished: frozenset({W.FAILED, W.CANCELED}),
+    },
+    W.COMPENSATING: {
+        CompensationBegun: frozenset({W.COMPENSATING}),
+        CompensationEnded: frozenset({W.COMPENSATING}),
+        WorkflowFinished: frozenset({W.FAILED, W.CANCELED}),
+    },
+    W.DONE: {},
+    W.FAILED: {},
+    W.CANCELED: {},
+}
+"""Status of an instance → event → statuses: every legal transition.
+
+It is blocked, and not running, while some item waits for people and none runs or will by itself.
+"""
 
 Place: TypeAlias = tuple[str, int]
 """A step, and the number of an item of it."""
@@ -163,3 +343,261 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 UNSTARTED: Final = Instance()
+
+ANSWERS_KEPT: Final = 100
+"""How many of the newest decisions and resumptions of people are known again when repeated."""
+
+
+def denial_of(event: StepDenied) -> tuple[str, str]:
+    """Return error class and detail of a step that may not run."""
+    why = f": {event.reason}" if event.reason else ""
+    detail = f"by {event.by}{why}" if event.by else event.reason
+    return APPROVAL_EXPIRED if event.is_expiry else DENIED, detail
+
+
+def fold_instance(records: Iterable[Recorded], instance: Instance = UNSTARTED) -> Instance:
+    """Return `instance` after all of `records`, oldest first."""
+    for record in records:
+        events = tuple(e for e in record.commit.events if isinstance(e, WorkflowEvent))
+        instance = after(instance, events, at=record.commit.at, version=record.seq)
+    return instance
+
+
+def after(
+    instance: Instance, events: Iterable[WorkflowEvent], *, at: datetime, version: int
+) -> Instance:
+    """Return `instance` after one commit that holds `events`."""
+    was, newest = instance.status, tuple(events)
+    for event in newest:
+        instance = evolve(instance, event, at=at)
+    return replace(instance, at=at, version=version, newest=newest, was=was)
+
+
+def evolve(instance: Instance, event: WorkflowEvent, *, at: datetime) -> Instance:
+    """Return `instance` after `event`, decided `at` a time. Never refuses."""
+    match event:
+        case WorkflowStarted():
+            return _started(event, at)
+        case WorkflowAborted():
+            return replace(_stopped(instance), aborted=event)
+        case WorkflowCancelAsked():
+            return replace(_stopped(instance), cancel_asked=event)
+        case CompensationBegun() | CompensationEnded():
+            return _undoing(instance, event, at)
+        case WorkflowFinished():
+            return replace(instance, phase=event.status, finished=event)
+        case StepEnded(outcome=StepOutcome.DONE) | StepReused():
+            size_bytes = len(bytes(event.result))
+            instance = replace(
+                instance, done=instance.done + 1, results_bytes=instance.results_bytes + size_bytes
+            )
+        case StepApproved() | StepDenied():
+            instance = _answered(instance, event.decision_id)
+        case WorkflowResumed():
+            instance = _answered(instance, event.resume_id)
+        case _:
+            pass
+    step = _step_after(instance.steps[event.step], event, at=at, done=instance.done)
+    return replace(instance, steps={**instance.steps, event.step: step})
+
+
+def _started(event: WorkflowStarted, at: datetime) -> Instance:
+    return Instance(
+        phase=WorkflowStatus.RUNNING,
+        started=event,
+        started_at=at,
+        specs={spec.id: spec for spec in event.spec.steps},
+        steps={spec.id: StepState() for spec in event.spec.steps},
+    )
+
+
+def _answered(instance: Instance, id_: str) -> Instance:
+    return replace(instance, answers=(*instance.answers, id_)[-ANSWERS_KEPT:]) if id_ else instance
+
+
+def _stopped(instance: Instance) -> Instance:
+    """Return `instance`, in which nothing more begins: what has not is canceled."""
+    goes_on = SETTLED | {StepStatus.RUNNING, StepStatus.FAILED}
+    steps = {
+        name: replace(
+            step,
+            asked=None,
+            items=tuple(
+                item if item.status in goes_on else replace(item, status=StepStatus.CANCELED)
+                for item in step.items
+            ),
+        )
+        for name, step in instance.steps.items()
+    }
+    return replace(instance, phase=WorkflowStatus.STOPPING, steps=steps)
+
+
+def _undoing(
+    instance: Instance, event: CompensationBegun | CompensationEnded, at: datetime
+) -> Instance:
+    place = event.step, event.item
+    match event:
+        case CompensationBegun():
+            undoing = Undoing(attempt=event.attempt, episode_id=event.episode_id, begun_at=at)
+        case CompensationEnded():
+            undoing = replace(instance.undoings[place], ended=event)
+    return replace(
+        instance,
+        phase=WorkflowStatus.COMPENSATING,
+        undoings={**instance.undoings, place: undoing},
+    )
+
+
+_StepEvent: TypeAlias = (
+    StepPrepared
+    | StepApprovalAsked
+    | StepApproved
+    | StepDenied
+    | StepBegun
+    | StepEnded
+    | StepReused
+    | StepPostponed
+    | StepSkipped
+    | StepPaused
+    | WorkflowResumed
+)
+
+
+def _step_after(step: StepState, event: _StepEvent, *, at: datetime, done: int) -> StepState:
+    first = step.items[0] if step.items else Item()
+    match event:
+        case StepPrepared(inputs=inputs):
+            ready = replace(first, status=StepStatus.PENDING)
+            return StepState(items=(ready,) * len(inputs), inputs=inputs)
+        case StepApprovalAsked():
+            waiting = replace(first, status=StepStatus.AWAITING_APPROVAL)
+            return StepState(items=(waiting,), asked=event, asked_at=at)
+        case StepApproved():
+            return StepState(items=(replace(first, status=StepStatus.PENDING),))
+        case StepDenied():
+            return StepState(items=(_denied(first, event),))
+        case WorkflowResumed():
+            items = tuple(_resumed(item, event.how) for item in step.items)
+            return replace(step, items=items)
+        case _:
+            before, item, rest = _around(step.items, event.item)
+            return replace(step, items=(*before, _item_after(item, event, at, done), *rest))
+
+
+def _around(items: tuple[Item, ...], n: int) -> tuple[tuple[Item, ...], Item, tuple[Item, ...]]:
+    return items[:n], items[n], items[n + 1 :]
+
+
+def _denied(item: Item, event: StepDenied) -> Item:
+    error_class, detail = denial_of(event)
+    return replace(item, status=StepStatus.FAILED, error_class=error_class, error_detail=detail)
+
+
+def _resumed(item: Item, how: ResumeHow) -> Item:
+    if item.status is not StepStatus.PAUSED:
+        return item
+    status = StepStatus.PENDING if how is ResumeHow.RETRY else StepStatus.SKIPPED
+    return replace(item, status=status, attempts_before=item.attempt, result=NOTHING)
+
+
+def _item_after(
+    item: Item,
+    event: StepBegun | StepEnded | StepReused | StepPostponed | StepSkipped | StepPaused,
+    at: datetime,
+    done: int,
+) -> Item:
+    match event:
+        case StepBegun():
+            return Item(
+                status=StepStatus.RUNNING,
+                attempt=event.attempt,
+                attempts_before=item.attempts_before,
+                episode_id=event.episode_id,
+                begun_at=at,
+            )
+        case StepEnded():
+            return replace(
+                item,
+                status=StepStatus(event.outcome.value),
+                attempt=event.attempt,
+                attempts_before=item.attempts_before + (event.outcome is StepOutcome.CANCELED),
+                result=event.result,
+                error_class=event.error_class,
+                error_detail=event.error_detail,
+                done_no=done if event.outcome is StepOutcome.DONE else 0,
+            )
+        case StepReused(episode_id=reused, result=result):
+            return Item(
+                status=StepStatus.DONE, reused_episode_id=reused, result=result, done_no=done
+            )
+        case StepPostponed():
+            return replace(item, status=StepStatus.RETRYING, retry_at=event.retry_at)
+        case StepSkipped():
+            return replace(item, status=StepStatus.SKIPPED, result=NOTHING)
+        case StepPaused():
+            return replace(item, status=StepStatus.PAUSED)
+        case _:
+            assert_never(event)
+
+
+_INSTANCE: Final = "workflow:"
+"""Stands where an episode's id has the actor. No actor's id has a colon, so no episode has the id
+of an instance."""
+
+
+def instance_id(*, stack: str, workflow: str, dedupe_key: str, generation: int = 0) -> str:
+    """Return the id of the instance that a cause begins: a UUIDv8, as an episode's."""
+    return dedupe.episode_id(
+        stack=stack,
+        actor=_INSTANCE,
+        expectation=workflow,
+        dedupe_key=dedupe_key,
+        generation=generation,
+    )
+
+
+def attempt_key(
+    instance: str, step: str, item: int, attempt: int, *, is_compensation: bool = False
+) -> str:
+    """Return the dedupe key of what is opened for one attempt at an item of a step."""
+    what = "compensation" if is_compensation else "workflow"
+    return f"{what}:{instance}/{step}/{item}/{attempt}"
+
+
+def attempt_id(*, stack: str, task: Task | None, workflow: str, key: str) -> str:
+    """Return the id of what is opened for one attempt: an episode, or an instance of `workflow`."""
+    if task is None:
+        return instance_id(stack=stack, workflow=workflow, dedupe_key=key)
+    return dedupe.episode_id(
+        stack=stack, actor=task.actor_id, expectation=task.expectation_id, dedupe_key=key
+    )
+
+
+def reuse_key(
+    *, stack: str, task: Task, given: msgspec.Raw, mode: Mode, overrides: Overrides | None
+) -> str:
+    """Return what two episodes have in common whose results may stand for each other.
+
+    Args:
+        stack: its name, which says the environment, too.
+        task: what they do; another `spec_rev` or revision of the actor is another task.
+        given: their input, a JSON object; in which order its keys are is all the same.
+        mode: a dry run never stands for one that is meant.
+        overrides: of dry runs.
+    """
+    sorted_input = raw(msgspec.json.decode(given))
+    parts = [
+        stack,
+        task.actor_id,
+        task.expectation_id,
+        task.spec_rev,
+        task.revision,
+        mode.value,
+        overrides if mode is Mode.DRY_RUN else None,
+        sorted_input,
+    ]
+    return hashlib.blake2b(raw(parts), digest_size=16).hexdigest()
+
+
+CALLED_OFF: Final = "called_off"
+"""Error class of an instance that was to begin as a step and never did."""

@@ -1,7 +1,8 @@
-"""How an instance of a workflow begins: its first event, for any cause. Pure.
+"""What begins a workflow: an actor of its own, whose only expectation begins instances. Pure.
 
-One that was to begin as a step may be called off instead. Then its whole life is one commit that
-says so, and who wanted to begin it finds that it is over: two cannot both be first.
+So whatever may wake an actor may begin a workflow, by the same rules: events and calm, schedules,
+people, dedupe keys, pauses, dry runs. Each cause has an episode that says which instance it has
+begun, or why none.
 """
 
 from __future__ import annotations
@@ -11,18 +12,88 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from engine import telemetry
+from engine.app.triggers import entity_id
+from engine.app.workflow_starter import SKIPPED, StartOutcome, starter_id, workflow_of
+from engine.episodes.episode import Episode
 from engine.errors import BadRequest
-from engine.trigger import entity_id
-from engine.workflows.ids import instance_id
-from streams.events import WorkflowCancelAsked, WorkflowEvent, WorkflowFinished, WorkflowStarted
+from engine.runtime.publish import PublicEvent
+from engine.workflows.instance import CALLED_OFF, instance_id
+from streams.events import (
+    EpisodeConverged,
+    EpisodeOpened,
+    WorkflowCancelAsked,
+    WorkflowEvent,
+    WorkflowFinished,
+    WorkflowStarted,
+)
+from streams.json import JsonObject
+from streams.timers import Timer
 from streams.triggers import Mode, Overrides, Trigger, WorkflowTrigger
 from streams.workflows import ParentStep, StepSpec, WorkflowSpec, WorkflowStatus
 
+CONDUCT: Final = "conduct"
+"""Purpose of the timer that has somebody look at an instance again. The key is the instance."""
+
+
+def busy_instance(converged: EpisodeConverged | None) -> str:
+    """Return which instance kept an episode from beginning another one; empty: none did."""
+    if converged is None:
+        return ""
+    said = msgspec.json.decode(converged.classification, type=StartOutcome)
+    return said.instance_id if said.primary == SKIPPED else ""
+
+
+def why_unbegun(episode: Episode) -> str:
+    """Return why an episode has begun no instance, in words; empty: it has, or still may."""
+    end = episode.finished
+    if end is None:
+        return ""
+    if busy := busy_instance(episode.converged):
+        return f"instance {busy} was not over"
+    return ": ".join(filter(None, (end.error_class, end.error_detail)))
+
+
+def conduct_timer(workflow: str, instance_id: str) -> Timer:
+    """Return the timer that has a node of `workflow` look at an instance again."""
+    return Timer(actor=starter_id(workflow), purpose=CONDUCT, key=instance_id, payload={})
+
+
+def count_skipped(opened: EpisodeOpened, converged: EpisodeConverged | None) -> None:
+    """Count the end of an episode that was to begin an instance and found another one busy."""
+    workflow = workflow_of(opened.actor_id)
+    if workflow is not None and busy_instance(converged):
+        labels = {"workflow": workflow, "mode": opened.mode.value}
+        telemetry.instances_skipped.add(1, labels)
+
+
+def skipped(
+    opened: EpisodeOpened, converged: EpisodeConverged | None, *, seq: int
+) -> PublicEvent | None:
+    """Return `workflow.skipped`, if an episode was to begin an instance and found another one busy.
+
+    Args:
+        opened: how the episode was opened.
+        converged: what it has decided.
+        seq: what the journal has its end at.
+    """
+    workflow = workflow_of(opened.actor_id)
+    busy = busy_instance(converged) if workflow is not None else ""
+    if not busy:
+        return None
+    payload: JsonObject = {
+        "workflow": workflow,
+        "subject": opened.trigger.entity_id,
+        "busy_instance_id": busy,
+        "episode_id": opened.episode_id,
+        "journal_seq": seq,
+    }
+    id_, hops = f"{opened.episode_id}.skipped", opened.trigger.hops + 1
+    return PublicEvent(name="workflow.skipped", id=id_, payload=payload, hops=hops)
+
+
 STARTED_BYTES_MAX: Final = 768 * 1024
 """Largest first event, as JSON: it must fit in one message, 1 MiB by the server's default."""
-
-CALLED_OFF: Final = "called_off"
-"""Error class of an instance that was to begin as a step and never did."""
 
 
 class SubStart(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.actions import Action, Converge, ToolCall
+from engine.app.actions import Action, Converge, ToolCall
 from vigil import (
     Context,
     ConvergeResult,

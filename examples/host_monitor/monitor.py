@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from engine.actions import Converge
+from engine.app.actions import Converge
 from vigil import (
     Context,
     ConvergeResult,

@@ -9,11 +9,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from engine.episode import (
-    Episode,
-    fold,
-)
-from engine.status import Status
+from engine.episodes.episode import Episode, Status, fold
 from streams.events import FindingEvent, StepRecorded
 from streams.findings import Finding
 from streams.jetstream import connect

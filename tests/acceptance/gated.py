@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.actions import Action, converge
-from engine.schedule import cron, every
-from engine.trigger import event
+from engine.app.actions import Action, converge
+from engine.app.triggers import cron, event, every
 from vigil import Actor, App, Context, ConvergeResult, EpisodeView, JsonObject, Strategy, Trigger
 
 CALM_S: Final = 6

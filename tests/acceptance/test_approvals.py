@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 import pytest
 
-from engine.convergence import ConvergeResult
+from engine.app.strategy import ConvergeResult
 from engine.errors import Refused
-from engine.runtime.node import Node
+from engine.node.node import Node
 from streams.events import EpisodeBlocked, EpisodeFinished, EpisodeResolved, LogEvent, Resolution
 from streams.jetstream import connect
 from streams.ports import Ports

@@ -13,11 +13,10 @@ from typing import Final
 
 import pytest
 
-from engine.episode import fold
-from engine.nodes import ActorInfo
-from engine.runtime.definition_book import apply_definition, disable_definition
-from engine.runtime.presence import live_nodes
-from engine.status import Status
+from engine.cluster.members import live_nodes
+from engine.cluster.nodes import ActorInfo
+from engine.definitions.store import apply_definition, disable_definition
+from engine.episodes.episode import Status, fold
 from streams.events import DefinitionKind, EpisodeConverged, EpisodeFinished
 from streams.jetstream import connect
 from streams.layout import Kind

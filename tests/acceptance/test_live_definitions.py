@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from engine.actions import converge, tool_call
-from engine.app import App
-from engine.convergence import ConvergeResult
-from engine.runtime.definition_book import apply_definition, disable_definition
-from engine.runtime.node import Node
-from engine.runtime.presence import live_nodes
-from engine.strategy import Strategy
-from engine.tools import Tool
+from engine.app.actions import converge, tool_call
+from engine.app.app import App
+from engine.app.strategy import ConvergeResult, Strategy
+from engine.app.tools import Tool
+from engine.cluster.members import live_nodes
+from engine.definitions.store import apply_definition, disable_definition
+from engine.node.node import Node
 from streams.events import DefinitionKind, EndStatus, EpisodeFinished, EpisodeOpened
 from streams.jetstream import connect
 from streams.json import raw

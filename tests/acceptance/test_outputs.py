@@ -13,8 +13,9 @@ from typing import Final
 
 import pytest
 
-from engine.route import Retries, Route
-from engine.runtime.node import Node
+from engine.adapters.webhook import Webhook
+from engine.app.outputs import Retries, Route
+from engine.node.node import Node
 from streams.events import LogEvent, OutputAttempted, OutputDelivered, OutputFailed
 from streams.jetstream import connect
 from streams.layout import Stream
@@ -30,7 +31,6 @@ from vigil import (
     propose_output,
     retry_output,
 )
-from vigil.adapters import Webhook
 
 WAIT_S: Final = 30.0
 LOOK_S: Final = 0.05

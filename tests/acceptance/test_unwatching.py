@@ -8,13 +8,13 @@ from typing import Final
 
 import pytest
 
-from engine import dedupe
-from engine.runtime import watch_list
-from engine.runtime.reconciler import reconcile
+from engine.app import dedupe
+from engine.operations.reconcile import reconcile
+from engine.triggers import events
 from streams.events import EndStatus
 from streams.jetstream import connect, consumer
 from streams.ports import Ports
-from tests.engine.runtime.stage import HAPPENED, Scripted, app_of, lived, running
+from tests.engine.stage import HAPPENED, Scripted, app_of, lived, running
 
 OLD: Final = "old.news"
 
@@ -32,7 +32,7 @@ async def test_what_no_node_watches_any_more_holds_up_the_queue_until_it_is_reco
     jet, monkeypatch
 ):
     monkeypatch.setattr(consumer, "UNANSWERED_MAX", UNANSWERED_MAX)
-    monkeypatch.setattr(watch_list, "LOOK_S", 0.2)
+    monkeypatch.setattr(events, "QUEUE_LOOK_S", 0.2)
     # An older version of the actor has watched it.
     await (await jet.world.open("worker", {OLD, HAPPENED})).close()
     id_ = dedupe.episode_id(

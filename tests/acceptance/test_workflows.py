@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from typing import Final
 
-from engine.workflows.history import fold
+from engine.workflows.instance import fold_instance
 from streams.events import StepBegun, StepEnded, WorkflowFinished
 from streams.jetstream import connect
 from streams.json import unraw
@@ -33,7 +33,7 @@ async def check_instances(cluster: Cluster) -> None:
         for row in rows:
             records = await ports.log.read(ports.stack.workflow(str(row["instance_id"])))
             events = [event for record in records for event in record.commit.events]
-            assert fold(records).status is WorkflowStatus.DONE
+            assert fold_instance(records).status is WorkflowStatus.DONE
             for kind, count in ((StepBegun, STEPS), (StepEnded, STEPS), (WorkflowFinished, 1)):
                 assert sum(isinstance(each, kind) for each in events) == count
             begun = Counter(each.step for each in events if isinstance(each, StepBegun))

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from engine.episode import fold
+from engine.episodes.episode import fold
 from streams.events import EndStatus, EpisodeLeft
 from tests.acceptance.cluster import wait_until
 from tests.chaos.stage import WAIT_S_MAX, opened

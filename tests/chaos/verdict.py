@@ -14,11 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.episode import (
-    Episode,
-    fold,
-)
-from engine.status import ENDED, Status
+from engine.episodes.episode import ENDED, Episode, Status, fold
 from streams.events import EpisodeFinished, StepAnnounced, StepRecorded
 from streams.json import unraw
 from streams.layout import Kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.status import ENDED, TRANSITIONS, Status
+from engine.episodes.episode import ENDED, TRANSITIONS, Status
 from streams.events import EndStatus
 
 

@@ -7,14 +7,17 @@ from typing import Final, get_args
 
 from msgspec.structs import replace
 
-from engine import publicity
-from engine.blocking import Blocked
-from engine.output import Output
-from engine.output_publicity import output_news, output_reminder
-from engine.publicity import PublicEvent
+from engine.app.workflow_starter import SKIPPED, starter_id
+from engine.episodes import events as episode_events
+from engine.findings import events as finding_events
+from engine.outputs.events import output_news, output_reminder
+from engine.outputs.output import Output
+from engine.runtime.publish import PublicEvent
+from engine.waits import events as wait_events
+from engine.waits.wait import Blocked
+from engine.workflows.events import news
 from engine.workflows.instance import Instance, Item, StepState
-from engine.workflows.publicity import news, skipped
-from engine.workflows.starter import SKIPPED, starter_id
+from engine.workflows.start import skipped
 from streams.events import (
     EndStatus,
     EpisodeBlocked,
@@ -64,11 +67,11 @@ def published() -> Iterator[tuple[str, Mapping[str, object]]]:
 def _of_episodes(opened: EpisodeOpened) -> Iterator[PublicEvent]:
     (converged, *_) = EVENTS["episode.converged@1"]
     assert isinstance(converged, EpisodeConverged)
-    yield publicity.queued(opened, position=1, seq=1)
-    yield publicity.dropped(opened, detail="no_room", seq=1)
-    yield publicity.started(opened, attempt=1, node="n", seq=1)
+    yield episode_events.queued(opened, position=1, seq=1)
+    yield episode_events.dropped(opened, detail="no_room", seq=1)
+    yield episode_events.started(opened, attempt=1, node="n", seq=1)
     for status in EndStatus:
-        yield publicity.ended(opened, converged, EpisodeFinished(status=status), seq=1)
+        yield episode_events.ended(opened, converged, EpisodeFinished(status=status), seq=1)
 
 
 def _of_findings(opened: EpisodeOpened) -> Iterator[PublicEvent]:
@@ -78,11 +81,11 @@ def _of_findings(opened: EpisodeOpened) -> Iterator[PublicEvent]:
         (FindingCleared, CLEARED),
     ):
         change = kind(finding=finding, cause=CAUSE)
-        yield publicity.finding_changed(opened, change, index=0, seq=1)
+        yield finding_events.finding_changed(opened, change, index=0, seq=1)
     expired = FindingExpired(finding=LIMITED, cause=TIMED)
     worse = FindingEscalated(finding=LIMITED, cause=TIMED, from_severity=Severity.LOW)
     for each in (expired, worse):
-        yield publicity.finding_changed_since(each, seq=1)
+        yield finding_events.finding_changed_since(each, seq=1)
 
 
 def _of_blocks(opened: EpisodeOpened) -> Iterator[PublicEvent]:
@@ -90,9 +93,9 @@ def _of_blocks(opened: EpisodeOpened) -> Iterator[PublicEvent]:
     assert isinstance(event, EpisodeBlocked)
     assert isinstance(answer, EpisodeResolved)
     block = Blocked(event=event, at=AT)
-    yield publicity.blocked(opened, block, seq=1)
-    yield publicity.reminder(opened, block, number=1, seq=1)
-    yield publicity.resumed(opened, answer, seq=1)
+    yield wait_events.blocked(opened, block, seq=1)
+    yield wait_events.reminder(opened, block, number=1, seq=1)
+    yield wait_events.resumed(opened, answer, seq=1)
 
 
 def _of_outputs(opened: EpisodeOpened) -> Iterator[PublicEvent]:
@@ -142,5 +145,5 @@ def _as(event: WorkflowFinished | StepEnded, *, is_fine: bool) -> WorkflowFinish
 
 
 def _of_breakers(opened: EpisodeOpened) -> Iterator[PublicEvent]:
-    yield publicity.breaker_changed(opened, "opened", failures=("e",), at=AT, seq=1)
-    yield publicity.breaker_changed(opened, "closed", failures=(), at=AT, seq=1)
+    yield episode_events.breaker_changed(opened, "opened", failures=("e",), at=AT, seq=1)
+    yield episode_events.breaker_changed(opened, "closed", failures=(), at=AT, seq=1)

@@ -5,17 +5,23 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import itertools
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Final
 
 import pytest
 
-from engine import answering, errors, gating, publicity
-from engine.dedupe import WINDOWS
-from engine.episode import ALL_OUTPUTS_FAILED
-from engine.runtime.arbiter import DEDUPE_FAILED
-from engine.tools import ERROR_CLASSES
+from engine import errors
+from engine.app.dedupe import WINDOWS
+from engine.app.tools import ERROR_CLASSES
+from engine.episodes import events as episode_events
+from engine.episodes.episode import ALL_OUTPUTS_FAILED
+from engine.findings import events as finding_events
+from engine.triggers import rules
+from engine.triggers.evaluate import DEDUPE_FAILED
+from engine.waits import answer as answers
+from engine.waits import events as wait_events
 from tests.docs import facts
 from tests.docs.pages import REFERENCE, pages, rows, section, text_of
 from vigil.errors import EXIT_MISTAKE, EXIT_TROUBLE, EXIT_UNCLEAN
@@ -59,7 +65,9 @@ def test_the_guide_to_publishing_says_when_each_public_event_is_told():
 
 
 def test_of_all_that_the_engine_publishes_of_episodes_the_guide_has_one():
-    makes = {name for name, made in signatures(publicity) if made == "PublicEvent"}
+    modules = (episode_events, finding_events, wait_events)
+    functions = itertools.chain.from_iterable(map(signatures, modules))
+    makes = {name for name, made in functions if made == "PublicEvent"}
     asked = facts.calls(makes.__contains__, packages=["tests/docs"])
 
     assert {facts.name_of(call) for _, call in asked} == makes
@@ -79,7 +87,7 @@ COUNTED: Final = ("waits_for_calm", "duplicate", "overflow")
 def test_the_guide_to_triggers_says_every_reason_of_the_gate_and_no_other():
     listed = [row[0].strip("`") for row in rows(section(TRIGGERS, "## Why an event does not fire"))]
 
-    assert sorted(listed) == sorted([*gating.REASONS, DEDUPE_FAILED, *COUNTED])
+    assert sorted(listed) == sorted([*rules.REASONS, DEDUPE_FAILED, *COUNTED])
 
 
 def test_the_guide_to_triggers_has_every_window():
@@ -109,9 +117,9 @@ def test_every_error_class_is_in_the_reference_and_no_other():
 
 
 LATER: Final = (
-    answering.DENIED,
-    answering.APPROVAL_EXPIRED,
-    answering.WAIT_EXPIRED,
+    answers.DENIED,
+    answers.APPROVAL_EXPIRED,
+    answers.WAIT_EXPIRED,
     ALL_OUTPUTS_FAILED,
 )
 """What people, or the lack of them, and deliveries make of an episode."""
@@ -131,7 +139,13 @@ def raised_classes() -> Iterator[str]:
         yield from filter(None, (value_in(module, node) for node in given))
 
 
-GIVES_CLASS: Final = {"EpisodeFailed": 0, "ToolFailed": 0, "_failed": 1, "Takeover": 1, "Cancel": 0}
+GIVES_CLASS: Final = {
+    "EpisodeFailed": 0,
+    "ToolFailed": 0,
+    "_failed": 1,
+    "Takeover": 1,
+    "CancelEpisode": 0,
+}
 """What makes an error class known, and which argument is it."""
 
 

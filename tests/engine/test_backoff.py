@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.backoff import backoff_s, jittered_s
+from engine.validation import backoff_s, jittered_s
 
 
 @pytest.mark.parametrize(("tries", "pause_s"), [(1, 0.5), (2, 1.0), (4, 4.0), (5, 5.0), (9_999, 5)])

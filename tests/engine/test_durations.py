@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
-from engine.durations import seconds_of
+from engine.validation import seconds_of
 
 YEAR_S = 366 * 86_400
 

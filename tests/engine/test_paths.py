@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.paths import ABSENT, PATH_CHARS_MAX, problem_of_path, value_at
+from engine.validation import ABSENT, PATH_CHARS_MAX, problem_of_path, value_at
 
 
 @pytest.mark.parametrize(

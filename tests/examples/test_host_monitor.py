@@ -7,7 +7,7 @@ import platform
 import msgspec
 import pytest
 
-from engine.actions import Converge, Observe, Step, Synthesize, ToolCall
+from engine.app.actions import Converge, Observe, Step, Synthesize, ToolCall
 from examples.host_monitor.advisor import Case, LookCloser, WithdrawAdvice, advice_key
 from examples.host_monitor.app import app
 from examples.host_monitor.inspection import largest_directories, top_processes

@@ -7,7 +7,7 @@ import contextlib
 import platform
 from collections.abc import AsyncIterator
 
-from engine.runtime.node import Node
+from engine.node.node import Node
 from examples.host_monitor.app import app
 from examples.host_monitor.publisher import DISK_MEASURED
 from streams.clock import SystemClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from engine.dedupe import by_event, by_payload, by_value
+from engine.app.dedupe import by_event, by_payload, by_value
 from tests.gates.scenario import BEGINS, Opened, Publish, Republish, Scenario
 
 A: Final = {"host": "a"}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.breaker import Breaker
-from engine.filters import gt
-from engine.schedule import every
-from engine.trigger import event
+from engine.app.checks import Breaker
+from engine.app.conditions import gt
+from engine.app.triggers import event, every
 from tests.gates.scenario import (
     DOOR,
     Ask,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.breaker import Breaker
+from engine.app.checks import Breaker
 from tests.gates.scenario import NEVER, Ask, Opened, Publish, Scenario, Start, Stop
 
 ONE: Final = {"max_concurrent_cluster": 1}

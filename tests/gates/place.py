@@ -18,8 +18,8 @@ import nats
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
-from engine.app import App
-from engine.runtime.node import Node
+from engine.app.app import App
+from engine.node.node import Node
 from streams.clock import Clock, SystemClock
 from streams.jetstream import connect
 from streams.memory import memory_ports

@@ -15,12 +15,11 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
-from engine.actions import converge, tool_call
-from engine.actor import Actor
-from engine.app import App
-from engine.convergence import ConvergeResult
-from engine.strategy import Strategy
-from engine.trigger import On, event
+from engine.app.actions import converge, tool_call
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.strategy import ConvergeResult, Strategy
+from engine.app.triggers import On, event
 from streams.json import JsonObject
 
 DOOR: Final = "door.opened"

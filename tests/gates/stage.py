@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from engine.runtime.node import Node
-from engine.runtime.requester import fire
+from engine.episodes.fire import fire
+from engine.node.node import Node
 from streams.events import DeadLettered, EpisodeFinished, EpisodeOpened, EpisodeStarted, LogEvent
 from streams.layout import Stream
 from streams.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger

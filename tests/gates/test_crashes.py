@@ -13,9 +13,8 @@ from typing import Final
 
 import pytest
 
-from engine.breaker import Breaker
-from engine.schedule import every
-from engine.trigger import event
+from engine.app.checks import Breaker
+from engine.app.triggers import event, every
 from tests.gates.place import Doom
 from tests.gates.scenario import Ask, Deed, Offer, Publish, Scenario
 from tests.gates.stage import play_simulated

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from engine.schedule import cron, every
-from engine.trigger import event
+from engine.app.triggers import cron, event, every
 from tests.gates.scenario import DOOR, Kill, Opened, Publish, Scenario, Start, Stop
 
 MINUTE: Final = 60.0

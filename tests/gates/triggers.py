@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.filters import gt
-from engine.trigger import event, manual
+from engine.app.conditions import gt
+from engine.app.triggers import event, manual
 from streams.triggers import Mode
 from tests.gates.scenario import DOOR, Ask, Offer, Opened, Publish, Republish, Scenario, Start, Stop
 

@@ -6,22 +6,21 @@ import random
 
 import pytest
 
-from engine import lanes
-from engine.admission import Limits
-from engine.lanes import Seen, Wanted
+from engine.lanes import lane as lane_rules
+from engine.lanes.lane import Limits, Seen, Wanted
 from projections.lives import project as changes_of
 from streams.events import LaneKept
 from streams.log import Commit, Recorded
 from tests.projections import lives
 from tests.projections.lives import AT, rows_of, write
 
-MOVES = lanes.KEEP_EVERY + 20
+MOVES = lane_rules.KEEP_EVERY + 20
 
 
 def lived(stack, seed):
     """Return the commits of a lane in which episodes come, go and come back, and the lane."""
     chance = random.Random(seed)
-    lane, commits = lanes.EMPTY, []
+    lane, commits = lane_rules.EMPTY, []
     for seq in range(1, MOVES + 1):
         wanted = [
             Wanted(
@@ -42,10 +41,10 @@ def lived(stack, seed):
         ]
         seen = Seen(cursors={"events": seq}, wanted=wanted, left=left)
         limits = Limits(capacity=4, overflow="shed_oldest", queue_max=10)
-        commit = Commit(id=f"c{seq}", at=AT, events=lanes.decide(lane, seen, limits))
+        commit = Commit(id=f"c{seq}", at=AT, events=lane_rules.decide(lane, seen, limits))
         commits.append(Recorded(subject=stack.lane("monitor"), seq=seq, commit=commit))
         for event in commit.events:
-            lane = lanes.evolve(lane, event, version=seq)
+            lane = lane_rules.evolve(lane, event, version=seq)
     return commits, lane
 
 

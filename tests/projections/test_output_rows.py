@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from engine.deciding import APPROVAL_EXPIRED
+from engine.waits.approval import APPROVAL_EXPIRED
 from projections.lives import project as changes_of
 from projections.postgres import reader
 from streams.blocks import OnExpiry

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from engine.workflows.failure import retrying
-from engine.workflows.status import ENDED
+from engine.app.workflow import retrying
+from engine.workflows.instance import INSTANCE_ENDED
 from projections.lives import project as changes_of
 from projections.postgres import reader
 from streams.errors import UnreadableEvent
@@ -114,7 +114,7 @@ async def test_a_silent_instance_is_shown_as_it_is_also_if_it_waits_for_people(
     journal, instance = lived(workflow, happens, stack)
     await write(pool, changes_of(journal, stack=stack), stack=stack)
     rows = await reader.list_silent_instances(pool, stack, before=datetime.max.replace(tzinfo=UTC))
-    goes_on = [] if instance.phase in ENDED else [instance.status.value]
+    goes_on = [] if instance.phase in INSTANCE_ENDED else [instance.status.value]
     assert [row["status"] for row in rows] == goes_on
 
 

@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from engine.resolving import RESOLVED
-from engine.runtime.output_letters import OUTPUT_FAILED
-from engine.runtime.settler import Settler
+from engine.operations.dead_letters import Settler
+from engine.outputs.dead_letters import OUTPUT_FAILED
+from engine.waits.signal import RESOLVED
 from streams.blocks import Approval, Wait
 from streams.commands import Attend
 from streams.events import (

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.runtime.definition_book import apply_definition, disable_definition
+from engine.definitions.store import apply_definition, disable_definition
 from streams.events import DefinitionKind
 from streams.json import raw
 from streams.ports import Ports

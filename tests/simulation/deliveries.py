@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
-from engine.runtime.output_letters import OUTPUT_FAILED
+from engine.outputs.dead_letters import OUTPUT_FAILED
 from streams.blocks import Approval, OnExpiry
 from streams.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.events import (

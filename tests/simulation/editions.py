@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
-from engine import nodes
+from engine.cluster import nodes
 from streams.definitions import Edition, decode_edition, definition_key
 from streams.events import (
     DefinitionApplied,

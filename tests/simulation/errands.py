@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.firing import fired_episode_id
-from engine.modes import ModeOrder, NodeMode, PauseOrder
-from engine.workflows.starter import START, starter_id
+from engine.app.workflow_starter import START_EXPECTATION, starter_id
+from engine.cluster.modes import ModeOrder, NodeMode, PauseOrder
+from engine.episodes.fire import fired_episode_id
 from streams.errors import Unavailable
 from streams.json import JsonObject
 from streams.keys import mode_key, pause_key
@@ -232,7 +232,9 @@ class Errands:
             await start_workflow(ports, name, said, by="people", key=key, **options)
         except Unavailable:
             is_sure = False
-        self._note_fired(starter_id(name), START, key=key, is_dry=is_dry, is_sure=is_sure)
+        self._note_fired(
+            starter_id(name), START_EXPECTATION, key=key, is_dry=is_dry, is_sure=is_sure
+        )
 
     async def _switch_nodes(self) -> None:
         registry = self.servers.ports.registry

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from engine import dedupe
+from engine.app import dedupe
 from streams.events import (
     CompensationBegun,
     DeadLettered,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from engine.strategy import Handled
-from engine.workflows.starter import START
+from engine.app.strategy import Handled
+from engine.app.workflow_starter import START_EXPECTATION
 from streams.triggers import Trigger
 from tests.simulation.strategies import Plan, Sum, watch_for
 from vigil import Action, Actor, Failure, StepTaken, Workflow, abort, event, retrying, tool_call
@@ -139,7 +139,7 @@ ENDS: Final = {
     **{name: {_DONE, _CANCELED} for name in ("grow", "spend", "doze", "in_turn")},
     "take_back": {_DONE},
     "shake": {_DONE, _CANCELED, ("failed", "shaken")},
-    START: {_DONE, ("failed", "attempts_exhausted")},
+    START_EXPECTATION: {_DONE, ("failed", "attempts_exhausted")},
 }
 """Expectation → how its episodes may end."""
 

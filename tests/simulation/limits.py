@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.gating import share_of
+from engine.triggers.rules import share_of
 from streams.events import EndStatus, EpisodeFinished, EpisodeStarted
 from tests.simulation.evidence import (
     Breaches,

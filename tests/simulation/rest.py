@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from engine import lanes
-from engine.actor import Actor
-from engine.runtime import ticker
-from engine.runtime.resolver import QUEUE
+from engine.app.actor import Actor
+from engine.lanes import lane as lane_rules
+from engine.triggers import schedule
+from engine.waits.signals import QUEUE
 from streams import codec
 from streams.codec import decode_command
 from streams.commands import Command
@@ -64,7 +64,7 @@ def pending(servers: Servers) -> list[str]:
     """
     timers = servers.ports.timers
     timers.fire()
-    go_on = f".{ticker.PURPOSE}.", f".{QUEUE}."
+    go_on = f".{schedule.PURPOSE}.", f".{QUEUE}."
     return [subject for subject in timers._armed if not any(each in subject for each in go_on)]
 
 
@@ -73,7 +73,7 @@ def has_dispatched(servers: Servers, actor: Actor) -> bool:
     ports = servers.ports
     events = ports.log._streams[ports.stack.stream(Stream.EVENTS)].past(0)
     newest = {ports.stack.event_name_of(event.subject): event.seq for event in events}
-    cursors = lanes.fold(done(ports.log.read(ports.stack.lane(actor.id)))).cursors
+    cursors = lane_rules.fold(done(ports.log.read(ports.stack.lane(actor.id)))).cursors
     return all(cursors.get(name, 0) >= newest.get(name, 0) for name in actor.event_names())
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
-from engine.runtime import ticker
+from engine.triggers import schedule
 from streams.json import JsonObject
 from streams.memory.stream import Message
 from streams.parsing import MESSAGE_ID_HEADER
@@ -211,7 +211,7 @@ def _first_tick(evidence: Evidence, name: str) -> datetime | None:
     """Return the tick that the first timer of a schedule was armed for."""
     for arming in evidence.history.armed:
         said = arming.timer.payload
-        if arming.timer.purpose == ticker.PURPOSE and said["expectation"] == name:
+        if arming.timer.purpose == schedule.PURPOSE and said["expectation"] == name:
             return datetime.fromisoformat(str(said["at"]))
     return None
 

@@ -17,9 +17,9 @@ from unittest.mock import patch
 import msgspec
 import structlog
 
-from engine.resolving import RESOLVED
-from engine.runtime.node import Node
-from engine.runtime.resolver import QUEUE
+from engine.node.node import Node
+from engine.waits.signal import RESOLVED
+from engine.waits.signals import QUEUE
 from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.json import JsonObject

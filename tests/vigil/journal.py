@@ -11,9 +11,9 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from engine.modes import NodeMode
-from engine.nodes import ActorInfo, NodeInfo, encoded
-from engine.resolving import WaitEntry
+from engine.cluster.modes import NodeMode
+from engine.cluster.nodes import ActorInfo, NodeInfo, encoded
+from engine.waits.signal import WaitEntry
 from streams.blocks import Approval, Wait
 from streams.clock import SystemClock
 from streams.events import (

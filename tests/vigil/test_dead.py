@@ -11,11 +11,10 @@ from datetime import timedelta
 
 import pytest
 
-from engine.budget import Budget
-from engine.dedupe import episode_id
-from engine.output import fold as fold_output
-from engine.runtime.output_letters import write_failed
-from engine.runtime.undertaker import Undertaker
+from engine.app.dedupe import episode_id
+from engine.dead_letters.write import Undertaker
+from engine.outputs.dead_letters import write_failed
+from engine.outputs.output import fold as fold_output
 from streams.clock import SystemClock
 from streams.delivery import Unreadable
 from streams.events import (
@@ -35,7 +34,7 @@ from streams.layout import Stream
 from streams.log import START, Commit
 from streams.ports import Ports
 from streams.subjects import Stack
-from streams.triggers import EventTrigger
+from streams.triggers import Budget, EventTrigger
 from tests.vigil.journal import KEPT, proposed
 from tests.vigil.program import Vigil
 from tests.vigil.test_command_line import one_line

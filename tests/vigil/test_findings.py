@@ -7,14 +7,14 @@ import re
 
 import pytest
 
-from engine import finding
-from engine.finding import clear_finding, raise_finding
-from engine.runtime.applier import Applier
-from engine.runtime.turns import Turns
+from engine.app import findings
+from engine.app.findings import clear_finding, raise_finding
+from engine.findings.apply import Applier
+from engine.runtime.retry import Turns
 from streams.clock import SystemClock
 from streams.jetstream import connect
 from streams.subjects import Stack
-from tests.engine.runtime.stage import Scripted, app_of, opening
+from tests.engine.stage import Scripted, app_of, opening
 from tests.vigil.program import Vigil
 from tests.vigil.test_command_line import one_line
 
@@ -22,7 +22,7 @@ CLOCK = SystemClock()
 APP = app_of(Scripted())
 
 
-def carry_out(vigil: Vigil, *intents: finding.RaiseFinding | finding.ClearFinding) -> None:
+def carry_out(vigil: Vigil, *intents: findings.RaiseFinding | findings.ClearFinding) -> None:
     """Have an episode of the stack intend something."""
     stack = Stack(vigil.environ["VIGIL_STACK"])
 

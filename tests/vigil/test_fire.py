@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from engine.overrides import overrides
+from engine.app.tools import overrides
 from streams.clock import SystemClock
 from tests.vigil.program import NOWHERE, Vigil
 from tests.vigil.test_command_line import one_line

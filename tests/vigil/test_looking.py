@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from engine.modes import ModeOrder, NodeMode, Orders, PauseOrder
-from engine.nodes import ActorInfo, ExpectationInfo, NodeInfo
+from engine.cluster.modes import ModeOrder, NodeMode, Orders, PauseOrder
+from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo
 from streams.clock import SystemClock
 from streams.events import LaneMoved
 from streams.log import Commit

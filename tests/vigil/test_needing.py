@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from engine.cluster.nodes import ExpectationInfo
 from engine.definitions import agent_of, canonical, workflow_of
-from engine.nodes import ExpectationInfo
 from streams.definitions import Edition
 from streams.events.definitions import DefinitionKind
 from streams.json import NOTHING

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from engine.modes import NodeMode
-from engine.workflows.starter import starter_id
+from engine.app.workflow_starter import starter_id
+from engine.cluster.modes import NodeMode
 from projections.postgres.answers import ROWS_MAX
 from streams.definitions import Edition
 from streams.events import WorkflowStarted

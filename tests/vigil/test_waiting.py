@@ -6,18 +6,18 @@ from datetime import timedelta
 
 import pytest
 
-from engine.calm import PURPOSE
-from engine.nodes import ExpectationInfo
-from engine.runtime.debouncer import Debouncer, fired_of
+from engine.cluster.nodes import ExpectationInfo
+from engine.triggers.debounce import PURPOSE
+from engine.triggers.debounce_store import Debouncer, fired_of
 from streams.clock import SystemClock
 from streams.commands import Start
 from streams.events import LaneMoved
 from streams.log import Commit
 from streams.memory import memory_ports
 from streams.timers import Timer
-from tests.engine.runtime.crew import crew_of
-from tests.engine.runtime.stage import Scripted, app_of
-from tests.engine.runtime.test_debouncer import calming_of, happened, hold, thing_of
+from tests.engine.crew import crew_of
+from tests.engine.stage import Scripted, app_of
+from tests.engine.triggers.test_debouncer import calming_of, happened, hold, thing_of
 from vigil.waiting import UNREADABLE, held, waiting
 
 CLOCK = SystemClock()

@@ -6,7 +6,7 @@ import pytest
 
 from engine import Actor, App, event
 from streams.memory import memory_ports
-from tests.engine.runtime.stage import HAPPENED, Scripted, running
+from tests.engine.stage import HAPPENED, Scripted, running
 from tests.simulation.time import SimClock, simulate
 from tests.walk.chain import longest_chain
 from tests.walk.trace import walking

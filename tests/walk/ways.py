@@ -15,17 +15,8 @@ from structlog.testing import capture_logs
 from engine import Actor, App, approve_output, event, observe, propose_output, tool_call
 from streams.events import EpisodeDeferred, OutputProposed
 from streams.memory import MemoryPorts, memory_ports
-from tests.engine.runtime.output_stage import Pager, Proposing
-from tests.engine.runtime.stage import (
-    HAPPENED,
-    Counter,
-    Life,
-    Scripted,
-    doomed,
-    lived,
-    opening,
-    running,
-)
+from tests.engine.output_stage import Pager, Proposing
+from tests.engine.stage import HAPPENED, Counter, Life, Scripted, doomed, lived, opening, running
 from tests.simulation.time import SimClock, simulate
 from tests.walk.trace import Walk, said, walking
 

@@ -11,8 +11,8 @@ import typer
 from vigil.cli.reconcile import show_reconciled
 
 if TYPE_CHECKING:
-    from engine.runtime.definition_book import Change
-    from engine.runtime.reconciler import Reconciled
+    from engine.definitions.store import Change
+    from engine.operations.reconcile import Reconciled
     from vigil.defining import Applied
     from vigil.editions import Reception
     from vigil.receiving import Release

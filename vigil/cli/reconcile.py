@@ -10,7 +10,7 @@ from vigil.cli import context
 from vigil.cli.output import IsJson, show_rows
 
 if TYPE_CHECKING:
-    from engine.runtime.reconciler import Reconciled
+    from engine.operations.reconcile import Reconciled
 
 COLUMNS: Final = ("action", "actor_id", "expectation_id", "about", "outcome")
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from engine.adapter import DeliveryFailed, OutputAdapter, OutputView
+from engine.app.outputs import DeliveryFailed, OutputAdapter, OutputView
 
 KEY = "5f" * 32
 

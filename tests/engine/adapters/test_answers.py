@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.adapters.answers import RETRY_AFTER_S_MAX, retry_after_s
+from engine.adapters.http import RETRY_AFTER_S_MAX, retry_after_s
 from tests.engine.adapters.conftest import NOW
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from engine.adapters.email import Email
+from engine.adapters.secret import env
+from engine.adapters.slack import Slack
+from engine.adapters.subject import Subject
+from engine.adapters.webhook import Webhook
 from engine.errors import BadAdapter
 from tests.engine.adapters.samples import failure_of
-from vigil.adapters import Email, Slack, Subject, Webhook, env
 
 HERE = "https://p.example"
 URL = "not a URL that begins with https:// or http:// and a host"

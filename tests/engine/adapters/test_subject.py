@@ -8,16 +8,15 @@ import nats as nats_client
 import pytest
 from nats.js.api import DiscardPolicy
 
-from engine.budget import Budget
+from engine.adapters.subject import Subject
 from streams.clock import SystemClock
 from streams.events import EpisodeOpened
 from streams.jetstream import connect
 from streams.log import START, Commit
 from streams.memory import memory_ports
-from streams.triggers import EventTrigger
+from streams.triggers import Budget, EventTrigger
 from tests.engine.adapters.conftest import NOW
 from tests.engine.adapters.samples import KEY, failure_of, output
-from vigil.adapters import Subject
 
 
 @pytest.fixture

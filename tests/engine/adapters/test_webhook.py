@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.adapters.http import ANSWER_BYTES_MAX, HttpClient
-from engine.adapters.signature import keys_of, signed_headers
+from engine.adapters.secret import env, keys_of, signed_headers
+from engine.adapters.webhook import Webhook
 from tests.docs.pages import blocks
 from tests.engine.adapters.conftest import NOW, FixedClock
 from tests.engine.adapters.receiver import (
@@ -24,7 +25,6 @@ from tests.engine.adapters.receiver import (
     stop_in_answer,
 )
 from tests.engine.adapters.samples import KEY, failure_of, free_port, output
-from vigil.adapters import Webhook, env
 
 GUIDE = "docs/guides/adapters.md"
 SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()

@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from engine.actor import Actor
-from engine.aging import escalate
-from engine.app import App
-from engine.breaker import Breaker
-from engine.convergence import ConvergeResult
-from engine.dedupe import by_event, by_payload, by_value
+from engine.app.actor import Actor, Expectation
+from engine.app.app import App
+from engine.app.checks import Breaker
+from engine.app.conditions import all_of, between, exists, ge, gt, in_, le, lt, missing, ne
+from engine.app.dedupe import by_event, by_payload, by_value
+from engine.app.findings import escalate
+from engine.app.strategy import ConvergeResult, Strategy
+from engine.app.tools import overrides
+from engine.app.triggers import cron, event, every, manual, workflow
 from engine.definitions import agent_of, canonical, to_actor
 from engine.definitions.agent import (
     AgentDefinition,
@@ -23,14 +26,8 @@ from engine.definitions.agent import (
     OverridesDefinition,
 )
 from engine.errors import BadDefinition
-from engine.expectation import Expectation
-from engine.filters import all_of, between, exists, ge, gt, in_, le, lt, missing, ne
-from engine.overrides import overrides
-from engine.schedule import cron, every
-from engine.strategy import Strategy
-from engine.trigger import event, manual, workflow
+from engine.templates.classify import observe_classify_converge
 from streams.triggers import Budget, Overrides
-from vigil.templates import observe_classify_converge
 
 
 class Watch(Strategy):

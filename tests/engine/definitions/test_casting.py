@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.actor import Actor
-from engine.app import App
-from engine.convergence import ConvergeResult
-from engine.definitions.casting import IN_CODE, cast, in_code, make, unmade
-from engine.strategy import Strategy
-from engine.trigger import manual
-from engine.workflows.binding import WORKFLOWS_MAX
-from engine.workflows.workflow import Workflow
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.strategy import ConvergeResult, Strategy
+from engine.app.triggers import manual
+from engine.app.workflow import Workflow
+from engine.app.workflow_plan import WORKFLOWS_MAX
+from engine.definitions.make import IN_CODE, cast, make, unmade
+from engine.runtime.catalog import in_code
 from streams.definitions import Edition
 from streams.events import DefinitionKind
 from streams.json import NOTHING, raw

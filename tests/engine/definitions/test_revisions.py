@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from engine.definitions.revisions import UNDEFINED, Apply, Definition, Disable, decide, fold
+from engine.definitions.definition import UNDEFINED, Apply, Definition, Disable, decide, fold
 from engine.errors import Refused
 from streams.events.definitions import DefinitionApplied, DefinitionDisabled, DefinitionKind
 from streams.json import raw

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.definitions.texts import DEPTH_MAX, TEXT_BYTES_MAX, format_of, read
+from engine.definitions.text import DEPTH_MAX, TEXT_BYTES_MAX, format_of, read
 from engine.errors import BadDefinition
 
 SAID = {"a": 1, "b": [1.5, True, None, "x"], "c": {"d": "on"}}

@@ -6,17 +6,23 @@ import inspect
 
 import pytest
 
-from engine.dedupe import by_value
+from engine.app.conditions import all_of, filter_of, ge, lt
+from engine.app.dedupe import by_value
+from engine.app.triggers import event, every, manual
+from engine.app.workflow import STEPS_MAX, StepOptions, Workflow, retrying
 from engine.definitions import canonical, difference, kind_of, read, to_workflow, workflow_of
-from engine.definitions.inputs import DEPTH_MAX, PATHS_MAX, Condition, FilledInput, Items
-from engine.definitions.steps import FIELDS_MAX, RetryDefinition, StepDefinition
+from engine.definitions.steps import (
+    DEPTH_MAX,
+    FIELDS_MAX,
+    PATHS_MAX,
+    Condition,
+    FilledInput,
+    Items,
+    RetryDefinition,
+    StepDefinition,
+)
 from engine.definitions.workflow import WorkflowDefinition
 from engine.errors import BadDefinition
-from engine.filters import all_of, filter_of, ge, lt
-from engine.trigger import event, every, manual
-from engine.workflows.failure import retrying
-from engine.workflows.step import StepOptions
-from engine.workflows.workflow import STEPS_MAX, Workflow
 from streams.events import DefinitionKind
 from streams.json import unraw
 from streams.triggers import ManualTrigger

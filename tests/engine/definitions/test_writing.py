@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.definitions import read
-from engine.definitions.writing import write
+from engine.definitions.text import write
 
 VALUES = st.recursive(
     st.none()

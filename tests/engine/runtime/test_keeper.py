@@ -12,13 +12,14 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from engine.actions import observe, tool_call
-from engine.runtime.keeper import Keeper
+from engine.app.actions import observe, tool_call
+from engine.runtime.leases import Keeper
+from engine.testing import FakeLeases
 from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.events import EndStatus, EpisodeStarted
 from streams.keys import episode_claim
-from tests.engine.runtime.stage import (
+from tests.engine.stage import (
     CLOCK,
     LEASE_TTL_S,
     WAIT_S,
@@ -33,7 +34,6 @@ from tests.engine.runtime.stage import (
     running,
     write,
 )
-from vigil.testing import FakeLeases
 
 KEY = "episode.worker.e1"
 
@@ -314,7 +314,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 reader = InMemoryMetricReader()
 metrics.set_meter_provider(MeterProvider([reader]))
 
-from engine.runtime.keeper import Keeper
+from engine.runtime.leases import Keeper
 from streams.clock import SystemClock
 from tests.engine.runtime.test_keeper import Shaky
 

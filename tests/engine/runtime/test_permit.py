@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.runtime.permit import Permit
+from engine.runtime.permits import Permit
 
 
 def given() -> Permit:

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from engine.adapter import DeliveryFailed
+from engine.app.findings import raise_finding
+from engine.app.outputs import DeliveryFailed
+from engine.app.tools import ToolFailed
 from engine.errors import EpisodeFailed, InvalidFinding
-from engine.finding import raise_finding
 from engine.runtime.usercode import TRACE_CHARS_MAX, attempt, call, delivery
-from engine.tools import ToolFailed
 
 
 async def test_a_callback_may_be_plain_or_async():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams.memory import MemoryPorts
-from tests.engine.runtime.stage import ports_in_memory
+from tests.engine.stage import ports_in_memory
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from engine.actor import Actor
-from engine.app import App
-from engine.trigger import event
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.triggers import event
 from streams.events import EpisodeOpened
 from streams.memory import MemoryPorts
 from streams.world import DomainEvent
-from tests.engine.runtime.stage import (
+from tests.engine.stage import (
     HAPPENED,
     Life,
     ask_start,

@@ -5,26 +5,25 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from engine.actions import checkpoint
+from engine.app.actions import checkpoint
+from engine.app.context import Context
+from engine.app.strategy import Abort, Retry, StepTaken
+from engine.app.tools import Failure, ToolFailed, event_id, gather, publish
 from engine.errors import BadDefinition
-from engine.gathering import gather
-from engine.publishing import event_id, publish
-from engine.strategy import Abort, Context, Retry, StepTaken
 from engine.templates.dispatch import (
     ENTITIES_MAX,
     PART_BYTES_MAX,
     PART_MAX,
     Plan,
     announced,
+    dispatch,
     part_of,
 )
-from engine.tools import Failure, ToolFailed
 from streams.events import CheckpointSaved, EndStatus, StepKind, StepRecorded
 from streams.triggers import Budget, Mode
-from tests.engine.runtime.stage import STARTED, ask_start, did, lived, running, write
-from tests.engine.runtime.stage import announced as announced_step
+from tests.engine.stage import STARTED, ask_start, did, lived, running, write
+from tests.engine.stage import announced as announced_step
 from tests.engine.templates.stage import Facts, app_of, opened_for, play, published
-from vigil.templates import dispatch
 
 HOSTS = [{"id": "web-1", "team": {"name": "shop"}, "cpu": 4}, {"id": "db-7", "cpu": 8}]
 NAME = "host.seen"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic_core import PydanticCustomError
 
-from engine.templates.filling import (
+from engine.templates.wording import (
     DEPTH_MAX,
     NAMES,
     PAYLOAD_TEXT_CHARS_MAX,

@@ -5,20 +5,21 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from engine.app.tools import gather
 from engine.errors import BadDefinition, DeclarationError
-from engine.gathering import gather
-from engine.runtime.output_requests import approve_output
+from engine.outputs.requests import approve_output
+from engine.templates.classify import observe_classify_converge
 from engine.templates.proposing import OUTPUTS_MAX
+from engine.templates.synthesize import observe_synthesize_converge
 from streams.blocks import OnExpiry
 from streams.events import EndStatus
 from streams.findings import ClearFinding, RaiseFinding
 from streams.outputs import OutputIntent, OutputStatus
 from streams.triggers import Mode
-from tests.engine.runtime import output_stage
-from tests.engine.runtime.output_stage import Pager, Scene
-from tests.engine.runtime.stage import STARTED, ask_start, did, lived, running, write
+from tests.engine import output_stage
+from tests.engine.output_stage import Pager, Scene
+from tests.engine.stage import STARTED, ask_start, did, lived, running, write
 from tests.engine.templates.stage import Facts, app_of, opened_for, play
-from vigil.templates import observe_classify_converge, observe_synthesize_converge
 
 RULES = [
     {"when": {"disk.used": {"gte": 95}}, "class": "disk_full", "severity": "critical"},

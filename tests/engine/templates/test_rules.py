@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import BadDefinition
-from engine.strict import parsed
 from engine.templates.rules import (
     PATTERN_CHARS_MAX,
     SEARCHED_CHARS_MAX,
     Rule,
     first_fit,
 )
+from engine.validation import parsed
 
 OBSERVED = {
     "disk": {"used": 97, "mount": "/var", "flags": ["ro", 1, None]},

@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from engine.actor import Actor
-from engine.app import App
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.tools import Synthesis, ToolFailed
+from engine.app.triggers import manual
 from engine.errors import BadDefinition, DeclarationError
-from engine.tools import Synthesis, ToolFailed
-from engine.trigger import manual
+from engine.templates.synthesize import observe_synthesize_converge
 from streams.events import EndStatus, StepKind, StepRecorded
 from streams.findings import ClearFinding, RaiseFinding
 from tests.engine.templates.stage import Facts, app_of, opened_for, play
-from vigil.templates import observe_synthesize_converge
 
 OBSERVED = {"errors": 12}
 ANSWER = {

@@ -10,15 +10,20 @@ from datetime import timedelta
 
 import pytest
 
+from engine.app.workflow import Workflow
 from engine.errors import Refused
-from engine.workflows.commands import AttemptEnded, InstanceCommand, Recalled
-from engine.workflows.decision import decide, decided_at
+from engine.workflows.decide import decide, decided_at
 from engine.workflows.effects import Effects, follow_up
-from engine.workflows.history import fold
-from engine.workflows.instance import UNSTARTED, Instance
+from engine.workflows.instance import (
+    UNSTARTED,
+    AttemptEnded,
+    Instance,
+    InstanceCommand,
+    Recalled,
+    fold_instance,
+)
 from engine.workflows.start import started
 from engine.workflows.steps import Code
-from engine.workflows.workflow import Workflow
 from streams.codec import decode_commit, encode_commit
 from streams.commands import Advance, CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
 from streams.events import (
@@ -124,7 +129,7 @@ class Flow:
         data = encode_commit(Commit(id=f"c{seq}", at=at, events=events))
         record = decode_commit(data, subject="s.workflow.i", seq=seq, commit_id=f"c{seq}")
         self.journal.append(record)
-        self.instance = fold([record], self.instance)
+        self.instance = fold_instance([record], self.instance)
 
     def put(self, command: InstanceCommand) -> tuple[WorkflowEvent, ...]:
         """Put one command, and write what comes of it."""

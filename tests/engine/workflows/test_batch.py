@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.workflows import batch
-from engine.workflows.batch import decide_all
+from engine.workflows import decide
+from engine.workflows.decide import decide_all
 from streams.json import raw
 from streams.workflows import StepOutcome
 from tests.engine.workflows.flows import decided, flow, given, in_words, needs, resumed
@@ -30,7 +30,7 @@ def test_the_same_end_told_twice_counts_once():
 
 
 def test_what_would_be_too_large_for_one_message_is_left_for_the_next(monkeypatch):
-    monkeypatch.setattr(batch, "FIRST_BYTES_MAX", 10)
+    monkeypatch.setattr(decide, "FIRST_BYTES_MAX", 10)
     told = given(THREE).flow
     made = decide_all(told.instance, ends(told, "a", "b"), code=told.code, at=told.now)
     assert ([in_words(event) for event in made.events], made.taken) == (["done a"], 1)

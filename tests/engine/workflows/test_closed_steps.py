@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from engine.app.workflow import Workflow, retrying
 from engine.workflows.effects import follow_up, wake_at
 from engine.workflows.endings import end_of_instance
-from engine.workflows.failure import retrying
-from engine.workflows.history import after as folded
-from engine.workflows.instance import UNSTARTED
-from engine.workflows.start import CALLED_OFF, called_off
+from engine.workflows.instance import CALLED_OFF, UNSTARTED
+from engine.workflows.instance import after as folded
+from engine.workflows.start import called_off
 from engine.workflows.steps import waiting
-from engine.workflows.workflow import Workflow
 from streams.events import WorkflowFinished
 from streams.workflows import StepOutcome, WorkflowStatus
 from tests.engine.workflows.flows import cancel, decided, done, fails, flow, given, waits

@@ -8,11 +8,11 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from engine.state import KEPT_BYTES_MAX
-from engine.workflows.asking import INPUTS_BYTES_MAX, WIDTH_MAX
-from engine.workflows.decision import COMMIT_BYTES_MAX, decide
-from engine.workflows.failure import retrying
-from engine.workflows.history import fold
+from engine.app.context import KEPT_BYTES_MAX
+from engine.app.workflow import retrying
+from engine.workflows.decide import COMMIT_BYTES_MAX, decide
+from engine.workflows.instance import fold_instance
+from engine.workflows.steps import INPUTS_BYTES_MAX, WIDTH_MAX
 from streams.codec import encode_commit
 from streams.log import Commit
 from streams.triggers import ManualTrigger
@@ -562,7 +562,7 @@ def test_the_widest_step_fits_in_one_commit():
 def test_the_same_journal_and_command_give_the_same_events():
     after = given(SAGA).when(done("a"))
     told = after.flow.end("b", outcome=StepOutcome.DONE)
-    again = fold(after.flow.journal)
+    again = fold_instance(after.flow.journal)
     assert again == after.flow.instance
     first, second = (
         decide(each, told, code=after.flow.code, at=after.flow.now)

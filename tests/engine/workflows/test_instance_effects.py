@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from engine.episode import UNOPENED, evolve
-from engine.overrides import overrides
-from engine.workflows.binding import DEPTH_MAX
-from engine.workflows.effects import Effects, SubjectLock, follow_up
+from engine.app.tools import overrides
+from engine.app.workflow import Workflow, retrying
+from engine.app.workflow_plan import DEPTH_MAX
+from engine.episodes.episode import UNOPENED, evolve
+from engine.workflows.effects import Effects, follow_up
 from engine.workflows.endings import end_of_episode, end_of_instance
-from engine.workflows.failure import retrying
-from engine.workflows.ids import attempt_id, attempt_key
-from engine.workflows.instance import UNSTARTED
+from engine.workflows.instance import UNSTARTED, SubjectLock, attempt_id, attempt_key
 from engine.workflows.start import sub_started
-from engine.workflows.workflow import Workflow
 from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
 from streams.json import raw, unraw
 from streams.triggers import Mode, Overrides

@@ -9,19 +9,20 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from engine.app.workflow import Workflow, retrying
 from engine.errors import Refused
-from engine.workflows.commands import AttemptEnded, Recalled
-from engine.workflows.failure import retrying
-from engine.workflows.history import evolve
-from engine.workflows.instance import UNSTARTED, Instance
-from engine.workflows.reuse import Recall
-from engine.workflows.status import (
-    ENDED,
+from engine.workflows.effects import Recall
+from engine.workflows.instance import (
+    INSTANCE_ENDED,
     SETTLED,
     STEP_TRANSITIONS,
+    UNSTARTED,
     WORKFLOW_TRANSITIONS,
+    AttemptEnded,
+    Instance,
+    Recalled,
+    evolve,
 )
-from engine.workflows.workflow import Workflow
 from streams.commands import Cancel, CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
 from streams.events import (
     CompensationBegun,
@@ -237,7 +238,7 @@ def check_life(world: World) -> None:
             check_legal(instance, after, event)
             instance = after
     assert set(begun.values()) <= {1}, "each attempt is made once"
-    assert instance.phase in ENDED
+    assert instance.phase in INSTANCE_ENDED
     check_end(instance, undone)
 
 
@@ -271,7 +272,7 @@ def check_end(instance: Instance, undone: list[tuple[str, int]]) -> None:
 def test_every_instance_ends_legally_whatever_crashes(workflow, seed):
     world = World(workflow, Random(seed))
     for _ in range(TURNS_MAX):
-        if world.flow.instance.phase in ENDED:
+        if world.flow.instance.phase in INSTANCE_ENDED:
             break
         world.turn()
     ends = [

@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from engine.overrides import overrides
-from engine.state import KEPT_BYTES_MAX
-from engine.workflows.failure import retrying
-from engine.workflows.reuse import recalled
+from engine.app.context import KEPT_BYTES_MAX
+from engine.app.tools import overrides
+from engine.app.workflow import retrying
+from engine.workflows.effects import recalled
 from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
 from streams.json import raw, unraw
 from streams.log import Commit, Recorded

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from engine.actor import Actor
-from engine.app import App
-from engine.episode import Episode
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.strategy import Abort, Retry
+from engine.app.tools import Failure
+from engine.app.triggers import event, every, workflow
+from engine.app.workflow import Workflow
+from engine.app.workflow_starter import TRIES_MAX, Begun, StartWorkflow
+from engine.episodes.episode import Episode
 from engine.errors import BadWorkflow, DeclarationError
-from engine.strategy import Abort, Retry
-from engine.tools import Failure
-from engine.trigger import event, every, workflow
-from engine.workflows.publicity import skipped
-from engine.workflows.starter import (
-    TRIES_MAX,
-    Begun,
-    StartWorkflow,
-    busy_instance,
-    why_unbegun,
-)
-from engine.workflows.workflow import Workflow
+from engine.workflows.start import busy_instance, skipped, why_unbegun
 from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeOpened
 from streams.json import raw
 from streams.triggers import Budget, ManualTrigger
-from tests.engine.runtime.workflow_stage import Scripted
+from tests.engine.workflow_stage import Scripted
 
 
 def app_of(made: Workflow, *more: Actor) -> App:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.sweep import Verdict
-from engine.workflows.failure import retrying
+from engine.app.workflow import retrying
+from engine.episodes.recovery import Verdict
+from engine.operations.sweep import Attempt, calls_for, judge_instance, running
 from engine.workflows.instance import UNSTARTED
-from engine.workflows.sweep import Attempt, calls_for, judge, running
 from streams.commands import Advance, StepDone
 from tests.engine.workflows.flows import (
     cancel,
@@ -32,13 +32,13 @@ def attempts(after, *, is_open=True, has_ended=False):
 
 def judged(after, *, is_armed=True, silent_s=STALE_AFTER_S, **seen):
     said = {"is_armed": is_armed, "silent_s": silent_s, "stale_after_s": STALE_AFTER_S}
-    return judge(after.flow.instance, attempts(after, **seen), **said)
+    return judge_instance(after.flow.instance, attempts(after, **seen), **said)
 
 
 def test_what_has_ended_needs_nothing():
     assert judged(given(flow("a")).when(done("a"))) is Verdict.ENDED
     said = {"is_armed": False, "silent_s": 9e9, "stale_after_s": STALE_AFTER_S}
-    assert judge(UNSTARTED, [], **said) is Verdict.ENDED
+    assert judge_instance(UNSTARTED, [], **said) is Verdict.ENDED
 
 
 def test_what_happened_a_moment_ago_is_left_alone():

@@ -6,26 +6,28 @@ import re
 
 import pytest
 
-from engine.actions import converge
-from engine.actor import Actor
-from engine.convergence import ConvergeResult
-from engine.errors import BadRequest, BadWorkflow, DeclarationError
-from engine.overrides import overrides
-from engine.strategy import Strategy
-from engine.trigger import event, every, manual
-from engine.workflows.binding import DEPTH_MAX, checked_workflows, problem_of_code, spec_of
-from engine.workflows.failure import (
+from engine.app.actions import converge
+from engine.app.actor import Actor
+from engine.app.strategy import ConvergeResult, Strategy
+from engine.app.tools import overrides
+from engine.app.triggers import event, every, manual
+from engine.app.workflow import (
     ATTEMPTS_MAX,
     BACKOFF_S_MAX,
+    STEPS_MAX,
+    Workflow,
+    ancestors,
+    cycle,
+    depths,
     policy_of,
     remedy,
     retrying,
     wait_s,
 )
-from engine.workflows.graph import ancestors, cycle, depths
-from engine.workflows.ids import attempt_id, attempt_key, instance_id, reuse_key
+from engine.app.workflow_plan import DEPTH_MAX, checked_workflows, problem_of_code, spec_of
+from engine.errors import BadRequest, BadWorkflow, DeclarationError
+from engine.workflows.instance import attempt_id, attempt_key, instance_id, reuse_key
 from engine.workflows.start import started
-from engine.workflows.workflow import STEPS_MAX, Workflow
 from streams.json import raw
 from streams.triggers import Budget, ManualTrigger, Mode
 from streams.workflows import OnFailure, Remedy, Task

@@ -1,0 +1,371 @@
+"""What a strategy may ask for next, as data.
+
+What is wrong with the values of an action. Pure.
+
+A strategy may make actions by any means, so whatever it asks for is looked at before it is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from engine.errors import InvalidAction, Unencodable
+from streams.blocks import OnExpiry
+from streams.json import JsonObject, raw
+from streams.outputs import OutputIntent
+
+NAME_CHARS_MAX: Final = 256
+"""Longest name of a capability, an action or a phase, in characters."""
+
+APPROVERS_MAX: Final = 64
+"""Most people that one request for approval names."""
+
+NAMES_NOBODY: Final = "an empty list names nobody; leave it out, and anybody may decide"
+"""What is wrong with a list of those who may decide, wherever it is given."""
+
+APPROVER_CHARS_MAX: Final = 200
+"""Longest name of one of them, in characters: as long as that of whoever decides may be."""
+
+SUMMARY_CHARS_MAX: Final = 4_000
+"""Longest summary of a request, in characters."""
+
+REF_CHARS_MAX: Final = 256
+"""Longest reference that something is waited for by, in characters."""
+
+EXPIRES_S_MAX: Final = 10 * 365 * 24 * 3600.0
+"""Longest that an answer can be waited for, unless it is for ever: ten years, in seconds."""
+
+REMIND_S_MIN: Final = 1.0
+"""Shortest time between two reminders, in seconds: each is a public event and a timer."""
+
+OF_APPROVALS: Final = frozenset({OnExpiry.DENY, OnExpiry.APPROVE, OnExpiry.FAIL})
+OF_WAITS: Final = frozenset({OnExpiry.CONTINUE, OnExpiry.FAIL})
+"""What the expiry of either may mean."""
+
+ExpiryOfApproval: TypeAlias = Literal["deny", "approve", "fail"]
+ExpiryOfWait: TypeAlias = Literal["continue", "fail"]
+"""The same, as strategies write it."""
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call"):
+    """Call a tool and hand its result to `handle_result`."""
+
+    capability: str
+    action: str
+    args: JsonObject = {}
+
+
+class Observe(msgspec.Struct, frozen=True, tag_field="kind", tag="observation"):
+    """Put a fact on the journal and hand it to `handle_result`."""
+
+    data: object
+
+
+class Synthesize(msgspec.Struct, frozen=True, tag_field="kind", tag="synthesis"):
+    """Ask the synthesizer; without one, the prompt itself is the result."""
+
+    prompt: object
+    transient: JsonObject = {}
+    """Given to the synthesizer and stored nowhere."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"):
+    """Keep the state as `handle_result` leaves it; a resume starts from there."""
+
+    phase: str
+
+
+class SendOutput(msgspec.Struct, frozen=True, tag_field="kind", tag="output"):
+    """Have something delivered now, instead of with the result of `converge`."""
+
+    intent: OutputIntent
+
+
+class RequestApproval(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="approval"):
+    """Ask people, and go on when they have decided. No node has the episode meanwhile."""
+
+    plan: object
+    summary: str = ""
+    approvers: tuple[str, ...] = ()
+    expires_s: float = 0.0
+    on_expiry: OnExpiry = OnExpiry.DENY
+    remind_every_s: float = 0.0
+
+
+class WaitFor(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="wait"):
+    """Go on when word has come from outside. No node has the episode meanwhile."""
+
+    ref: str
+    expires_s: float = 0.0
+    on_expiry: OnExpiry = OnExpiry.FAIL
+    remind_every_s: float = 0.0
+
+
+class Converge(msgspec.Struct, frozen=True, tag_field="kind", tag="converge"):
+    """Call `converge` and end with its result."""
+
+
+class Done(msgspec.Struct, frozen=True, tag_field="kind", tag="done"):
+    """End without a result."""
+
+
+Work: TypeAlias = ToolCall | Observe | Synthesize | Checkpoint | SendOutput
+"""An action that the node performs."""
+
+Pause: TypeAlias = RequestApproval | WaitFor
+"""An action that someone outside answers."""
+
+Step: TypeAlias = Work | Pause
+"""An action whose result is recorded and handed to `handle_result`."""
+
+Action: TypeAlias = Step | Converge | Done
+
+
+def tool_call(capability: str, action: str, args: JsonObject | None = None) -> ToolCall:
+    """Return the action that calls `action` of the tool registered as `capability`.
+
+    Arguments whose name starts with `_` reach the tool and are stored nowhere.
+    """
+    return ToolCall(capability, action, args or {})
+
+
+def observe(data: object) -> Observe:
+    """Return the action that records `data`, any JSON value."""
+    return Observe(data)
+
+
+def synthesize(prompt: object, *, transient: JsonObject | None = None) -> Synthesize:
+    """Return the action that asks the synthesizer about `prompt`, any JSON value.
+
+    Args:
+        prompt: recorded with the step.
+        transient: what the synthesizer gets besides and nobody stores, such as secrets.
+    """
+    return Synthesize(prompt, transient or {})
+
+
+def checkpoint(phase: str) -> Checkpoint:
+    """Return the action that keeps the state, under the name of a `phase`."""
+    return Checkpoint(phase)
+
+
+def approval(
+    plan: object,
+    *,
+    summary: str = "",
+    approvers: Iterable[str] | str | None = None,
+    expires_s: float | None = None,
+    on_expiry: ExpiryOfApproval = "deny",
+    remind_every_s: float | None = None,
+) -> RequestApproval:
+    """Return the action that asks people whether `plan` may be carried out, and waits for them.
+
+    `handle_result` gets `{"resolution": "approved", "by": …, "reason": …}`, or a `Failure` of class
+    `denied` or `approval_expired`. An episode that a denial ends is canceled, not failed.
+
+    Args:
+        plan: what is to be done, any JSON value, for people to read. Whoever decides names its
+            SHA-256, so nobody approves something else than they saw.
+        summary: the same in one sentence, up to 4,000 characters.
+        approvers: names of those who may decide, 1 to 64; None: anybody.
+        expires_s: how long it can be decided, in seconds, over 0 and up to ten years; None: for as
+            long as it takes.
+        on_expiry: what it means that nobody has decided by then: `deny`, `approve` or `fail`.
+        remind_every_s: seconds between two public reminders, at least 1; None: none.
+
+    Raises:
+        InvalidAction: `approvers` is empty or holds what is no name, `on_expiry` is none of the
+            three, or a number of seconds is 0 or less.
+    """
+    return RequestApproval(
+        plan=plan,
+        summary=summary,
+        approvers=_approvers(approvers),
+        expires_s=_seconds("expires_s", expires_s),
+        on_expiry=_on_expiry(on_expiry, OF_APPROVALS),
+        remind_every_s=_seconds("remind_every_s", remind_every_s),
+    )
+
+
+def wait(
+    ref: str,
+    *,
+    expires_s: float | None = None,
+    on_expiry: ExpiryOfWait = "fail",
+    remind_every_s: float | None = None,
+) -> WaitFor:
+    """Return the action that waits until somebody outside says that `ref` has come about.
+
+    `handle_result` gets what they said, any JSON value, or a `Failure` of class `wait_expired`.
+
+    Args:
+        ref: what they call it, such as `payment:42`: 1 to 256 characters.
+        expires_s: how long to wait, in seconds, over 0 and up to ten years; None: for as long as
+            it takes.
+        on_expiry: what it means that nothing has come by then: `fail`, or `continue` with `null`.
+        remind_every_s: seconds between two public reminders, at least 1; None: none.
+
+    Raises:
+        InvalidAction: `on_expiry` is neither of the two, or a number of seconds is 0 or less.
+    """
+    return WaitFor(
+        ref=ref,
+        expires_s=_seconds("expires_s", expires_s),
+        on_expiry=_on_expiry(on_expiry, OF_WAITS),
+        remind_every_s=_seconds("remind_every_s", remind_every_s),
+    )
+
+
+def converge() -> Converge:
+    """Return the action that ends the episode with the result of `Strategy.converge`."""
+    return Converge()
+
+
+def done() -> Done:
+    """Return the action that ends the episode without a result."""
+    return Done()
+
+
+def _approvers(given: Iterable[str] | str | None) -> tuple[str, ...]:
+    """Return names as actions have them, where none stands for None."""
+    if given is None:
+        return ()
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not names:
+        raise InvalidAction(f"approvers: {NAMES_NOBODY}")
+    for each in names:
+        _check_approver(each)
+    return names
+
+
+def _check_approver(name: object) -> None:
+    if not isinstance(name, str) or not 1 <= len(name) <= APPROVER_CHARS_MAX:
+        problem = f"{name!r} is no name of 1 to {APPROVER_CHARS_MAX} characters"
+        raise InvalidAction(f"approvers: {problem}")
+
+
+def _seconds(field: str, given: float | None) -> float:
+    """Return a number of seconds as actions have it, where 0 stands for None."""
+    if given is None:
+        return 0.0
+    said: object = given
+    is_number = isinstance(said, int | float) and not isinstance(said, bool)
+    if is_number and given <= 0:
+        raise InvalidAction(f"{field}: {given:g} is not more than 0; write more, or leave it out")
+    return given
+
+
+def _on_expiry(given: str, allowed: frozenset[OnExpiry]) -> OnExpiry:
+    if given not in allowed:
+        raise InvalidAction(f"on_expiry: {given!r}; use {either(allowed)}")
+    return OnExpiry(given)
+
+
+def either(allowed: frozenset[OnExpiry]) -> str:
+    """Return `allowed` as a choice, for whoever is to make it."""
+    return " or ".join(sorted(each.value for each in allowed))
+
+
+def problem_of(action: Action) -> str | None:
+    """Return what is wrong with the values of `action`, or None.
+
+    Whether JSON can say them is found out when they are recorded.
+    """
+    match action:
+        case ToolCall(capability=capability, action=name, args=args):
+            return _name("capability", capability) or _name("action", name) or _object("args", args)
+        case Synthesize(transient=transient):
+            return _object("transient", transient)
+        case Checkpoint(phase=phase):
+            return _name("phase", phase)
+        case RequestApproval():
+            return _request(action) or _deadlines(action, OF_APPROVALS)
+        case WaitFor(ref=ref):
+            return _text("ref", ref, least=1, most=REF_CHARS_MAX) or _deadlines(action, OF_WAITS)
+        case _:
+            return None
+
+
+def _request(action: RequestApproval) -> str | None:
+    approvers: object = action.approvers
+    if not isinstance(approvers, tuple):
+        return f"approvers must be a tuple of names, not a {type(approvers).__name__}"
+    if len(approvers) > APPROVERS_MAX:
+        return f"approvers: {len(approvers):,} of them, the limit is {APPROVERS_MAX}"
+    named = (_text("approvers", each, least=1, most=APPROVER_CHARS_MAX) for each in approvers)
+    problem = next((each for each in named if each), None)
+    return problem or _text("summary", action.summary, least=0, most=SUMMARY_CHARS_MAX)
+
+
+def _deadlines(action: Pause, allowed: frozenset[OnExpiry]) -> str | None:
+    given: object = action.on_expiry
+    if all(given != each for each in allowed):
+        return f"on_expiry: {str(given)!r}; use {either(allowed)}"
+    return _problem_of_seconds("expires_s", action.expires_s, least=0.0) or _problem_of_seconds(
+        "remind_every_s", action.remind_every_s, least=REMIND_S_MIN
+    )
+
+
+def _problem_of_seconds(field: str, value: object, *, least: float) -> str | None:
+    """Return what is wrong with a number of seconds, of which 0 stands for none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"{field} must be a number of seconds, not a {type(value).__name__}"
+    if value == 0 or least <= value <= EXPIRES_S_MAX:
+        return None
+    return f"{field}: {value:g} is not from {least:g} to {EXPIRES_S_MAX:,.0f} seconds"
+
+
+def _text(field: str, value: object, *, least: int, most: int) -> str | None:
+    if not isinstance(value, str):
+        return f"{field}: {value!r} is not text"
+    if not least <= len(value) <= most:
+        return f"{field}: {len(value):,} characters, not {least} to {most:,}"
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return f"{field}: {value!r} is not valid Unicode text"
+    return None
+
+
+def _name(field: str, value: object) -> str | None:
+    if not isinstance(value, str):
+        return f"{field} must be text, not a {type(value).__name__}"
+    if len(value) > NAME_CHARS_MAX:
+        return f"{field}: {len(value):,} characters, the limit is {NAME_CHARS_MAX}"
+    return None
+
+
+def _object(field: str, value: object) -> str | None:
+    if not isinstance(value, dict):
+        return f"{field} must be a dict, not a {type(value).__name__}"
+    if strays := [key for key in value if not isinstance(key, str)]:
+        return f"{field}: its keys must be text, and one is a {type(strays[0]).__name__}"
+    return None
+
+
+def without_transient(args: JsonObject) -> JsonObject:
+    """Return `args` without the values that are stored nowhere: names starting with `_`."""
+    return {key: value for key, value in args.items() if not key.startswith("_")}
+
+
+def fingerprint(action: Step) -> str:
+    """Return the SHA-256 of `action` in hex, transient values left out.
+
+    Raises:
+        Unencodable: the action holds something JSON cannot say.
+    """
+    match action:
+        case ToolCall():
+            action = msgspec.structs.replace(action, args=without_transient(action.args))
+        case Synthesize():
+            action = msgspec.structs.replace(action, transient={})
+        case _:
+            pass
+    try:
+        return hashlib.sha256(raw(action)).hexdigest()
+    except (TypeError, ValueError) as error:
+        raise Unencodable(f"{type(action).__name__}: {error}") from error

@@ -1,0 +1,240 @@
+"""An app: the actors that a node runs, and what they share with those that are defined as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from engine.app.actor import QUEUE_MAX, Actor, Expectation, Policy
+from engine.app.checks import Check, checked_callback, checked_tools
+from engine.app.outputs import Outputs, Route, checked_routes
+from engine.app.strategy import Needs, Strategy, Template, checked_templates
+from engine.app.tools import (
+    GATHER,
+    Gatherer,
+    Gathering,
+    Synthesizer,
+    Tool,
+    ToolLike,
+    checked_gatherers,
+)
+from engine.app.workflow import Workflow
+from engine.app.workflow_plan import checked_workflows
+from engine.app.workflow_starter import problem_of_id, starters_of
+from engine.errors import DeclarationError
+
+R = TypeVar("R")
+"""What an app keeps under names."""
+
+
+class Orphan(msgspec.Struct, frozen=True, kw_only=True):
+    """An episode whose node crashed, for `resolve_policy`."""
+
+    episode_id: str
+    actor_id: str
+    expectation_id: str
+    node: str
+    """The one that crashed."""
+    crashes: int
+    """This one included."""
+    steps_recorded: int
+
+
+ALL: Final = "(all)"
+"""Stands for every actor where an error names one."""
+
+ResolvePolicy: TypeAlias = Callable[[Orphan], Policy | None]
+
+
+NodeName: TypeAlias = Callable[[], str]
+
+
+@dataclass(frozen=True, init=False)
+class App:
+    """Everything a node needs to know about its work. Any actor runs on any node of the app."""
+
+    actors: Mapping[str, Actor]
+    tools: Mapping[str, Tool]
+    outputs: Mapping[str, Route]
+    synthesizer: Synthesizer | None = field(default=None)
+    resolve_policy: ResolvePolicy | None = field(default=None)
+    node_name: NodeName | None = field(default=None)
+    gatherers: Mapping[str, Gatherer] = field(default_factory=dict)
+    templates: Mapping[str, Template] = field(default_factory=dict)
+    strategies: Mapping[str, Strategy[Any]] = field(default_factory=dict)
+    workflows: Mapping[str, Workflow] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        *,
+        actors: Sequence[Actor] = (),
+        tools: Mapping[str, ToolLike] | None = None,
+        outputs: Outputs | None = None,
+        synthesizer: Synthesizer | None = None,
+        resolve_policy: ResolvePolicy | None = None,
+        node_name: NodeName | None = None,
+        gatherers: Mapping[str, Gatherer] | None = None,
+        templates: Mapping[str, Template] | None = None,
+        strategies: Mapping[str, type[Strategy[Any]] | Strategy[Any]] | None = None,
+        workflows: Sequence[Workflow] = (),
+    ) -> None:
+        """Declare an app.
+
+        Args:
+            actors: those in code, each with an id of its own and at least one expectation. Others
+                come and go while a node runs, as they are defined. None: only such.
+            tools: capability → tool, for actors that have none of that name.
+            outputs: name → adapter, or a `Route` to one, for what strategies want delivered.
+            synthesizer: for actors that have none.
+            resolve_policy: asked after a crash what is to become of the episode; None leaves it
+                to the expectation.
+            node_name: asked once, when a node starts that has no name of its own: what it is to
+                be called. No other node of the stack may be called so; 1 to 64 of A-Z a-z 0-9 _ -
+            gatherers: name → what templates ask for facts; see `engine.app.tools`.
+            templates: name → what makes a strategy of a configuration, beside those that every
+                app has; see `engine.templates`.
+            strategies: name → what definitions mean by it, such as `"checks:CheckDisk"`.
+            workflows: what hangs together of the actors' work. Each has an actor of its own beside
+                those above, `workflow-<name>`, which begins its instances. Every actor that a step
+                names must be among `actors`, also where other nodes run it.
+
+        Raises:
+            DeclarationError: a value cannot work; the message names it. Of a workflow it is a
+                `BadWorkflow`.
+        """
+        synthesizer = checked_callback(synthesizer, actor=ALL, field="synthesizer")
+        resolve_policy = checked_callback(resolve_policy, actor=ALL, field="resolve_policy")
+        object.__setattr__(self, "actors", _by_id(actors))
+        object.__setattr__(self, "tools", checked_tools(tools or {}, actor=ALL))
+        object.__setattr__(self, "outputs", _routes(outputs))
+        object.__setattr__(self, "synthesizer", synthesizer)
+        object.__setattr__(self, "resolve_policy", resolve_policy)
+        node_name = checked_callback(node_name, actor=ALL, field="node_name")
+        object.__setattr__(self, "node_name", node_name)
+        known = _registered("gatherers", gatherers, checked_gatherers)
+        object.__setattr__(self, "gatherers", known)
+        object.__setattr__(self, "tools", {**self.tools, GATHER: Gathering(known)})
+        object.__setattr__(
+            self, "templates", _registered("templates", templates, checked_templates)
+        )
+        object.__setattr__(self, "strategies", _strategies(strategies or {}))
+        known_workflows = checked_workflows(workflows, self.actors)
+        starters = {each.id: each for each in starters_of(known_workflows, self.actors)}
+        object.__setattr__(self, "workflows", known_workflows)
+        object.__setattr__(self, "actors", {**self.actors, **starters})
+        for actor in self.actors.values():
+            self.check(actor)
+
+    def check(self, actor: Actor) -> None:
+        """See whether `actor` could be one of this app's.
+
+        Raises:
+            DeclarationError: it could not; the message names the field.
+        """
+        if not actor.expectations:
+            raise Check(actor.id).refuse("expectations", "none; use actor.expect(…)")
+        if problem := problem_of_id(actor):
+            raise Check(actor.id).refuse("id", problem)
+        if problem := _problem_of_queue(actor):
+            raise Check(actor.id).refuse("queue_max", problem)
+        if problem := _problem_of_breakers(actor):
+            raise Check(actor.id).refuse("breaker", problem)
+        for expectation in actor.expectations.values():
+            check, strategy = Check(actor.id, expectation.name), expectation.strategy
+            needs = getattr(strategy, "needs", Needs())
+            self._check_named(check, needs)
+            if needs.synthesizer and self.synthesizer_of(actor, expectation) is None:
+                raise check.refuse("strategy", "there is no synthesizer to ask; App(synthesizer=…)")
+
+    def supplied(self, tools: Mapping[str, Tool]) -> App:
+        """Return this app with tools that the engine supplies, beside its own."""
+        made = copy(self)
+        object.__setattr__(made, "tools", {**self.tools, **tools})
+        return made
+
+    def tool(self, actor: Actor, capability: str) -> Tool | None:
+        """Return the tool that `actor` means by `capability`, or None if there is none."""
+        return actor.tools.get(capability) or self.tools.get(capability)
+
+    def synthesizer_of(self, actor: Actor, expectation: Expectation) -> Synthesizer | None:
+        """Return the nearest synthesizer: the expectation's, the actor's or the app's."""
+        return expectation.synthesizer or actor.synthesizer or self.synthesizer
+
+    def _check_named(self, check: Check, needs: Needs) -> None:
+        """Refuse a strategy that names what the app does not have."""
+        if needs.gatherer and needs.gatherer not in self.gatherers:
+            known = ", ".join(sorted(self.gatherers)) or "nothing"
+            problem = f"no gatherer is called {needs.gatherer!r}; App(gatherers=…) has {known}"
+            raise check.refuse("strategy", problem)
+        for index, adapter in enumerate(needs.outputs):
+            if adapter not in self.outputs:
+                known = ", ".join(sorted(self.outputs)) or "nothing"
+                problem = f"no output is called {adapter!r}; App(outputs=…) has {known}"
+                raise check.refuse(f"strategy.config.outputs.{index}.adapter", problem)
+
+
+def _routes(outputs: Outputs | None) -> Mapping[str, Route]:
+    try:
+        return checked_routes({} if outputs is None else outputs)
+    except (TypeError, ValueError) as error:
+        raise DeclarationError(actor=ALL, field="outputs", problem=str(error)) from error
+
+
+def _by_id(actors: Sequence[Actor]) -> Mapping[str, Actor]:
+    by_id: dict[str, Actor] = {}
+    given: object = actors
+    if not isinstance(given, Sequence):
+        raise DeclarationError(actor=repr(given), field="actors", problem="is not a list")
+    for actor in actors:
+        if not isinstance(actor, Actor):
+            raise DeclarationError(actor=repr(actor), field="actors", problem="is not an Actor")
+        if actor.id in by_id:
+            raise DeclarationError(actor=actor.id, field="id", problem="declared twice")
+        by_id[actor.id] = actor
+    return by_id
+
+
+def _registered(
+    field_: str, given: object, check: Callable[[object], Mapping[str, R]]
+) -> Mapping[str, R]:
+    try:
+        return check({} if given is None else given)
+    except (TypeError, ValueError) as error:
+        raise DeclarationError(actor=ALL, field=field_, problem=str(error)) from error
+
+
+def _strategies(given: object) -> Mapping[str, Strategy[Any]]:
+    if not isinstance(given, Mapping):
+        raise Check(ALL).refuse("strategies", f"{given!r} is not a dict of name to strategy")
+    return {str(name): Check(ALL).strategy(strategy) for name, strategy in given.items()}
+
+
+def _problem_of_queue(actor: Actor) -> str | None:
+    """Return why nothing ever waits in the queue that `actor` bounds, or None."""
+    if actor.queue_max == QUEUE_MAX:
+        return None
+    if not actor.is_laned:
+        return (
+            "no episode waits for its turn; give max_concurrent_cluster or overflow,"
+            " or an expectation concurrency_key or priority"
+        )
+    if actor.overflow == "drop":
+        return 'nothing waits with overflow="drop"; leave it out'
+    return None
+
+
+def _problem_of_breakers(actor: Actor) -> str | None:
+    """Return why a breaker of `actor` could not stop what fails, or None."""
+    if not actor.is_laned:
+        return None
+    for expectation in actor.expectations.values():
+        if expectation.breaker is not None and expectation.breaker.scope == "node":
+            return (
+                f'scope="node" of expectation {expectation.name!r}: its episodes take turns, and'
+                " one node opens those of all; leave scope out"
+            )
+    return None

@@ -1,0 +1,368 @@
+"""Checks of what actors and apps are declared as: each returns the value or says what is wrong.
+
+An error names the actor, the expectation and the field, so that whoever declared it finds it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+
+import msgspec
+
+from engine.app.context import StateSchema
+from engine.app.dedupe import Dedupe, problem_of_dedupe
+from engine.app.findings import Escalations, problem_of_escalation
+from engine.app.strategy import Strategy, missing, state_type
+from engine.app.tools import (
+    ENGINE,
+    GATHER,
+    WORKFLOWS,
+    Tool,
+    ToolLike,
+    as_tool,
+    problem_of_overrides,
+)
+from engine.app.triggers import On, Sources, sources_of
+from engine.errors import DeclarationError
+from engine.validation import is_whole, problem_of_path
+from streams.errors import BadName
+from streams.subjects import Stack
+from streams.tokens import name as checked_name
+from streams.triggers import Budget, Overrides
+
+Scope: TypeAlias = Literal["cluster", "node"]
+"""Who shares a breaker: all nodes, or the episodes of one."""
+
+THRESHOLD_MAX: Final = 100
+"""Most failures that a threshold may be: the state holds the id of each, 36 characters."""
+
+HALF_OPEN_AFTER_S_MAX: Final = 7 * 86_400.0
+"""Longest time that a breaker may stay open, in seconds: a week."""
+
+
+class Breaker(msgspec.Struct, frozen=True, kw_only=True):
+    """When to stop opening episodes that keep failing, and when to try again."""
+
+    threshold: int = 5
+    """Failures, one after the other, that open it."""
+    half_open_after_s: float = 60.0
+    """How long it stays open before one episode is let through, in seconds; and how long that
+    one may take before another one is."""
+    scope: Scope = "cluster"
+    """`cluster`: one for all nodes, which outlives them. `node`: each node has one of its own, for
+    trouble that is the node's: it also leaves to others what they have opened. It is closed again
+    when the node starts anew. Not where episodes take turns, for one node opens those of all."""
+    cancel_in_flight: bool = False
+    """Whether episodes of the expectation that are queued or run when it opens are canceled; with
+    `scope="node"` those that run there. What has converged is finished; fires by hand and dry runs
+    go on."""
+
+
+def problem_of_breaker(breaker: object) -> str | None:
+    """Return why `breaker` cannot work, or None."""
+    if not isinstance(breaker, Breaker):
+        return f"{breaker!r} is not a Breaker(threshold=…, half_open_after_s=…)"
+    if not is_whole(breaker.threshold) or not 1 <= breaker.threshold <= THRESHOLD_MAX:
+        return f"threshold={breaker.threshold!r} is not a whole number from 1 to {THRESHOLD_MAX}"
+    if not _is_wait(breaker.half_open_after_s):
+        return (
+            f"half_open_after_s={breaker.half_open_after_s!r} is not a number of seconds over 0"
+            f" and up to {HALF_OPEN_AFTER_S_MAX:,.0f}"
+        )
+    if breaker.scope not in get_args(Scope):
+        return f"scope={breaker.scope!r} is not one of {', '.join(get_args(Scope))}"
+    given: object = breaker.cancel_in_flight
+    if not isinstance(given, bool):
+        return f"cancel_in_flight={given!r} is not True or False"
+    return None
+
+
+def _is_wait(seconds: object) -> bool:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return False
+    return 0 < seconds <= HALF_OPEN_AFTER_S_MAX
+
+
+COUNT_MAX: Final = 2**31 - 1
+"""Largest count or number of seconds that may be declared: 68 years, if it is seconds."""
+
+
+def problem_of_budget(budget: Budget) -> str | None:
+    """Return what is wrong with the limits of `budget`, or None. 0 or less is no limit."""
+    for limit in ("turns", "tokens"):
+        if not is_whole(getattr(budget, limit)):
+            return f"{limit}={getattr(budget, limit)!r} is not a whole number; use 0 for no limit"
+    wall_s: object = budget.wall_s
+    if not (is_whole(wall_s) or (isinstance(wall_s, float) and math.isfinite(wall_s))):
+        return f"wall_s={wall_s!r} is not a number of seconds; use 0 for no limit"
+    for limit in ("turns", "tokens", "wall_s"):
+        if abs(getattr(budget, limit)) > COUNT_MAX:
+            value = getattr(budget, limit)
+            return f"{limit}={value!r} is over {COUNT_MAX:,}; use 0 for no limit"
+    return None
+
+
+def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> str | None:
+    """Return which limit is used up and by how much, or None if there is room for a turn."""
+    if 0 < budget.turns <= turns:
+        return f"turns: {turns} used of {budget.turns}"
+    if 0 < budget.tokens <= tokens:
+        return f"tokens: {tokens} used of {budget.tokens}"
+    if 0 < budget.wall_s <= wall_s:
+        return f"wall_s: {wall_s:.3f} used of {budget.wall_s:g}"
+    return None
+
+
+F = TypeVar("F")
+"""What is declared."""
+
+LABEL_BYTES_MAX: Final = 512
+"""Longest `domain`, `spec_rev` or `subject_key`, in bytes of UTF-8; every episode keeps them."""
+
+
+def checked_tools(tools: Mapping[str, ToolLike], *, actor: str) -> Mapping[str, Tool]:
+    """Return `tools` with every value as a `Tool`.
+
+    Raises:
+        DeclarationError: a value is no tool, or a capability has a dot in its name.
+    """
+    if not isinstance(tools, Mapping):
+        raise DeclarationError(actor=actor, field="tools", problem=f"{tools!r} is not a dict")
+    checked = {}
+    for capability, candidate in tools.items():
+        named: object = capability
+        if not isinstance(named, str) or not named or "." in named:
+            raise DeclarationError(
+                actor=actor, field="tools", problem=f"{capability!r}: a name without dots, please"
+            )
+        if capability in (ENGINE, WORKFLOWS, GATHER):
+            raise DeclarationError(
+                actor=actor, field="tools", problem=f"{capability!r}: the engine has that name"
+            )
+        try:
+            checked[capability] = as_tool(candidate)
+        except TypeError as error:
+            raise DeclarationError(
+                actor=actor, field="tools", problem=f"{capability!r}: {error}"
+            ) from error
+    return checked
+
+
+def checked_callback(value: F | None, *, actor: str, field: str) -> F | None:
+    """Return `value`, which is to be called one day.
+
+    Raises:
+        DeclarationError: it cannot be.
+    """
+    return Check(actor).callback(field, value)
+
+
+@dataclass(frozen=True)
+class Check:
+    """Checks of declared values; each returns the value, or raises what says what is wrong."""
+
+    actor: str
+    expectation: str = ""
+
+    def refuse(self, field_: str, problem: str, cause: Exception | None = None) -> DeclarationError:
+        """Return the error that says what is wrong with a field, to be raised."""
+        error = DeclarationError(
+            actor=self.actor, expectation=self.expectation, field=field_, problem=problem
+        )
+        error.__cause__ = cause
+        return error
+
+    def name(self, name: str, *, taken: Mapping[str, object]) -> None:
+        """Check the name of an expectation beside those that are `taken`."""
+        try:
+            checked_name(name, of="expectation")
+        except (BadName, TypeError) as error:
+            raise self.refuse("name", str(error), error) from error
+        if name in taken:
+            raise self.refuse("name", "declared twice")
+
+    def stacks(self, field_: str, given: object, *, most: int) -> tuple[str, ...]:
+        """Return the names of stacks in a list; none if there is no list."""
+        if given is None:
+            return ()
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise self.refuse(field_, f"{given!r} is not a list")
+        if not 1 <= len(given) <= most:
+            problem = f"{len(given)} stacks; name 1 to {most}, or leave it out for every one"
+            raise self.refuse(field_, problem)
+        for name in given:
+            try:
+                Stack(name)
+            except (BadName, TypeError) as error:
+                raise self.refuse(field_, str(error), error) from error
+        if len(set(given)) < len(given):
+            raise self.refuse(field_, "it names a stack twice")
+        return tuple(given)
+
+    def strategy(self, candidate: type[Strategy[Any]] | Strategy[Any]) -> Strategy[Any]:
+        """Return the instance that a strategy is, or is made of."""
+        instance = self._instance(candidate) if isinstance(candidate, type) else candidate
+        if not isinstance(instance, Strategy):
+            raise self.refuse("strategy", f"{candidate!r} is not a Strategy; subclass it")
+        if absent := missing(instance):
+            raise self.refuse("strategy", f"{type(instance).__name__} lacks {', '.join(absent)}")
+        return instance
+
+    def _instance(self, candidate: Callable[[], Strategy[Any]]) -> Strategy[Any]:
+        try:
+            return candidate()
+        except TypeError as error:
+            problem = f"cannot be made without arguments ({error}); pass an instance"
+            raise self.refuse("strategy", problem, error) from error
+
+    def state_type(self, strategy: Strategy[Any]) -> type:
+        """Return the type of the state that a strategy declares."""
+        try:
+            return state_type(strategy)
+        except TypeError as error:
+            raise self.refuse("strategy", f"State: {error}", error) from error
+
+    def sources(self, on: On) -> Sources:
+        """Return what an expectation listens to."""
+        try:
+            return sources_of(on)
+        except TypeError as error:
+            raise self.refuse("on", f"{on!r}: {error}", error) from error
+        except (ValueError, BadName) as error:
+            raise self.refuse("on", str(error), error) from error
+
+    def dedupe(self, dedupe: Dedupe) -> Dedupe:
+        """Return what tells one cause from another."""
+        if problem := problem_of_dedupe(dedupe):
+            raise self.refuse("dedupe", problem)
+        return dedupe
+
+    def overrides(self, overrides: Overrides | None) -> Overrides | None:
+        """Return what stands for the outside in dry runs."""
+        if overrides is not None and (problem := problem_of_overrides(overrides)):
+            raise self.refuse("dry_run", problem)
+        return overrides
+
+    def breaker(self, breaker: Breaker | None) -> Breaker | None:
+        """Return a circuit breaker that can open and close."""
+        if breaker is None:
+            return None
+        if problem := problem_of_breaker(breaker):
+            raise self.refuse("breaker", problem)
+        return breaker
+
+    def escalation(self, escalation: Escalations | None) -> Escalations:
+        """Return what findings become as they grow older."""
+        if escalation is None:
+            return {}
+        if problem := problem_of_escalation(escalation):
+            raise self.refuse("escalation", problem)
+        return {class_: tuple(steps) for class_, steps in escalation.items()}
+
+    def max_wait(self, max_wait_s: float, *, debounce_s: float, most: float) -> float:
+        """Return the longest wait for calm, which needs a wait for calm that is no longer."""
+        checked = self.seconds("max_wait_s", max_wait_s, most=most)
+        if checked and not debounce_s:
+            raise self.refuse("max_wait_s", "bounds debounce_s, and there is none")
+        if checked and checked < debounce_s:
+            raise self.refuse("max_wait_s", f"{checked:g} is less than debounce_s={debounce_s:g}")
+        return checked
+
+    def concurrency(self, value: int, *, key: str, most: int) -> int:
+        """Return how many with the same key may run at a time."""
+        checked = self.count("concurrency", value, most=most)
+        if checked != 1 and not key:
+            raise self.refuse("concurrency", "counts by concurrency_key, and there is none")
+        return checked
+
+    def seconds(self, field_: str, value: float, *, most: float) -> float:
+        """Return a number of seconds; 0 is none."""
+        given: object = value
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not is_number or not 0 <= value <= most:
+            hint = "a number of seconds, such as 3 or 0.5"
+            raise self.refuse(field_, f"{value!r} is not {hint}, up to {most:,}")
+        return float(value)
+
+    def whole_seconds(self, field_: str, value: int, *, most: int) -> int:
+        """Return a whole number of seconds, as the server counts them; 0 is none."""
+        if not is_whole(value) or not 0 <= value <= most:
+            hint = f"{value!r} is not a whole number of seconds, such as 60, up to {most:,}"
+            raise self.refuse(field_, hint)
+        return value
+
+    def whole(self, field_: str, value: int, *, least: int, most: int) -> int:
+        """Return a whole number from `least` to `most`."""
+        if not is_whole(value) or not least <= value <= most:
+            raise self.refuse(field_, f"{value!r} is not a whole number from {least:,} to {most:,}")
+        return value
+
+    def share(self, field_: str, value: float) -> float:
+        """Return a share as a number over 0 and up to 1."""
+        given: object = value
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not is_number or not 0 < value <= 1:
+            raise self.refuse(field_, f"{value!r} is not a share: a number over 0 and up to 1")
+        return value
+
+    def budget(self, budget: Budget) -> Budget:
+        """Return a budget whose limits can be kept."""
+        if not isinstance(budget, Budget):
+            raise self.refuse("budget", f"{budget!r} is not a Budget(turns=…, tokens=…, wall_s=…)")
+        if problem := problem_of_budget(budget):
+            raise self.refuse("budget", problem)
+        return budget
+
+    def choice(self, field_: str, value: F, known: Sequence[object]) -> F:
+        """Return a value that is one of those `known`."""
+        if value not in known:
+            raise self.refuse(field_, f"{value!r} is not one of {', '.join(map(str, known))}")
+        return value
+
+    def count(self, field_: str, value: int, *, most: int) -> int:
+        """Return a whole number from 1 to `most`."""
+        return self.whole(field_, value, least=1, most=most)
+
+    def label(self, field_: str, value: str) -> str:
+        """Return a text that is short enough for every episode to keep."""
+        if not isinstance(value, str):
+            raise self.refuse(field_, f"{value!r} is not text")
+        try:
+            size_bytes = len(value.encode())
+        except UnicodeEncodeError as error:
+            raise self.refuse(field_, f"{value!r} is not valid Unicode text", error) from error
+        if size_bytes > LABEL_BYTES_MAX:
+            raise self.refuse(field_, f"{size_bytes:,} bytes, the limit is {LABEL_BYTES_MAX}")
+        return value
+
+    def path(self, field_: str, value: str) -> str:
+        """Return a path into the payload, or an empty one for none."""
+        checked = self.label(field_, value)
+        if checked and (problem := problem_of_path(checked)):
+            raise self.refuse(field_, problem)
+        return checked
+
+    def switch(self, field_: str, *, value: bool) -> bool:
+        """Return True or False, and nothing that only looks like it."""
+        if not isinstance(value, bool):
+            raise self.refuse(field_, f"{value!r} is not True or False")
+        return value
+
+    def callback(self, field_: str, value: F | None) -> F | None:
+        """Return something to call, or None."""
+        if value is not None and not callable(value):
+            raise self.refuse(field_, f"{value!r} is not a function")
+        return value
+
+    def state_schema(self, schema: StateSchema) -> StateSchema:
+        """Return a schema whose migrations lead to its version."""
+        if not isinstance(schema, StateSchema):
+            raise self.refuse("state_schema", f"{schema!r} is not a StateSchema(version=…)")
+        if not is_whole(schema.version):
+            raise self.refuse("state_schema", f"version {schema.version!r} is not a whole number")
+        if problem := schema.problem():
+            raise self.refuse("state_schema", problem)
+        return schema

@@ -1,0 +1,339 @@
+"""What a payload must say for an event to fire: conditions on values, by path. Pure.
+
+A condition is checked when it is declared, so a misfit at runtime is always the event's doing.
+It is told as one of three classes, because they call for different remedies:
+
+    filter               a value is not as wanted              nothing: that is what filters do
+    filter_key_missing   nothing is where a value is wanted    is the path right?
+    filter_type          text compared with a number, say      is the type right?
+
+Conditions as files spell them: what `engine.app.conditions` asks of a value, as data. Pure.
+
+    {"disk.used": {"gt": 90, "lte": 100}, "state": ["new", "paid"], "test": {"exists": false}}
+
+A value alone must be equal, a list holds the values that are allowed, and an object holds
+operators, all of which must hold. So what is to be equal to an object is spelled with `eq`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from engine.validation import ABSENT, problem_of_path, value_at
+from streams.json import JsonObject, raw
+
+Scalar: TypeAlias = int | float | str
+"""What has an order: numbers among themselves, and texts by code point."""
+
+Order: TypeAlias = Literal["gt", "ge", "lt", "le"]
+
+_ORDERS: Final[Mapping[Order, Callable[[Any, Any], bool]]] = {
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "lt": operator.lt,
+    "le": operator.le,
+}
+
+
+class OneOf(msgspec.Struct, frozen=True):
+    """The value is one of these. Equality is being one of one."""
+
+    values: tuple[object, ...]
+
+
+class Other(msgspec.Struct, frozen=True):
+    """There is a value, and it is another one."""
+
+    than: object
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """The value is on one side of a bound."""
+
+    how: Order
+    bound: Scalar
+
+
+class Between(msgspec.Struct, frozen=True):
+    """The value lies between two bounds, or is one of them."""
+
+    low: Scalar
+    high: Scalar
+
+
+class Presence(msgspec.Struct, frozen=True):
+    """There is a value, or there is none."""
+
+    wanted: bool
+
+
+class AllOf(msgspec.Struct, frozen=True):
+    """The value fits every one of these."""
+
+    conditions: tuple[Condition, ...]
+
+
+Condition: TypeAlias = OneOf | Other | Compared | Between | Presence | AllOf
+
+Filter: TypeAlias = Mapping[str, Condition]
+"""Path → what must be there."""
+
+MisfitReason: TypeAlias = Literal["filter", "filter_key_missing", "filter_type"]
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """Why a payload does not fit, and where."""
+
+    reason: MisfitReason
+    path: str
+
+
+def gt(bound: Scalar) -> Condition:
+    """Return the condition that a value is greater than `bound`: a number, or a text."""
+    return Compared("gt", bound)
+
+
+def ge(bound: Scalar) -> Condition:
+    """Return the condition that a value is `bound` or greater: a number, or a text."""
+    return Compared("ge", bound)
+
+
+def lt(bound: Scalar) -> Condition:
+    """Return the condition that a value is less than `bound`: a number, or a text."""
+    return Compared("lt", bound)
+
+
+def le(bound: Scalar) -> Condition:
+    """Return the condition that a value is `bound` or less: a number, or a text."""
+    return Compared("le", bound)
+
+
+def between(low: Scalar, high: Scalar) -> Condition:
+    """Return the condition that a value is `low`, `high` or anything between them."""
+    return Between(low, high)
+
+
+def ne(value: object) -> Condition:
+    """Return the condition that there is a value and it is not `value`. Any type may differ."""
+    return Other(value)
+
+
+def in_(*values: object) -> Condition:
+    """Return the condition that a value is one of `values`: at least one, lists among them."""
+    return OneOf(values)
+
+
+def exists() -> Condition:
+    """Return the condition that there is a value; `null` is one."""
+    return Presence(wanted=True)
+
+
+def missing() -> Condition:
+    """Return the condition that there is no value; `null` is one."""
+    return Presence(wanted=False)
+
+
+def all_of(*conditions: object) -> Condition:
+    """Return the condition that a value fits all of `conditions`, asked in this order."""
+    return AllOf(tuple(map(condition_of, conditions)))
+
+
+def condition_of(wanted: object) -> Condition:
+    """Return what `wanted` means: a condition, a collection of allowed values, or one value."""
+    match wanted:
+        case OneOf() | Other() | Compared() | Between() | Presence() | AllOf():
+            return wanted
+        case list() | tuple() | set() | frozenset():
+            return OneOf(tuple(wanted))
+        case _:
+            return OneOf((wanted,))
+
+
+def filter_of(wanted: Mapping[str, object]) -> Filter:
+    """Return `wanted` as a filter.
+
+    Raises:
+        ValueError: a path that leads nowhere, or a condition that cannot work; which one, and why.
+    """
+    if not isinstance(wanted, Mapping):
+        raise ValueError(f"filter: {wanted!r} is not a dict of path: value")  # noqa: TRY004 - as for its value
+    conditions = {path: condition_of(value) for path, value in wanted.items()}
+    for path, condition in conditions.items():
+        if problem := problem_of_path(path):
+            raise ValueError(f"filter: {problem}")
+        if problem := _problem_of(condition):
+            raise ValueError(f"filter: {path!r}: {problem}")
+    return conditions
+
+
+def misfit(wanted: Filter, payload: JsonObject) -> Misfit | None:
+    """Return why `payload` does not fit `wanted`: the first reason; None if it does."""
+    for path, condition in wanted.items():
+        reason = _reason(condition, value_at(payload, path))
+        if reason is not None:
+            return Misfit(reason, path)
+    return None
+
+
+def _reason(condition: Condition, found: object) -> MisfitReason | None:
+    match condition:
+        case Presence(wanted=wanted):
+            return None if wanted == (found is not ABSENT) else "filter"
+        case AllOf(conditions=conditions):
+            reasons = (_reason(each, found) for each in conditions)
+            return next((reason for reason in reasons if reason), None)
+        case _ if found is ABSENT:
+            return "filter_key_missing"
+        case OneOf(values=values):
+            return None if any(is_same(found, value) for value in values) else "filter"
+        case Other(than=value):
+            return "filter" if is_same(found, value) else None
+        case Compared(how=how, bound=bound):
+            return _outside(found, (how, bound))
+        case Between(low=low, high=high):
+            return _outside(found, ("ge", low), ("le", high))
+
+
+def _outside(found: object, *bounds: tuple[Order, Scalar]) -> MisfitReason | None:
+    if any(_kind(found) != _kind(bound) for _, bound in bounds):
+        return "filter_type"
+    fits = all(_ORDERS[how](found, bound) for how, bound in bounds)
+    return None if fits else "filter"
+
+
+def is_same(one: object, other: object) -> bool:
+    """Return whether two JSON values are the same; unlike Python's, JSON's `true` is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def _kind(value: object) -> str:
+    """Return what a value can be compared with; empty if it has no order."""
+    if isinstance(value, str):
+        return "text"
+    return "number" if isinstance(value, int | float) and not isinstance(value, bool) else ""
+
+
+def _problem_of(condition: Condition) -> str | None:
+    match condition:
+        case OneOf(values=()):
+            return "no value is one of none; name some, or ask for missing()"
+        case OneOf(values=values):
+            return next(filter(None, map(_problem_of_value, values)), None)
+        case Other(than=value):
+            return _problem_of_value(value)
+        case Compared(how=how, bound=bound):
+            return None if _is_bound(bound) else f"{how}({bound!r}): compare {_SCALARS}"
+        case Between(low=low, high=high):
+            return _problem_of_range(low, high)
+        case Presence():
+            return None
+        case AllOf(conditions=()):
+            return "all_of() needs a condition"
+        case AllOf(conditions=conditions):
+            return next(filter(None, map(_problem_of, conditions)), None)
+
+
+_SCALARS: Final = "with a finite number or with text"
+
+
+def _problem_of_range(low: Scalar, high: Scalar) -> str | None:
+    if not (_is_bound(low) and _is_bound(high)) or _kind(low) != _kind(high):
+        return f"between({low!r}, {high!r}): give two finite numbers or two texts"
+    if _ORDERS["gt"](low, high):
+        return f"between({low!r}, {high!r}): nothing lies there; swap them"
+    return None
+
+
+def _problem_of_value(value: object) -> str | None:
+    return None if _is_json(value) else f"{value!r} is neither JSON nor a condition like gt(90)"
+
+
+def _is_bound(value: object) -> bool:
+    return bool(_kind(value)) and _is_json(value)
+
+
+def _is_json(value: object) -> bool:
+    """Return whether `value` could be in a payload: it comes back from JSON as it went."""
+    try:
+        return bool(msgspec.json.decode(raw(value)) == value)
+    except (TypeError, ValueError):
+        return False
+
+
+def _pair(value: object) -> Condition:
+    if not isinstance(value, list) or len(value) != len(("low", "high")):
+        raise ValueError(f"write [low, high], not {value!r}")
+    return between(value[0], value[1])
+
+
+def _values(value: object) -> Condition:
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"write a list of values, not {value!r}")
+    return in_(*value)
+
+
+def _presence(value: object) -> Condition:
+    if isinstance(value, bool):
+        return exists() if value else missing()
+    raise ValueError(f"write true or false, not {value!r}")
+
+
+OPERATORS: Final[Mapping[str, Callable[..., Condition]]] = {
+    "eq": in_,
+    "neq": ne,
+    "gt": gt,
+    "gte": ge,
+    "lt": lt,
+    "lte": le,
+    "in": _values,
+    "between": _pair,
+    "exists": _presence,
+}
+"""How a file spells a condition → what makes it of a value."""
+
+
+def operators_of(spelled: object) -> Mapping[str, object]:
+    """Return what is asked of a value as operators: a value alone is `eq`, a list is `in`."""
+    match spelled:
+        case dict():
+            return spelled
+        case list():
+            return {"in": spelled}
+        case _:
+            return {"eq": spelled}
+
+
+def operator_condition(operator: str, value: object) -> Condition:
+    """Return the condition that one operator makes of a value.
+
+    Raises:
+        ValueError: there is no such operator, or it cannot work with this value.
+    """
+    make = OPERATORS.get(operator)
+    if make is None:
+        raise ValueError(f"there is no {operator!r}; write one of {', '.join(OPERATORS)}")
+    try:
+        return make(value)
+    except ValueError as error:
+        raise ValueError(f"{operator}: {error}") from error
+
+
+def conditions_of(spelled: object) -> Condition:
+    """Return the one condition that is `spelled`.
+
+    Raises:
+        ValueError: it cannot work.
+    """
+    operators = operators_of(spelled)
+    if not operators:
+        raise ValueError(f"write an operator, such as {{eq: 1}}; {', '.join(OPERATORS)}")
+    made = [operator_condition(operator, value) for operator, value in operators.items()]
+    return made[0] if len(made) == 1 else all_of(*made)

@@ -1,0 +1,202 @@
+"""What user code may ask about findings while an episode runs.
+
+It is there where the outside may be read: in `init`, `converge`, tools, synthesizers, enrichments,
+as `episode.findings` or `ctx.findings`. `next_step` and `handle_result` are called again after a
+crash and must decide the same then, so in `next_step` it refuses.
+
+Versions of a strategy's state, and the way from an old one to the current one. Pure.
+
+State is kept at checkpoints and may outlive the code that kept it. A schema numbers the
+state's shape; every change of shape is a new version and a migration from the one before.
+
+A strategy's state to JSON and back. Pure.
+
+A state may be a `msgspec.Struct`, a dataclass, a pydantic model or a dict. It is kept at
+checkpoints, so whatever it holds must survive the way to JSON and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+
+from engine.errors import Unencodable
+from engine.validation import Duration
+from streams.events import EpisodeOpened
+from streams.findings import Finding
+from streams.json import JsonObject, exact, raw, unraw
+from streams.triggers import Budget, Mode
+
+
+class Findings(Protocol):
+    """The findings of a stack, each by its key, as the journal has them now."""
+
+    async def get(self, key: str) -> Finding | None:
+        """Return the latest raise of a finding, active or not; None if there has never been one.
+
+        A dry run that keeps its findings gets the one that is kept under this key, if there is one.
+
+        Raises:
+            BadName: no finding can have this key.
+            UnreadableEvent: a newer version of the engine has written it.
+            Unavailable: the log is away.
+        """
+
+    async def recent(self, key: str, within: Duration) -> Finding | None:
+        """Return the finding if it was raised, changed or ended no longer ago; else None.
+
+        Args:
+            key: the finding's.
+            within: seconds, a text such as `15m`, or a timedelta; up to ten years.
+
+        Raises:
+            ValueError: `within` is no duration.
+            BadName, UnreadableEvent, Unavailable: as for `get`.
+        """
+
+
+class _OutOfReach:
+    """The findings where user code must not ask for them."""
+
+    def get(self, key: str) -> NoReturn:
+        """Refuse."""
+        raise RuntimeError(f"finding {key!r}: {WHERE}")
+
+    def recent(self, key: str, within: Duration) -> NoReturn:
+        """Refuse."""
+        raise RuntimeError(f"finding {key!r} within {within}: {WHERE}")
+
+
+WHERE: Final = "findings can be read in init, converge, tools, synthesizers and enrichments only"
+
+OUT_OF_REACH: Final[Findings] = _OutOfReach()
+"""What whoever must not read findings is given."""
+
+
+class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """The episode, as its strategy may see it."""
+
+    episode_id: str
+    actor_id: str
+    expectation_id: str
+    spec_rev: str
+    budget: Budget
+    stack: str
+    mode: Mode = Mode.LIVE
+    """Whether it is meant."""
+    findings: Findings = OUT_OF_REACH
+    """Those of the stack, by key, as they are now."""
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the episode stands, as the journal knows it: the same in a replay."""
+
+    episode_id: str
+    actor_id: str
+    expectation_id: str
+    budget: Budget
+    turn: int
+    """1 for the first `next_step`."""
+    tokens_used: int
+    mode: Mode = Mode.LIVE
+    """Whether the episode is meant."""
+    findings: Findings = OUT_OF_REACH
+    """In `converge`: those of the stack, by key, as they are now. In `next_step` it refuses."""
+
+
+def view_of(opened: EpisodeOpened, stack: str, findings: Findings) -> EpisodeView:
+    """Return an episode as user code may see it."""
+    return EpisodeView(
+        episode_id=opened.episode_id,
+        actor_id=opened.actor_id,
+        expectation_id=opened.expectation_id,
+        spec_rev=opened.spec_rev,
+        mode=opened.mode,
+        budget=opened.budget,
+        stack=stack,
+        findings=findings,
+    )
+
+
+Migration: TypeAlias = Callable[[JsonObject], JsonObject]
+
+
+@dataclass(frozen=True)
+class StateSchema:
+    """The current version of a state, and how to reach it from older ones."""
+
+    version: int = 1
+    migrations: Mapping[int, Migration] = field(default_factory=dict)
+    """Version n → what makes a state of n, as JSON, one of n + 1."""
+
+    def problem(self) -> str | None:
+        """Return what is wrong with this schema, or None."""
+        if self.version < 1:
+            return f"version {self.version!r}: count from 1"
+        for version in range(1, self.version):
+            if version not in self.migrations:
+                return f"no migration from version {version} to {version + 1}"
+        strays = sorted(version for version in self.migrations if version >= self.version)
+        return (
+            f"migrations from {strays}: they lead past version {self.version}" if strays else None
+        )
+
+
+def migrate(state: msgspec.Raw, schema: StateSchema, *, version: int) -> msgspec.Raw:
+    """Return `state`, kept at `version`, in the current shape.
+
+    Raises:
+        Unencodable: a migration returned something that JSON cannot say.
+    """
+    for step in range(version, schema.version):
+        try:
+            state = raw(schema.migrations[step](unraw(state)))
+        except TypeError as error:
+            raise Unencodable(f"state, migrated from version {step}: {error}") from error
+    return state
+
+
+KEPT_BYTES_MAX: Final = 256 * 1024
+"""Largest state, argument, result or evidence that the journal keeps."""
+
+
+def encode(value: object, *, what: str) -> msgspec.Raw:
+    """Return `value` as JSON for the journal.
+
+    Args:
+        value: anything JSON can say; structs, dataclasses and pydantic models count.
+        what: named in the error.
+
+    Raises:
+        Unencodable: JSON cannot say it, as it cannot NaN, or it is over `KEPT_BYTES_MAX` bytes.
+    """
+    try:
+        plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+        encoded = exact(plain)
+    except (TypeError, ValueError) as error:
+        raise Unencodable(f"{what}: {error}") from error
+    size_bytes = len(bytes(encoded))
+    if size_bytes > KEPT_BYTES_MAX:
+        raise Unencodable(
+            f"{what}: {size_bytes:,} bytes, the limit is {KEPT_BYTES_MAX:,};"
+            " keep it elsewhere and hand on a reference"
+        )
+    return encoded
+
+
+def decode(encoded: msgspec.Raw, *, type_: type, what: str) -> Any:  # noqa: ANN401 - the user's
+    """Return the state that `encode` made `encoded` from, as a `type_`.
+
+    Raises:
+        Unencodable: it does not fit `type_`: the state's shape changed since it was kept.
+    """
+    try:
+        if issubclass(type_, BaseModel):
+            return type_.model_validate_json(bytes(encoded))
+        return msgspec.json.decode(encoded, type=type_)
+    except (msgspec.MsgspecError, ValidationError, TypeError) as error:
+        raise Unencodable(f"{what} does not fit {type_.__name__}: {error}") from error

@@ -1,0 +1,368 @@
+"""What strategies intend with findings, checked where it is said. Pure.
+
+`engine.findings.finding` says what becomes of it.
+
+What time makes of a finding: it expires, and it gets worse. Pure.
+
+An active finding with an end expires when that has come. One whose class has escalations gets
+worse as it grows older, counted from its raise, and only ever worse: what its age has made of its
+severity is the least that it has from then on, whatever it is said to be.
+
+Both are decided on the finding as it is. So whoever decides too early, late or twice does no harm:
+the finding may have been refreshed, cleared or raised anew since somebody wanted it looked at.
+
+Enrichment: what is looked up about a finding once it is raised. Pure, but for the callback.
+
+A user's callback gets the finding as it was raised and may return more evidence, a better summary
+or another confidence. It never decides whether the finding is raised, nor how bad it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.app import context
+from engine.app.context import EpisodeView
+from engine.errors import InvalidFinding
+from engine.validation import Duration, seconds_of
+from streams.armed import due_time
+from streams.errors import BadName
+from streams.events import FindingEscalated, FindingExpired
+from streams.findings import (
+    ClearFinding,
+    DueTimer,
+    Finding,
+    FindingStatus,
+    RaiseFinding,
+    Severity,
+    UpdateFinding,
+)
+from streams.json import NOTHING
+from streams.timers import DUE_MAX
+from streams.tokens import encode_token
+
+EXPIRE: Final = "expire"
+"""Purpose of the timer that has a finding expire. The key is the finding's."""
+
+AgeEvent: TypeAlias = FindingExpired | FindingEscalated
+"""What the age of a finding may lead to."""
+
+ESCALATE: Final = "escalate"
+"""Purpose of the timer that has it get worse."""
+
+AGE_S_MAX: Final = 365 * 86_400.0
+"""Oldest that a finding may be when it gets worse, in seconds: a year."""
+
+AGE_S_MIN: Final = 0.1
+"""Youngest, in seconds: timers fire up to 0.25 s late."""
+
+
+class Escalation(msgspec.Struct, frozen=True):
+    """What a finding of a certain age becomes."""
+
+    after_s: float
+    """Age, in seconds since it was raised."""
+    to: Severity
+
+
+Escalations: TypeAlias = Mapping[str, Sequence[Escalation]]
+"""Class of findings → their escalations, by age."""
+
+
+def escalate(*, after: Duration, to: str) -> Escalation:
+    """Return that a finding which is active for so long is `to` from then on, if not worse.
+
+    Args:
+        after: seconds, a text such as `30m`, or a timedelta: from 0.1 s to a year.
+        to: `medium`, `high` or `critical`.
+
+    Raises:
+        ValueError: a value is impossible.
+    """
+    after_s = seconds_of(after, least_s=AGE_S_MIN, most_s=AGE_S_MAX)
+    if to not in tuple(Severity)[1:]:
+        raise ValueError(f"{to!r} is not one of {', '.join(tuple(Severity)[1:])}")
+    return Escalation(after_s, Severity(to))
+
+
+def problem_of_escalation(escalation: object) -> str | None:
+    """Return why `escalation` cannot work for an expectation, or None."""
+    if not isinstance(escalation, Mapping):
+        return f"{escalation!r} is not a dict of a class and its escalations"
+    for class_, steps in escalation.items():
+        if not isinstance(class_, str):
+            return f"class {class_!r} is not text"
+        if not isinstance(steps, list | tuple) or not steps:
+            return f"{class_!r}: {steps!r} is not a list of escalate(after=…, to=…)"
+        if strange := [step for step in steps if not isinstance(step, Escalation)]:
+            return f"{class_!r}: {strange[0]!r} is not an escalate(after=…, to=…)"
+        if any(a.after_s >= b.after_s or a.to.rank >= b.to.rank for a, b in pairwise(steps)):
+            return f"{class_!r}: each step must be later and worse than the one before it"
+    return None
+
+
+def expire(finding: Finding, *, cause: DueTimer, at: datetime) -> FindingExpired | None:
+    """Return the end of `finding` if its time has come, or None."""
+    is_over = finding.expires_at is not None and finding.expires_at <= at
+    if finding.status is not FindingStatus.ACTIVE or not is_over:
+        return None
+    ended = replace(finding, status=FindingStatus.EXPIRED, updated_at=at, cleared_at=at)
+    return FindingExpired(finding=ended, cause=cause)
+
+
+def grow_worse(
+    finding: Finding, steps: Sequence[Escalation], *, cause: DueTimer, at: datetime
+) -> FindingEscalated | None:
+    """Return what the age of `finding` makes of it, or None if that is nothing new.
+
+    Args:
+        finding: as it is.
+        steps: the escalations of its class.
+        cause: why it is looked at.
+        at: when it is.
+    """
+    if finding.status is not FindingStatus.ACTIVE:
+        return None
+    due = [step.to for step in _worse(finding, steps) if _due_at(finding, step) <= at]
+    if not due:
+        return None
+    worse = replace(finding, severity=due[-1], escalated_to=due[-1], updated_at=at)
+    return FindingEscalated(finding=worse, cause=cause, from_severity=finding.severity)
+
+
+def wakes_at(finding: Finding, steps: Sequence[Escalation]) -> Mapping[str, datetime]:
+    """Return when `finding` must be looked at next, by purpose.
+
+    Args:
+        finding: as it is.
+        steps: the escalations of its class.
+    """
+    if finding.status is not FindingStatus.ACTIVE:
+        return {}
+    wakes = {} if finding.expires_at is None else {EXPIRE: finding.expires_at}
+    worse = _worse(finding, steps)
+    return wakes | {ESCALATE: _due_at(finding, worse[0])} if worse else wakes
+
+
+def _worse(finding: Finding, steps: Sequence[Escalation]) -> list[Escalation]:
+    return [step for step in steps if step.to.rank > finding.severity.rank]
+
+
+def _due_at(finding: Finding, step: Escalation) -> datetime:
+    return finding.raised_at + timedelta(seconds=step.after_s)
+
+
+SUMMARY_CHARS_MAX: Final = 4_000
+"""Longest summary of a finding or an episode; the rest is cut."""
+
+TTL_S_MAX: Final = 3_650 * 86_400.0
+"""Longest time to live of a finding, in seconds: ten years."""
+
+
+def raise_finding(
+    key: str,
+    *,
+    class_: str,
+    severity: str | None = None,
+    confidence: float | None = None,
+    summary: str | None = None,
+    subject: tuple[str, str] | None = None,
+    evidence: object = None,
+    caused_by: str | None = None,
+    ttl_s: float | None = None,
+    expires_at: datetime | None = None,
+) -> RaiseFinding:
+    """Return the intent to make a finding active, or to refresh the active one.
+
+    Args:
+        key: what the finding is about, stable over time: one finding per key is active.
+        class_: its kind, such as `disk_full`.
+        severity: `low`, `medium`, `high` or `critical`; None leaves an active finding's, or
+            `medium`.
+        confidence: 0.0 to 1.0; None leaves an active finding's, or 1.0.
+        summary: one sentence for people.
+        subject: kind and id of the thing observed, such as `("host", "web-1")`.
+        evidence: any JSON value.
+        caused_by: key of the finding that explains this one.
+        ttl_s: seconds after which it expires unless it is raised or updated again, over 0 and up
+            to ten years; None leaves an active finding's end, or the expectation's
+            `finding_ttl_s`.
+        expires_at: when it expires, with a time zone and at most in 2200, whatever is raised or
+            updated until then; None as for `ttl_s`. Only one of the two may be said.
+
+    Raises:
+        InvalidFinding: a value is impossible; the message says which are not.
+    """
+    kind, id_ = _subject(subject)
+    return RaiseFinding(
+        finding_key=checked_key(key),
+        class_=class_,
+        severity=None if severity is None else _severity(severity),
+        confidence=checked_confidence(confidence),
+        summary=cut_summary(summary),
+        subject_kind=kind,
+        subject_id=id_,
+        evidence=checked_evidence(evidence),
+        caused_by_key=None if caused_by is None else checked_key(caused_by),
+        ttl_s=_ttl(ttl_s),
+        expires_at=_expires_at(expires_at, ttl_s=ttl_s),
+    )
+
+
+def update_finding(
+    key: str,
+    *,
+    severity: str | None = None,
+    confidence: float | None = None,
+    summary: str | None = None,
+    evidence: object = None,
+) -> UpdateFinding:
+    """Return the intent to change an active finding; `None` leaves a value as it is.
+
+    A time to live begins anew.
+
+    Raises:
+        InvalidFinding: a value is impossible; the message says which are not.
+    """
+    return UpdateFinding(
+        finding_key=checked_key(key),
+        severity=None if severity is None else _severity(severity),
+        confidence=checked_confidence(confidence),
+        summary=cut_summary(summary),
+        evidence=checked_evidence(evidence),
+    )
+
+
+def clear_finding(key: str, *, reason: str = "") -> ClearFinding:
+    """Return the intent to end an active finding. Clearing one that is not active does nothing.
+
+    Raises:
+        InvalidFinding: the key is impossible.
+    """
+    return ClearFinding(finding_key=checked_key(key), reason=reason)
+
+
+def checked_key(key: object) -> str:
+    """Return `key` if a finding may have it.
+
+    Raises:
+        InvalidFinding: it may not.
+    """
+    if not isinstance(key, str):
+        raise InvalidFinding(f"finding key {key!r}: must be text")
+    try:
+        encode_token(key)
+    except BadName as error:
+        raise InvalidFinding(f"finding key: {error}") from error
+    return key
+
+
+def _severity(severity: object) -> Severity:
+    try:
+        return Severity(str(severity))
+    except ValueError:
+        known = ", ".join(Severity)
+        raise InvalidFinding(f"severity {severity!r}: must be one of {known}") from None
+
+
+def checked_confidence(confidence: object) -> float | None:
+    """Return `confidence` if it is one, or None.
+
+    Raises:
+        InvalidFinding: it is none.
+    """
+    if confidence is None:
+        return None
+    if isinstance(confidence, int | float) and 0 <= confidence <= 1:
+        return float(confidence)
+    raise InvalidFinding(f"confidence {confidence!r}: must be a number from 0 to 1")
+
+
+def _subject(subject: object) -> tuple[str | None, str | None]:
+    match subject:
+        case None:
+            return None, None
+        case (str(kind), str(id_)):
+            return kind, id_
+        case _:
+            raise InvalidFinding(f"subject {subject!r}: must be a pair of kind and id, both text")
+
+
+def _ttl(ttl_s: object) -> float | None:
+    if ttl_s is None:
+        return None
+    is_number = not isinstance(ttl_s, bool)
+    if is_number and isinstance(ttl_s, int | float) and 0 < ttl_s <= TTL_S_MAX:
+        return float(ttl_s)
+    limit = f"up to {TTL_S_MAX:,.0f}"
+    raise InvalidFinding(f"ttl_s {ttl_s!r}: must be a number of seconds over 0, {limit}")
+
+
+def _expires_at(expires_at: object, *, ttl_s: object) -> datetime | None:
+    if expires_at is None:
+        return None
+    if ttl_s is not None:
+        raise InvalidFinding("ttl_s and expires_at: say one of the two")
+    if not isinstance(expires_at, datetime):
+        raise InvalidFinding(f"expires_at {expires_at!r}: must be a datetime with a time zone")
+    try:
+        return due_time(expires_at)
+    except (ValueError, OverflowError) as error:
+        limit = f"must have a time zone and be before {DUE_MAX:%Y}"
+        raise InvalidFinding(f"expires_at {expires_at.isoformat()}: {limit}") from error
+
+
+def checked_evidence(evidence: object) -> msgspec.Raw:
+    """Return `evidence` as JSON; None is nothing.
+
+    Raises:
+        Unencodable: JSON cannot say it.
+    """
+    return NOTHING if evidence is None else context.encode(evidence, what="evidence")
+
+
+def cut_summary(summary: str | None) -> str | None:
+    """Return `summary`, no longer than may be."""
+    return None if summary is None else summary[:SUMMARY_CHARS_MAX]
+
+
+ENRICH_S_MAX: Final = 10.0
+"""Longest that an enrichment may take, in seconds. The end of its episode waits for it."""
+
+
+class Enriched(msgspec.Struct, frozen=True, kw_only=True):
+    """What was looked up. None, and JSON `null`, leave a value as it is."""
+
+    evidence: msgspec.Raw = NOTHING
+    summary: str | None = None
+    confidence: float | None = None
+
+
+Enrich: TypeAlias = Callable[[Finding, EpisodeView], Enriched | Awaitable[Enriched | None] | None]
+"""Looks something up about a finding that an episode has raised; None: there is nothing to add."""
+
+
+def enriched(
+    *, evidence: object = None, summary: str | None = None, confidence: float | None = None
+) -> Enriched:
+    """Return, from an enrichment, what is to change.
+
+    Args:
+        evidence: any JSON value, in the place of what there is; None leaves it.
+        summary: one sentence for people; None leaves it.
+        confidence: 0.0 to 1.0; None leaves it.
+
+    Raises:
+        InvalidFinding, Unencodable: a value is impossible.
+    """
+    return Enriched(
+        evidence=checked_evidence(evidence),
+        summary=cut_summary(summary),
+        confidence=checked_confidence(confidence),
+    )

@@ -1,0 +1,290 @@
+"""What a strategy is: the thinking part of an actor, one step at a time."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Generic, TypeAlias, get_type_hints
+
+import msgspec
+from pydantic import BaseModel
+from typing_extensions import TypeVar
+
+from engine.app import context
+from engine.app.actions import Action, Step
+from engine.app.context import Context, EpisodeView
+from engine.app.findings import SUMMARY_CHARS_MAX, checked_key
+from engine.app.outputs import checked_intent
+from engine.app.tools import Failure, check_name
+from engine.errors import InvalidResult
+from streams.events import EpisodeConverged, StepKind
+from streams.findings import ClearFinding, FindingIntent, RaiseFinding, UpdateFinding
+from streams.json import JsonObject
+from streams.outputs import OutputIntent
+from streams.triggers import Trigger
+
+CONVERGED_BYTES_MAX: Final = 768 * 1024
+"""Largest convergence: it must fit in one message, 1 MiB by the server's default."""
+
+FINDINGS_MAX: Final = 1_000
+"""Most findings of one convergence: the end of its episode, which names the outcome of each, must
+fit in one message, too."""
+
+OUTPUTS_MAX: Final = 100
+"""Most outputs of one convergence: its episode waits until each is settled, and names them."""
+
+
+class ConvergeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a strategy decided is true."""
+
+    classification: JsonObject = {}
+    """Any JSON object, such as `{"primary": "disk_full"}`."""
+    confidence: float | None = None
+    """0.0 to 1.0; None where the strategy does not judge."""
+    summary: str = ""
+    """One sentence for people, of at most `SUMMARY_CHARS_MAX` characters."""
+    findings: Sequence[FindingIntent] = ()
+    """Made with `raise_finding`, `update_finding` and `clear_finding`; applied in order."""
+    outputs: Sequence[OutputIntent] = ()
+    """Made with `propose_output`; delivered once the findings are applied, in no order."""
+    result: object = None
+    """What a step of a workflow brings for those after it, any JSON value; None: an object of
+    classification, confidence and summary."""
+
+
+def conclude(result: object) -> EpisodeConverged:
+    """Return `result` as the event that goes on the journal.
+
+    Raises:
+        InvalidResult: not a `ConvergeResult`, or one with impossible values.
+        InvalidFinding, InvalidOutput: what one of its intents says is impossible.
+        Unencodable: the classification or the result cannot be said in JSON.
+    """
+    if not isinstance(result, ConvergeResult):
+        raise InvalidResult(f"converge() returned {_name(result)}; it must return a ConvergeResult")
+    _check(result)
+    converged = EpisodeConverged(
+        classification=context.encode(result.classification, what="classification"),
+        confidence=None if result.confidence is None else float(result.confidence),
+        summary=result.summary[:SUMMARY_CHARS_MAX],
+        findings=tuple(result.findings),
+        outputs=tuple(result.outputs),
+        result=context.encode(result.result, what="result"),
+    )
+    encoded = msgspec.json.encode(converged)
+    try:
+        msgspec.json.decode(encoded, type=EpisodeConverged)
+    except msgspec.ValidationError as error:
+        raise InvalidResult(f"something is of the wrong type: {error}") from error
+    size_bytes = len(encoded)
+    if size_bytes > CONVERGED_BYTES_MAX:
+        raise InvalidResult(
+            f"{_contents(result)} make {size_bytes:,} bytes, the limit is"
+            f" {CONVERGED_BYTES_MAX:,}; keep evidence elsewhere and hand on references"
+        )
+    return converged
+
+
+def _check(result: ConvergeResult) -> None:
+    if not isinstance(result.classification, dict):
+        raise InvalidResult(f"classification must be a dict, not {_name(result.classification)}")
+    if not isinstance(result.summary, str):
+        raise InvalidResult(f"summary must be text, not {_name(result.summary)}")
+    confidence: object = result.confidence
+    if confidence is not None and not (
+        isinstance(confidence, int | float) and 0 <= confidence <= 1
+    ):
+        raise InvalidResult(f"confidence must be a number from 0 to 1, not {confidence!r}")
+    _check_list("findings", result.findings, most=FINDINGS_MAX)
+    _check_list("outputs", result.outputs, most=OUTPUTS_MAX)
+    for output in result.outputs:
+        checked_intent(output)
+    for intent in result.findings:
+        if not isinstance(intent, RaiseFinding | UpdateFinding | ClearFinding):
+            raise InvalidResult(f"findings must be made with raise_finding(…), not {_name(intent)}")
+        checked_key(intent.finding_key)
+
+
+def _contents(result: ConvergeResult) -> str:
+    outputs = f" and {len(result.outputs)} outputs" if result.outputs else ""
+    return f"{len(result.findings)} findings{outputs}"
+
+
+def _check_list(field: str, value: object, *, most: int) -> None:
+    if not isinstance(value, list | tuple):
+        raise InvalidResult(f"{field} must be a list, not {_name(value)}")
+    if len(value) > most:
+        raise InvalidResult(f"{len(value):,} {field}, the limit is {most:,}")
+
+
+def _name(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+S = TypeVar("S", default=Any)
+"""A strategy's state."""
+
+
+class StepTaken(msgspec.Struct, frozen=True, kw_only=True):
+    """The step that `handle_result` gets the result of."""
+
+    step_no: int
+    """1-based."""
+    kind: StepKind
+    tool: str
+    """`capability.action` of a tool call; else empty."""
+    action: Step
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """Go on with this state: `next_step` may well ask for the same again. The budget counts."""
+
+    state: Any
+
+
+class Abort(msgspec.Struct, frozen=True):
+    """End the episode as failed."""
+
+    error_class: str
+    detail: str = ""
+
+
+def retry(state: object) -> Retry:
+    """Return, from `handle_result`, that the step is to be tried again with `state`."""
+    return Retry(state)
+
+
+def abort(error_class: str, detail: str = "") -> Abort:
+    """Return, from `handle_result`, that the episode has failed."""
+    return Abort(error_class, detail)
+
+
+Handled: TypeAlias = S | Retry | Abort
+
+
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """What an app must have for a strategy to work; it is checked when the app is declared."""
+
+    gatherer: str = ""
+    """Name of the gatherer that it asks; empty: none."""
+    synthesizer: bool = False
+    """Whether it is nothing without a synthesizer."""
+    outputs: tuple[str, ...] = ()
+    """Names of the outputs that it proposes, in order."""
+
+
+class Strategy(Generic[S]):
+    """Subclass this. Every callback may be plain or `async`.
+
+    A plain one runs on the node's event loop, where everything else waits for it: if it blocks
+    (`time.sleep`, a synchronous HTTP client), the node's leases may lapse, and other nodes take
+    its episodes over. Whoever waits for something uses async code, or `asyncio.to_thread`.
+
+    `next_step` and `handle_result` must be deterministic: after a crash they are called again
+    with what the journal recorded, and must decide the same. `init`, `converge`, tools and
+    synthesizers may read the outside. One instance serves all episodes: keep nothing on `self`.
+    """
+
+    State: ClassVar[type | None] = None
+    """The state's type. Not needed where `init` declares what it returns, or for a dict."""
+
+    needs: Needs = Needs()
+    """What the app must have for it."""
+
+    def init(self, episode: EpisodeView, trigger: Trigger) -> S | Awaitable[S]:
+        """Return the state to begin with."""
+        raise NotImplementedError
+
+    def next_step(self, state: S, ctx: Context) -> Action | Awaitable[Action]:
+        """Return what to do next."""
+        raise NotImplementedError
+
+    def handle_result(
+        self,
+        state: S,
+        step: StepTaken,
+        result: Any,  # noqa: ANN401 - a tool's shape is its own
+    ) -> Handled[S] | Awaitable[Handled[S]]:
+        """Return the state after `step`, or `retry(…)` or `abort(…)`.
+
+        Args:
+            state: as it was before the step.
+            step: what was done.
+            result: what it brought back, as JSON gives it, or a `Failure`.
+
+        By default a failure ends the episode and a result is ignored.
+        """
+        del step
+        if isinstance(result, Failure):
+            return Abort(result.error_class, result.detail)
+        return state
+
+    def converge(self, state: S, ctx: Context) -> ConvergeResult | Awaitable[ConvergeResult]:
+        """Return what is true now."""
+        raise NotImplementedError
+
+
+def state_type(strategy: Strategy[Any]) -> type:
+    """Return the type that `strategy` keeps its state in.
+
+    Raises:
+        TypeError: neither `State` nor the annotation of `init` names a type that can be kept.
+    """
+    declared = strategy.State or _returned_by(strategy.init)
+    if declared is None:
+        return dict
+    if not inspect.isclass(declared) or not _can_be_kept(declared):
+        raise TypeError(
+            f"{declared!r} cannot be kept; use a msgspec.Struct, a dataclass, a pydantic model"
+            " or a dict"
+        )
+    return declared
+
+
+def _returned_by(init: object) -> object:
+    try:
+        returned = get_type_hints(init).get("return")
+    except NameError:  # An annotation that only a type checker can see.
+        return None
+    origin = getattr(returned, "__origin__", returned)
+    return origin if inspect.isclass(origin) and _can_be_kept(origin) else None
+
+
+def _can_be_kept(candidate: type) -> bool:
+    keeps = (msgspec.Struct, BaseModel, dict)
+    return issubclass(candidate, keeps) or hasattr(candidate, "__dataclass_fields__")
+
+
+def missing(strategy: Strategy[Any]) -> list[str]:
+    """Return the callbacks that `strategy` must override and does not."""
+    return [
+        name
+        for name in ("init", "next_step", "converge")
+        if getattr(type(strategy), name) is getattr(Strategy, name)
+    ]
+
+
+Template: TypeAlias = Callable[[JsonObject], Strategy[Any]]
+"""Makes a strategy of a configuration. It raises a `ValueError` about one that cannot work."""
+
+BUILT_IN_TEMPLATES: Final = frozenset(
+    {"observe_classify_converge", "observe_synthesize_converge", "dispatch"}
+)
+"""Names of the templates that every app has; see `engine.templates`."""
+
+
+def checked_templates(templates: object) -> Mapping[str, Template]:
+    """Return what `App(templates=…)` was given.
+
+    Raises:
+        TypeError, ValueError: something is no template, or its name is taken; which, and why.
+    """
+    if not isinstance(templates, Mapping):
+        raise TypeError(f"{templates!r} is not a dict of name to template")
+    for name, template in templates.items():
+        check_name(name, of="a template")
+        if name in BUILT_IN_TEMPLATES:
+            raise ValueError(f"{name!r}: every app has a template of that name")
+        if not callable(template):
+            raise TypeError(f"{name!r}: {template!r} is no function of a configuration")
+    return templates

@@ -1,0 +1,469 @@
+"""Tools and synthesizers: how a strategy reaches the outside.
+
+Gatherers: how a template gets at the facts it decides on.
+
+A gatherer is an async function that a user registers in `App(gatherers={"metrics": …})`. It gets
+the payload of what fired the expectation, and the options of the template's configuration; what
+it returns, any JSON value, is the result of a step on the journal. So it looks outside once, and
+after a crash the same facts are decided on.
+
+What a dry run puts in the place of the outside: how it is said, and what it may say. Pure.
+
+    overrides(tools={"mail.send": {"id": 7}}, synthesis="all is well", persist_findings=True)
+
+Overrides are declared with an expectation, or given with a fire by hand, there also as JSON with
+the same three names. Which of the two holds is `engine.episodes.dry_run`'s to say.
+
+Publishing from a strategy: domain events as a step, under ids that stay the same. Pure.
+
+The tool that does it is supplied by the node: see `engine.execution.steps`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+
+from engine.app import context
+from engine.app.actions import NAME_CHARS_MAX, ToolCall, tool_call
+from engine.app.context import OUT_OF_REACH, Findings
+from engine.errors import Unencodable
+from streams.errors import BadName
+from streams.events import EpisodeOpened
+from streams.json import UNDECODABLE, JsonObject
+from streams.tokens import name as checked_name
+from streams.triggers import Overrides
+
+
+class CallContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is calling, for tools and synthesizers."""
+
+    actor_id: str
+    expectation_id: str
+    episode_id: str
+    step_no: int
+    """1-based; the same in a replay."""
+    idempotency_key: str
+    """Give it to systems that honour one: the same for every attempt at this step, and for an equal
+    action on an equal turn if the episode begins anew; for any other action, another one. It is
+    `<episode_id>:<turn>:<first 16 hex digits of the action's fingerprint>`."""
+    findings: Findings = OUT_OF_REACH
+    """Those of the stack, by key, as they are now."""
+    hops: int = 0
+    """How many engine-made events lie between what fired the episode and the outside world."""
+
+
+class ToolFailed(Exception):
+    """Raised by a tool to say, in its own words, that the call failed.
+
+    The strategy's `handle_result` gets it as a `Failure`.
+    """
+
+    def __init__(self, error_class: str, detail: str = "") -> None:
+        super().__init__(f"{error_class}: {detail}" if detail else error_class)
+        self.error_class = error_class or "tool_failed"
+        self.detail = detail
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What `handle_result` gets instead of a result when a step failed."""
+
+    error_class: str
+    detail: str
+
+
+class Tool:
+    """Something strategies can call. Override `call`; the rest has sensible defaults."""
+
+    side_effect: bool = False
+    """Whether a call changes the outside: then it is announced on the journal before it happens."""
+
+    idempotent: bool = False
+    """Whether calls with one `idempotency_key` have one effect. After a crash in the middle of
+    such a call it is made again; without this the episode fails as `outcome_unknown`."""
+
+    async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
+        """Do `action` and return its result, any JSON value.
+
+        Raises:
+            ToolFailed: the call failed; the strategy decides what to do.
+        """
+        raise NotImplementedError
+
+    def redact(self, args: JsonObject) -> object:
+        """Return `args` as people may see them."""
+        return args
+
+    def redact_result(self, result: object) -> object:
+        """Return `result` as people may see it."""
+        return result
+
+
+class EngineTool(Tool):
+    """A tool that the engine supplies, and that is shown the episode that calls it."""
+
+    async def serve(self, opened: EpisodeOpened, action: str, args: JsonObject) -> object:
+        """Do `action` for the episode that `opened` opened, and return its result.
+
+        Raises:
+            ToolFailed: as `Tool.call`.
+        """
+        raise NotImplementedError
+
+
+ToolFunction: TypeAlias = Callable[[JsonObject, CallContext], Awaitable[object]]
+ToolLike: TypeAlias = Tool | ToolFunction | Mapping[str, ToolFunction]
+"""A `Tool`; an async function that serves every action; or a mapping of action → function."""
+
+
+class _Functions(Tool):
+    """Plain functions as a tool."""
+
+    def __init__(
+        self, functions: Mapping[str, ToolFunction], fallback: ToolFunction | None = None
+    ) -> None:
+        self._functions = functions
+        self._fallback = fallback
+
+    async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
+        """Call the function of that action."""
+        function = self._functions.get(action, self._fallback)
+        if function is None:
+            raise ToolFailed("no_such_action", f"{action!r}; known: {sorted(self._functions)}")
+        return await function(args, ctx)
+
+
+def as_tool(candidate: object) -> Tool:
+    """Return `candidate` as a tool.
+
+    Raises:
+        TypeError: it is none of the things that can be a tool.
+    """
+    match candidate:
+        case Tool():
+            return candidate
+        case Mapping() if all(inspect.iscoroutinefunction(value) for value in candidate.values()):
+            return _Functions(dict(candidate))
+        case _ if inspect.iscoroutinefunction(candidate):
+            return _Functions({}, candidate)
+        case _:
+            raise TypeError(
+                f"{candidate!r} is no tool; use an async function (args, ctx),"
+                " a mapping of action to such functions, or a subclass of Tool"
+            )
+
+
+SYNTHESIS_TOKENS_MAX: Final = 2**31 - 1
+"""Most tokens that one synthesis may say it used: beyond is a mistake."""
+
+
+class Synthesis(msgspec.Struct, frozen=True, kw_only=True):
+    """What a synthesizer came back with."""
+
+    content: object
+    """Any JSON value; `handle_result` gets this."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what the journal could not be read with, where it is made."""
+        counts = (self.input_tokens, self.output_tokens)
+        if not all(isinstance(count, int) for count in counts) or not isinstance(self.model, str):
+            raise TypeError("Synthesis: tokens must be whole numbers and the model text")
+        if min(counts) < 0 or sum(counts) > SYNTHESIS_TOKENS_MAX:
+            raise ValueError(
+                f"Synthesis: {counts[0]} and {counts[1]} tokens; none may be negative, and together"
+                f" they are at most {SYNTHESIS_TOKENS_MAX:,}"
+            )
+
+
+class Synthesizer(Protocol):
+    """Makes sense of a prompt, usually with a language model. A plain async function is one."""
+
+    async def __call__(
+        self, prompt: object, transient: JsonObject, ctx: CallContext
+    ) -> Synthesis | object:
+        """Return a `Synthesis`, or just its content when no tokens are counted.
+
+        Raises:
+            ToolFailed: it failed; the strategy decides what to do.
+        """
+
+
+ERROR_CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (TimeoutError, "tool_timeout"),
+    (PermissionError, "tool_auth_failed"),
+    (ConnectionError, "tool_unavailable"),
+    (FileNotFoundError, "tool_not_found"),
+)
+"""What an exception out of a tool is called, where its kind says enough; else it is a `crash`."""
+
+GATHER: Final = "gather"
+"""The capability under which strategies reach gatherers; the action is the gatherer's name."""
+
+
+class Gatherer(Protocol):
+    """Looks facts up. It may be called again after a crash, so it changes nothing."""
+
+    async def __call__(self, payload: JsonObject, options: JsonObject) -> object:
+        """Return the facts, any JSON value of up to 256 KiB.
+
+        Args:
+            payload: of what fired the expectation.
+            options: as the template's configuration says.
+
+        Raises:
+            ToolFailed: it failed; the error class becomes the step's and the episode's.
+        """
+
+
+class Gathering(Tool):
+    """The gatherers of an app, as the tool that strategies call."""
+
+    def __init__(self, gatherers: Mapping[str, Gatherer]) -> None:
+        """Call one of `gatherers`, by name."""
+        self._gatherers = gatherers
+
+    async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
+        """Call the gatherer of that name."""
+        del ctx
+        gatherer = self._gatherers.get(action)
+        if gatherer is None:
+            raise ToolFailed("no_such_action", f"{action!r}; gatherers: {sorted(self._gatherers)}")
+        return await gatherer(args.get("_payload", {}), args.get("options", {}))
+
+
+def gather(gatherer: str, *, payload: JsonObject, options: JsonObject) -> ToolCall:
+    """Return the action that asks `gatherer`. The journal has the payload already; see `_`."""
+    return tool_call(GATHER, gatherer, {"_payload": payload, "options": options})
+
+
+def checked_gatherers(gatherers: object) -> Mapping[str, Gatherer]:
+    """Return what `App(gatherers=…)` was given.
+
+    Raises:
+        TypeError, ValueError: something is no gatherer, or has no name; what to write.
+    """
+    if not isinstance(gatherers, Mapping):
+        raise TypeError(f"{gatherers!r} is not a dict of name to gatherer")
+    for name, gatherer in gatherers.items():
+        check_name(name, of="a gatherer")
+        if not inspect.iscoroutinefunction(gatherer):
+            problem = "is no gatherer; use an async function (payload, options)"
+            raise TypeError(f"{name!r}: {gatherer!r} {problem}")
+    return dict(gatherers)
+
+
+def check_name(name: object, *, of: str) -> None:
+    """Raise `ValueError` unless `name` can name something that an app registers.
+
+    Args:
+        name: 1 to 64 of A-Z a-z 0-9 _ -
+        of: what it is to name.
+    """
+    if not isinstance(name, str):
+        raise ValueError(f"{name!r} is no name of {of}")  # noqa: TRY004 - as for its value
+    try:
+        checked_name(name, of=of)
+    except BadName as error:
+        problem = f"{name!r} is no name of {of}; use 1 to 64 of A-Z a-z 0-9 _ -"
+        raise ValueError(problem) from error
+
+
+OVERRIDES_BYTES_MAX: Final = 192 * 1024
+"""Most that the overrides of one place may hold, in bytes of JSON. Those of a fire and those of its
+expectation are kept with the payload (512 KiB) in one commit, of 1 MiB by the server's default."""
+
+PREFIX: Final = "dry_run"
+"""What the findings that a dry run keeps begin with, unless it says otherwise."""
+
+FIELDS: Final = tuple(field.name for field in msgspec.structs.fields(Overrides))
+"""What overrides may say."""
+
+
+def overrides(
+    *,
+    tools: Mapping[str, object] | None = None,
+    synthesis: object = None,
+    persist_findings: bool | str = False,
+) -> Overrides:
+    """Return what a dry run uses in the place of the outside.
+
+    Args:
+        tools: `capability.action` → the result, any JSON value, that stands for calling it, also
+            where there is no such tool.
+        synthesis: any JSON value but `null` that stands for every synthesis; None: none does.
+        persist_findings: whether its findings are kept, under keys and an actor of their own:
+            False, they are not; True, those begin with `dry_run:`; or a name to begin with
+            instead, 1 to 64 of `A-Z a-z 0-9 _ -`.
+
+    Raises:
+        ValueError: a value is impossible; the message names the field.
+    """
+    try:
+        return _made(tools or {}, synthesis, persist_findings)
+    except ValueError as error:
+        raise ValueError(f"overrides(): {error}") from error
+
+
+def parse_overrides(text: str | bytes) -> Overrides:
+    """Return the overrides that `text` says: a JSON object of some of `FIELDS`.
+
+    Raises:
+        ValueError: it says none; the message is one line that names the field.
+    """
+    try:
+        said = msgspec.json.decode(text)
+    except UNDECODABLE as error:
+        raise ValueError(f"not JSON: {error}") from error
+    if not isinstance(said, dict):
+        raise ValueError(f"not a JSON object of {', '.join(FIELDS)}")  # noqa: TRY004 - it is data
+    if strays := sorted(said.keys() - set(FIELDS)):
+        raise ValueError(f"no field {strays[0]!r}; there are {', '.join(FIELDS)}")
+    synthesis = said.get("synthesis")
+    if synthesis is None and "synthesis" in said:
+        raise ValueError("synthesis: null stands for none; leave it out")
+    return _made(said.get("tools", {}), synthesis, said.get("persist_findings", False))
+
+
+def problem_of_overrides(given: object) -> str | None:
+    """Return why a dry run cannot use `given`, in words for whoever gave it, or None."""
+    if not isinstance(given, Overrides) or not isinstance(given.tools, dict):
+        return f"{given!r}: not made by overrides(tools={{'mail.send': …}})"
+    for tool_name in given.tools:
+        if problem := _problem_of_tool_name(tool_name):
+            return f"tools: {problem}"
+    values = {**given.tools, "synthesis": given.synthesis}
+    if strays := [name for name, value in values.items() if not _is_json(value)]:
+        return f"{strays[0]}: not JSON; use overrides(…), which takes any value"
+    if (size_bytes := size_of(given)) > OVERRIDES_BYTES_MAX:
+        return f"{size_bytes:,} bytes, the limit is {OVERRIDES_BYTES_MAX:,}"
+    return _problem_of_prefix(given.persist_findings) if given.persist_findings else None
+
+
+def size_of(given: Overrides) -> int:
+    """Return what the values of overrides come to, in bytes of JSON."""
+    return sum(len(bytes(value)) for value in (*given.tools.values(), given.synthesis))
+
+
+def parse_step_overrides(text: str | bytes) -> dict[str, Overrides]:
+    """Return the overrides of steps that `text` says: a JSON object of step to overrides.
+
+    Raises:
+        ValueError: it says none; the message is one line that names the step and the field.
+    """
+    try:
+        said = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except UNDECODABLE as error:
+        raise ValueError(f"not a JSON object of step to overrides: {error}") from error
+    made = {}
+    for step, each in said.items():
+        try:
+            made[step] = parse_overrides(bytes(each))
+        except ValueError as error:
+            raise ValueError(f"{step}: {error}") from error
+    return made
+
+
+def _made(tools: object, synthesis: object, persist_findings: object) -> Overrides:
+    if not isinstance(tools, Mapping):
+        raise ValueError(f"tools: {tools!r} is not a dict of 'capability.action' to results")  # noqa: TRY004 - as for its values
+    try:
+        results = {
+            tool: context.encode(given, what=f"tools: {tool}") for tool, given in tools.items()
+        }
+        made = Overrides(
+            tools=results,
+            synthesis=context.encode(synthesis, what="synthesis"),
+            persist_findings=_prefix(persist_findings),
+        )
+    except Unencodable as error:
+        raise ValueError(str(error)) from error
+    if problem := problem_of_overrides(made):
+        raise ValueError(problem)
+    return made
+
+
+def _prefix(persist_findings: object) -> str:
+    """Return what kept findings begin with; empty: none are kept."""
+    if isinstance(persist_findings, bool):
+        return PREFIX if persist_findings else ""
+    if problem := _problem_of_prefix(persist_findings):
+        raise ValueError(problem)
+    return str(persist_findings)
+
+
+def _problem_of_prefix(prefix: object) -> str | None:
+    if not isinstance(prefix, str):
+        return f"persist_findings: {prefix!r} is not True, False or a name"
+    try:
+        checked_name(prefix, of="persist_findings")
+    except BadName as error:
+        return str(error)
+    return None
+
+
+def _problem_of_tool_name(tool_name: object) -> str | None:
+    text = tool_name if isinstance(tool_name, str) else ""
+    capability, _, action = text.partition(".")
+    if not capability or not action:
+        return f"{tool_name!r} is not a capability and an action, such as 'mail.send'"
+    if max(len(capability), len(action)) > NAME_CHARS_MAX:
+        return f"{text[:40]!r}…: the limit is {NAME_CHARS_MAX} characters on each side"
+    return None
+
+
+def _is_json(value: object) -> bool:
+    if not isinstance(value, msgspec.Raw):
+        return False
+    try:
+        msgspec.json.decode(value)
+    except UNDECODABLE:
+        return False
+    return True
+
+
+ENGINE: Final = "vigil"
+"""The capability of the tools that the engine itself supplies; no app may register it."""
+
+WORKFLOWS: Final = "vigil_workflows"
+"""The capability of the tool that begins instances of workflows; no app may register it either."""
+
+PUBLISH: Final = "publish"
+"""The action that publishes."""
+
+_MARK_BYTES: Final = 16
+"""Of the hash of what an event is about: so many that no two are ever met with the same."""
+
+
+class Announcement(msgspec.Struct, frozen=True):
+    """One domain event that is to be published."""
+
+    id: str
+    payload: JsonObject
+
+
+def publish(name: str, events: Sequence[Announcement], *, attempt: int = 1) -> ToolCall:
+    """Return the action that publishes `events`, all called `name`.
+
+    It may be done again: an event with the same id is the same event, to the stream for two
+    minutes and to actors for ever.
+
+    Args:
+        name: a dotted event name.
+        events: the events.
+        attempt: tells a second try from a step that goes in circles.
+    """
+    told = [{"id": event.id, "payload": event.payload} for event in events]
+    return tool_call(ENGINE, PUBLISH, {"name": name, "events": told, "attempt": attempt})
+
+
+def event_id(episode_id: str, about: str) -> str:
+    """Return the id of the event that an episode publishes about something, whenever it does."""
+    mark = blake2b(about.encode(errors="surrogatepass"), digest_size=_MARK_BYTES).hexdigest()
+    return f"{episode_id}.about.{mark}"

@@ -1,0 +1,569 @@
+"""When a schedule ticks, and which of the ticks that were missed are made up for. Pure.
+
+A tick is an instant that follows from the schedule alone, so every node knows the same ticks and
+gives each the same dedupe key: however many nodes open one, it is one episode. Ticks of `every`
+are multiples of the interval since `FIRST_WINDOW`; ticks of `cron` are what the clock of its time
+zone says (`engine.app.triggers`), and are known in UTC.
+
+Cron expressions, and the times at which the clock of a zone fits one. Pure, on `cronsim`.
+
+When clocks are changed, cron does what Debian's does (measured with cronsim 2.8):
+
+    neither minutes nor hours begin with `*`
+        a time that is skipped comes once, at the end of the gap; one that comes twice counts
+        the first time only
+    one of them does
+        whenever the clock shows such a time: not in what is skipped, and both times in what
+        comes twice; but where a clock is set back by half an hour (Lord Howe Island), the half
+        hour after that is left out
+
+The same library knows `L`, `LW` and `#`. If neither the day of the month nor the day of the week
+begins with `*`, either of them is enough; else both must fit.
+
+What wakes an expectation, as it is declared: events, schedules, people and workflows.
+
+Pure. Whether an event fires is for `engine.triggers.rules` to rule; when a schedule does, for
+`engine.app.triggers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from importlib import resources
+from itertools import islice
+from typing import Final, Literal, TypeAlias, assert_never, get_args
+from zoneinfo import ZoneInfo
+
+import msgspec
+from cronsim import CronSim, CronSimError
+
+from engine.app.conditions import Filter, filter_of
+from engine.app.dedupe import FIRST_WINDOW, WINDOWS, Window
+from engine.validation import ABSENT, Duration, seconds_of, value_at
+from streams.feeds import Feed, FeedStart, problem_of_feed
+from streams.json import JsonObject
+from streams.tokens import event_name
+from streams.triggers import EventTrigger
+from streams.world import DomainEvent
+
+EXPRESSION_CHARS_MAX: Final = 200
+"""Longest cron expression. Every minute of an hour, spelled out, takes 169; and a timer's key has
+room for this many."""
+
+MACROS: Final[Mapping[str, str]] = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+"""Words for common expressions, and what they stand for."""
+
+_FIELDS: Final = 5
+
+_HINT: Final = (
+    "write minute, hour, day of month, month and day of week, such as '*/5 9-17 * * MON-FRI',"
+    f" or one of {', '.join(MACROS)}"
+)
+
+_JUDGED_FROM: Final = datetime(2024, 1, 1, tzinfo=UTC)
+"""Whether an expression ever matches is judged on four fixed years, one of them a leap year, so
+that it is accepted by every node on every day or by none."""
+
+_JUDGED_FOR: Final = timedelta(days=4 * 365 + 1)
+
+_TURNED_BACK_MINUTES_MAX: Final = 24 * 60
+"""Most minutes that a clock is set back by: a day, where the date line moves."""
+
+
+def is_zone(tz: object) -> bool:
+    """Return whether `tz` is the name of a time zone, such as `Europe/Berlin`."""
+    return isinstance(tz, str) and tz in _zones()
+
+
+def spelled_out(expression: object, *, tz: str) -> str:
+    """Return an expression in five fields of capitals, one space between them.
+
+    Raises:
+        ValueError: it is none, or fits no day of four years in the zone `tz`; and what to write.
+    """
+    try:
+        spelled = _in_fields(expression)
+        first = time_after(spelled, _JUDGED_FROM, tz=tz)
+    except (ValueError, CronSimError) as error:
+        raise ValueError(f"{expression!r}: {error}; {_HINT}") from error
+    if first is None or first > _JUDGED_FROM + _JUDGED_FOR:
+        raise ValueError(f"{expression!r} fits no day of four years")
+    return spelled
+
+
+def time_after(expression: str, after: datetime, *, tz: str) -> datetime | None:
+    """Return the first time past `after` that fits, in UTC; None if there is none in fifty years.
+
+    Args:
+        expression: as `spelled_out` gives it.
+        after: with a zone, whichever.
+        tz: the zone whose clock is to fit.
+    """
+    zone = UTC if tz == "UTC" else ZoneInfo(tz)
+    shown = CronSim(expression, after.astimezone(zone))
+    # The second time that a clock shows an hour, the library offers what was due the first time.
+    for offered in islice(shown, 1 + _TURNED_BACK_MINUTES_MAX):
+        found = offered.astimezone(UTC)
+        if found > after:
+            return found
+    return None
+
+
+def _in_fields(expression: object) -> str:
+    if not isinstance(expression, str):
+        raise ValueError("not a text")  # noqa: TRY004 - as for its value
+    if len(expression) > EXPRESSION_CHARS_MAX:
+        raise ValueError(f"{len(expression):,} characters, the limit is {EXPRESSION_CHARS_MAX}")
+    fields = MACROS.get(expression.strip().lower(), expression).upper().split()
+    if len(fields) != _FIELDS:
+        raise ValueError(f"{len(fields)} fields, not {_FIELDS}")
+    return " ".join(fields)
+
+
+@cache
+def _zones() -> frozenset[str]:
+    """Return the names of all time zones: of the package, so that all machines know the same."""
+    return frozenset(resources.files("tzdata").joinpath("zones").read_text("utf-8").split())
+
+
+CatchUp: TypeAlias = Literal["skip", "one", "all"]
+"""What becomes of ticks that came due while nobody was there. `skip`: nothing. `one`: one episode,
+for the newest. `all`: one episode for each."""
+
+CATCH_UPS: Final[tuple[str, ...]] = get_args(CatchUp)
+"""All of them."""
+
+TICKS_MAX: Final = 100
+"""Most ticks that are made up for in one go; the next go follows at once."""
+
+TICK_LATE_S: Final = 60.0
+"""How late a tick may come and not count as missed, in seconds. A server takes 0.25 s to fire a
+timer; the rest is for nodes that are busy or being replaced."""
+
+EVERY_S_MIN: Final = 1.0
+"""Shortest interval, in seconds."""
+
+EVERY_S_MAX: Final = 366 * 86_400.0
+"""Longest interval, in seconds: a leap year."""
+
+TICK: Final = "tick"
+"""Purpose of the timers of schedules."""
+
+_MINUTE: Final = timedelta(minutes=1)
+
+
+class Every(msgspec.Struct, frozen=True):
+    """Ticks at multiples of an interval."""
+
+    interval_s: int
+    catch_up: CatchUp = "one"
+    window: Window | None = None
+
+
+class Cron(msgspec.Struct, frozen=True):
+    """Ticks when the clock of a time zone shows a time that fits an expression."""
+
+    expression: str
+    """Five fields in capitals, one space between them; macros are spelled out."""
+    tz: str = "UTC"
+    """A name of the IANA database."""
+    catch_up: CatchUp = "one"
+    window: Window | None = None
+
+
+Schedule: TypeAlias = Every | Cron
+
+
+class Catch(msgspec.Struct, frozen=True):
+    """What is to be done about a tick that came due."""
+
+    opens: tuple[datetime, ...]
+    """The ticks that open an episode, oldest first."""
+    arms: datetime
+    """The tick to arm next. It may be due already."""
+
+
+def every(interval: Duration, *, catch_up: CatchUp = "one", window: Window | None = None) -> Every:
+    """Return a trigger that fires again and again, at multiples of `interval`.
+
+    `every("15m")` fires on the quarters of an hour, UTC. Days begin at midnight and weeks on
+    Monday, UTC.
+
+    Args:
+        interval: whole seconds, from 1 to 366 days: 900, "15m" or timedelta(minutes=15).
+        catch_up: what becomes of ticks that came due while no node ran: "skip" them all, fire
+            for "one" (the newest), or for "all".
+        window: with one, such as "h1", ticks in the same window open one episode.
+
+    Raises:
+        ValueError: an argument cannot work; which one, and why.
+    """
+    try:
+        seconds = seconds_of(interval, least_s=EVERY_S_MIN, most_s=EVERY_S_MAX)
+    except ValueError as error:
+        raise ValueError(f"every(): interval: {error}") from error
+    if not seconds.is_integer():
+        raise ValueError(f"every(): interval: {interval!r} is not whole seconds")
+    if problem := _problem_of_options(catch_up, window):
+        raise ValueError(f"every(): {problem}")
+    return Every(int(seconds), catch_up, window)
+
+
+def cron(
+    expression: str, *, tz: str = "UTC", catch_up: CatchUp = "one", window: Window | None = None
+) -> Cron:
+    """Return a trigger that fires when the clock in `tz` fits `expression`.
+
+    Args:
+        expression: minute, hour, day of month, month, day of week, such as "*/5 9-17 * * MON-FRI";
+            or one of `engine.crontab.MACROS`, such as "@hourly". Days of the week are 0-7, and 0
+            and 7 are Sunday.
+        tz: a name of the IANA database, such as "Europe/Berlin".
+        catch_up: what becomes of ticks that came due while no node ran: "skip" them all, fire
+            for "one" (the newest), or for "all".
+        window: with one, such as "h1", ticks in the same window open one episode.
+
+    Raises:
+        ValueError: an argument cannot work, or the expression fits no day of four years; which
+            one, and why.
+    """
+    if not is_zone(tz):
+        raise ValueError(f"cron(): tz: {tz!r} is not a time zone; write one such as Europe/Berlin")
+    if problem := _problem_of_options(catch_up, window):
+        raise ValueError(f"cron(): {problem}")
+    try:
+        return Cron(spelled_out(expression, tz=tz), tz, catch_up, window)
+    except ValueError as error:
+        raise ValueError(f"cron(): expression: {error}") from error
+
+
+def checked_schedule(schedule: Schedule) -> Schedule:
+    """Return `schedule` as `every` or `cron` would have made it.
+
+    Raises:
+        ValueError: neither of them would have; which field is wrong, and why.
+    """
+    catch_up, window = schedule.catch_up, schedule.window
+    match schedule:
+        case Every(interval_s=interval_s):
+            return every(interval_s, catch_up=catch_up, window=window)
+        case Cron(expression=expression, tz=tz):
+            return cron(expression, tz=tz, catch_up=catch_up, window=window)
+        case _:
+            assert_never(schedule)
+
+
+def spec_of(schedule: Schedule) -> str:
+    """Return the text that names a schedule and its timer: two that tick alike have the same."""
+    match schedule:
+        case Every(interval_s=interval_s):
+            return f"every {interval_s}s"
+        case Cron(expression=expression, tz=tz):
+            return f"cron {expression} {tz}"
+        case _:
+            assert_never(schedule)
+
+
+def tick_timer_key(expectation: str, spec: str) -> str:
+    """Return the key of the timer of the schedule that `spec_of` calls `spec`."""
+    return f"{expectation}/{spec}"
+
+
+def schedule_in(spec: str) -> Schedule | None:
+    """Return a schedule that `spec_of` calls `spec`; None if this version knows none."""
+    kind, _, said = spec.partition(" ")
+    expression, _, tz = said.rpartition(" ")
+    try:
+        schedule = every(said) if kind == "every" else cron(expression, tz=tz)
+    except ValueError:
+        return None
+    return schedule if spec_of(schedule) == spec else None
+
+
+def next_tick(schedule: Schedule, after: datetime) -> datetime:
+    """Return the first tick later than `after`, in UTC.
+
+    Raises:
+        ValueError: there is none. What `cron` returned always has one.
+    """
+    match schedule:
+        case Every(interval_s=interval_s):
+            return _multiple(schedule, after) + timedelta(seconds=interval_s)
+        case Cron(expression=expression, tz=tz):
+            tick = time_after(expression, after, tz=tz)
+            if tick is None:
+                raise ValueError(f"{spec_of(schedule)} never ticks after {after}")
+            return tick
+        case _:
+            assert_never(schedule)
+
+
+def due_ticks(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
+    """Return which ticks open an episode now that `tick` has come due, and which to arm next.
+
+    Args:
+        schedule: the one that `tick` is of.
+        tick: the oldest that nobody has answered for.
+        now: if before `tick`, the clocks differ, and it is `tick`.
+    """
+    tick, now = tick.astimezone(UTC), max(now, tick).astimezone(UTC)
+    if schedule.catch_up == "all":
+        return _in_turn(schedule, tick, now)
+    newest = _newest(schedule, tick, now)
+    is_missed = (now - newest).total_seconds() > TICK_LATE_S
+    opens = () if is_missed and schedule.catch_up == "skip" else (newest,)
+    return Catch(opens, next_tick(schedule, newest))
+
+
+def tick_key(schedule: Schedule, tick: datetime) -> str:
+    """Return the dedupe key of the episode that `tick` opens."""
+    tick = tick.astimezone(UTC)
+    if schedule.window is None:
+        return f"schedule:{_iso(tick)}"
+    start = tick - (tick - FIRST_WINDOW) % WINDOWS[schedule.window]
+    return f"schedule:{_iso(start)}@{schedule.window}"
+
+
+def _in_turn(schedule: Schedule, tick: datetime, now: datetime) -> Catch:
+    """Return every tick from `tick` to `now`, as many as one go may hold."""
+    opens, following = [tick], next_tick(schedule, tick)
+    while following <= now and len(opens) < TICKS_MAX:
+        opens.append(following)
+        following = next_tick(schedule, following)
+    return Catch(tuple(opens), following)
+
+
+def _newest(schedule: Schedule, tick: datetime, now: datetime) -> datetime:
+    """Return the newest tick up to `now`; `tick` is one.
+
+    Of cron it is found by halving: 27 looks for a century. Walking backwards with cronsim would be
+    one look, but in the second pass of an hour that comes twice it does not see the first.
+    """
+    if isinstance(schedule, Every):
+        return max(tick, _multiple(schedule, now))
+    newest, until = tick, now
+    while until - newest >= _MINUTE:
+        middle = newest + (until - newest) / 2
+        found = next_tick(schedule, middle)
+        if found <= now:
+            newest = found
+        else:
+            until = middle
+    return newest
+
+
+def _multiple(schedule: Every, at: datetime) -> datetime:
+    """Return the newest tick up to `at`."""
+    at = at.astimezone(UTC)
+    return at - (at - FIRST_WINDOW) % timedelta(seconds=schedule.interval_s)
+
+
+def _problem_of_options(catch_up: object, window: object) -> str | None:
+    if catch_up not in CATCH_UPS:
+        return f"catch_up: {catch_up!r} is not one of {', '.join(CATCH_UPS)}"
+    if window is not None and window not in tuple(WINDOWS):
+        return f"window: {window!r} is not one of {', '.join(WINDOWS)}"
+    return None
+
+
+def _iso(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
+
+
+ENTITY_CHARS_MAX: Final = 512
+"""Most of a subject key's value that becomes the episode's subject."""
+
+SOURCES_MAX: Final = 64
+"""Most triggers of one expectation."""
+
+
+class EventSource(msgspec.Struct, frozen=True):
+    """Fires on events whose payload fits a filter: domain events by name, or those of a feed."""
+
+    names: tuple[str, ...]
+    filter: Filter = {}
+    feed: Feed | None = None
+    """Another stream to listen to; without one, the stack's own domain events."""
+
+    def watches(self, happened: DomainEvent) -> bool:
+        """Return whether `happened` is one that it listens to, whatever it says."""
+        if self.feed is None:
+            return not happened.stream and happened.name in self.names
+        return self.feed.holds(stream=happened.stream, subject=happened.name)
+
+
+class ManualSource(msgspec.Struct, frozen=True):
+    """Fires when a person or a program asks for it; so does every other expectation."""
+
+
+class WorkflowSource(msgspec.Struct, frozen=True):
+    """Fires as a step of workflows."""
+
+
+Source: TypeAlias = EventSource | Every | Cron | ManualSource | WorkflowSource
+
+Sources: TypeAlias = tuple[Source, ...]
+"""What an expectation listens to: the first one that fits fires, once per event."""
+
+On: TypeAlias = Source | Sequence[Source]
+"""The same as it is declared."""
+
+
+def event(
+    *names: str,
+    filter: Mapping[str, object] | None = None,
+    stream: str = "",
+    subject: str = ">",
+    start: FeedStart = "new",
+) -> EventSource:
+    """Return a trigger that fires on domain events called one of `names`, or on those of a stream.
+
+    Args:
+        names: dotted event names, such as `order.placed`. None with `stream`.
+        filter: path into the payload, such as `disk.used` → the value that must be there, a list
+            of allowed values, or a condition such as `gt(90)`. All must fit; an event that lacks a
+            value does not fire, unless `missing()` is asked for.
+        stream: a JetStream stream that exists already, and is only read. Its messages are events
+            by the name of their subject.
+        subject: which of them, such as `orders.*.placed`; by default all.
+        start: where a new actor begins: `"new"` with what comes from then on, the default;
+            `"all"` with the oldest; a time with a zone; or a sequence.
+
+    Raises:
+        ValueError: no name, or one that is not a dotted name; or filter or stream cannot work.
+    """
+    feed = Feed(stream=stream, subject=subject, start=start) if stream else None
+    if problem := problem_of_names(names, feed, is_plain=subject == ">" and start == "new"):
+        raise ValueError(f"event(): {problem}")
+    try:
+        for name in names:
+            event_name(name)
+        return EventSource(names, filter_of({} if filter is None else filter), feed)
+    except ValueError as error:
+        raise ValueError(f"event(): {error}") from error
+
+
+def problem_of_names(names: Sequence[object], feed: Feed | None, *, is_plain: bool) -> str | None:
+    """Return why an event trigger cannot listen to these `names` and that `feed`, or None."""
+    if feed is not None:
+        if names:
+            return "name events, or a stream with a subject, not both"
+        return _problem_of_texts(feed) or problem_of_feed(feed)
+    if not is_plain:
+        return "subject= and start= need stream=, the name of a JetStream stream"
+    if not names:
+        return "name at least one domain event"
+    strange = next((name for name in names if not isinstance(name, str)), None)
+    return None if strange is None else f"{strange!r} is not the name of a domain event"
+
+
+def _problem_of_texts(feed: Feed) -> str | None:
+    given: tuple[tuple[str, object], ...] = (("stream", feed.stream), ("subject", feed.subject))
+    for field, value in given:
+        if not isinstance(value, str):
+            return f"{field}: {value!r} is not text"
+    return None
+
+
+def manual() -> ManualSource:
+    """Return the trigger of what only people and programs fire, with `vigil fire` or `fire(…)`."""
+    return ManualSource()
+
+
+def workflow() -> WorkflowSource:
+    """Return the trigger of what runs as a step of workflows."""
+    return WorkflowSource()
+
+
+_CALLS: Final[Sequence[tuple[object, str]]] = (
+    (event, "event('some.name')"),
+    (every, "every('15m')"),
+    (cron, "cron('@hourly')"),
+    (manual, "manual()"),
+    (workflow, "workflow()"),
+)
+"""What makes triggers, and how it is called."""
+
+
+def sources_of(on: On) -> Sources:
+    """Return the sources that `on` means, in order, each checked.
+
+    Raises:
+        ValueError: it is no trigger and no list of triggers, or one of them cannot work.
+        TypeError: the names of one are no names at all.
+    """
+    given: object = on
+    listed = given if isinstance(given, list | tuple) else [given]
+    if not 1 <= len(listed) <= SOURCES_MAX:
+        raise ValueError(f"{len(listed)} triggers; give 1 to {SOURCES_MAX}")
+    return tuple(map(_checked, listed))
+
+
+def _checked(source: object) -> Source:
+    match source:
+        case EventSource(names=names, filter=filter_, feed=None):
+            return event(*names, filter=filter_)
+        case EventSource(names=names, filter=filter_, feed=Feed() as feed):
+            return event(
+                *names,
+                filter=filter_,
+                stream=feed.stream,
+                subject=feed.subject,
+                start=feed.start,
+            )
+        case Every() | Cron():
+            return checked_schedule(source)
+        case ManualSource() | WorkflowSource():
+            return source
+        case _ if example := next((text for made, text in _CALLS if made is source), ""):
+            raise ValueError(f"a trigger must be called, as in {example}")
+        case _:
+            raise ValueError(f"{source!r} is not a trigger; use event('some.name')")
+
+
+def schedules_of(sources: Sources) -> tuple[Schedule, ...]:
+    """Return those of `sources` that fire by time."""
+    return tuple(source for source in sources if isinstance(source, Every | Cron))
+
+
+def trigger_of(happened: DomainEvent, *, subject_key: str, coalesced: int = 0) -> EventTrigger:
+    """Return what an episode gets to know of the event that fired it.
+
+    Args:
+        happened: the event.
+        subject_key: path to what it is about.
+        coalesced: how many earlier events it stands for.
+    """
+    return EventTrigger(
+        event_id=happened.id,
+        event_type=happened.name,
+        payload=happened.payload,
+        entity_id=entity_id(happened.payload, subject_key),
+        hops=happened.hops,
+        cloud=happened.cloud,
+        stream=happened.stream,
+        coalesced=coalesced,
+    )
+
+
+def entity_id(payload: JsonObject, subject_key: str) -> str:
+    """Return the payload's value at the path `subject_key` as text; empty if there is none."""
+    return text_at(payload, subject_key)[:ENTITY_CHARS_MAX]
+
+
+def text_at(payload: JsonObject, path: str) -> str:
+    """Return the payload's value at `path` as text of any length; empty if there is none."""
+    value = value_at(payload, path) if path else ABSENT
+    if value is ABSENT or value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

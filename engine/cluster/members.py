@@ -1,0 +1,269 @@
+"""Says that a node is there and what it does; and knows who else is.
+
+The server ends what a node says of itself when the node has not said it again for the life of a
+lease. So a node that crashed is missed as soon as its episodes are.
+
+There is room for one node of a name. Of two, the one that was started last is seen, for the other
+may be about to stop, and goes on unseen until that one is gone. Both say so: work that is shared
+out by name would go wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from engine.app.workflow_starter import workflow_of
+from engine.cluster import nodes
+from engine.cluster.mode_watch import Switchboard
+from engine.cluster.nodes import NodeInfo
+from engine.runtime.catalog import Cast
+from engine.runtime.tasks import wait_first
+from streams.bucket import Bucket, Entry
+from streams.clock import Clock
+from streams.errors import RevisionConflict, Unavailable
+from streams.keys import NODES, node_key
+
+TTL_S_MIN: Final = 2
+"""Shortest life of what a node says, in seconds: a busy machine renews it in time."""
+
+RENEWALS_PER_TTL: Final = 3
+"""As for leases: two may fail in a row before the node is missed."""
+
+SAY_TRIES_MAX: Final = 5
+"""Most tries to say it while another node of the name does; after that, at the next renewal."""
+
+LEAVE_S_MAX: Final = 1.0
+"""Longest that a stopping node waits to be forgotten, in seconds; it is soon, anyway."""
+
+TWO_OF_A_NAME: Final = (
+    "stop one of them, or give it a name of its own: VIGIL_NODE; nothing if one is stopping anyway"
+)
+
+CHANGES_MAX: Final = 500
+"""Changes of the gates looked at in one go."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for changes; only how often an idle roster looks up."""
+
+LOOK_S: Final = 30.0
+"""Between two looks at all nodes, in seconds: a roster that was cut off for over an hour is not
+told who has gone meanwhile."""
+
+log = structlog.get_logger("vigil.presence")
+
+
+@dataclass
+class Presence:
+    """Keeps one node in the gates."""
+
+    gates: Bucket
+    clock: Clock
+    switchboard: Switchboard
+    cast: Cast
+    node: str
+    lease_s: float
+    version: str
+    since: datetime
+    _has_arrived: bool = False
+    """Whether it has been seen. Whoever has its place then was started later."""
+    _rival: str = ""
+    """The process that it was last warned of, and that may have its place; empty: none has."""
+
+    @property
+    def ttl_s(self) -> int:
+        """How long what it says stays there, in seconds: the lease's life in the server's unit."""
+        return max(TTL_S_MIN, math.ceil(self.lease_s))
+
+    def info(self) -> NodeInfo:
+        """Return what the node has to say of itself now: an actor is there once it sees events."""
+        problems = nodes.problems_told(self.cast.problems)
+        return NodeInfo(
+            name=self.node,
+            host=platform.node(),
+            pid=os.getpid(),
+            version=self.version,
+            since=self.since,
+            mode=self.switchboard.mode,
+            setting=self.switchboard.setting,
+            lease_s=self.lease_s,
+            actors={
+                id_: nodes.actor_info(actor, self.switchboard.may(id_))
+                for id_, actor in self.cast.ready.items()
+            },
+            closed={
+                id_: actor.max_concurrent_episodes
+                for id_, actor in self.cast.closed.items()
+                if _is_no_starter(id_)
+                and self.switchboard.may(id_).runs
+                and not self.cast.rests(id_)
+            },
+            understudies=tuple(sorted(filter(_is_no_starter, self.cast.called))),
+            problems=problems,
+            problems_at={id_: at for id_, at in self.cast.problems_at.items() if id_ in problems},
+        )
+
+    async def serve(self) -> None:
+        """Say it for ever, and at once when something changes.
+
+        Raises:
+            Unavailable: the gates are away.
+        """
+        await self.switchboard.has_looked.wait()
+        while True:
+            self.switchboard.changed.clear()
+            recast = self.cast.changed
+            await self._say()
+            await self._wait_change(recast)
+
+    async def leave(self) -> None:
+        """Have the node forgotten at once, if that can be done soon; but no other of its name."""
+        try:
+            async with self.clock.timeout(LEAVE_S_MAX):
+                stands = await self.gates.get(node_key(self.node))
+                if stands is not None and not self._is_others(stands):
+                    await self.gates.delete(stands.key, after=stands.revision)
+        except (TimeoutError, RevisionConflict, Unavailable) as error:
+            log.debug("the node is missed only when its time is over", why=repr(error))
+
+    async def _say(self) -> None:
+        """Say it, unless a node of the same name that was started later does."""
+        for _ in range(SAY_TRIES_MAX):
+            stands = await self.gates.get(node_key(self.node))
+            if stands is not None and self._is_others(stands):
+                self._warn_of(_process_in(stands))
+                if self._has_arrived:
+                    return
+            if await self._try_say(after=stands.revision if stands else 0):
+                self._note_said()
+                return
+
+    async def _try_say(self, *, after: int) -> bool:
+        data, key = nodes.encoded(self.info()), node_key(self.node)
+        try:
+            await self.gates.put(key, data, after=after, ttl_s=self.ttl_s)
+        except RevisionConflict:
+            return False
+        return True
+
+    def _is_others(self, stands: Entry) -> bool:
+        return _process_in(stands) != _process(self.info())
+
+    def _warn_of(self, rival: str) -> None:
+        if rival == self._rival:
+            return
+        self._rival = rival
+        gives_way = "another node of this name was started, so this one is not seen any more"
+        arrives = "a node of this name is there, or has just crashed; this one takes its place"
+        message = gives_way if self._has_arrived else arrives
+        log.warning(message, node=self.node, other=rival, do=TWO_OF_A_NAME)
+
+    def _note_said(self) -> None:
+        if self._rival and self._has_arrived:
+            log.info("this node is seen again: the other one of its name is gone", node=self.node)
+        self._has_arrived, self._rival = True, ""
+
+    async def _wait_change(self, recast: asyncio.Event) -> None:
+        """Wait until there is something new to say, or it is time to say the same again."""
+        try:
+            async with self.clock.timeout(self.ttl_s / RENEWALS_PER_TTL):
+                await wait_first(self.switchboard.changed.wait(), recast.wait())
+        except TimeoutError:
+            return
+
+
+@dataclass
+class Roster:
+    """The nodes that live, as far as this one knows."""
+
+    gates: Bucket
+    clock: Clock
+    has_looked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it knows who is there."""
+    _nodes: dict[str, NodeInfo] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def nodes(self) -> Sequence[NodeInfo]:
+        """Those that live, by name."""
+        return [self._nodes[key] for key in sorted(self._nodes)]
+
+    def capacity(self, actor: str) -> int:
+        """Return how many episodes of `actor` may run at a time on all the nodes that run it."""
+        return nodes.capacity(self._nodes.values(), actor)
+
+    async def wait_change(self) -> None:
+        """Wait until a node comes, goes or says something else than now."""
+        await self._changed.wait()
+
+    async def serve(self) -> None:
+        """Follow who comes and goes, for ever.
+
+        Raises:
+            Unavailable: the gates are away. What was known stays so.
+        """
+        async with self.gates.watch(under=NODES) as watch:
+            await self._look()
+            self.has_looked.set()
+            looked_s = self.clock.monotonic_s()
+            while True:
+                changes = await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S)
+                self._set({**self._nodes, **_said(changes)})
+                if self.clock.monotonic_s() - looked_s >= LOOK_S:
+                    await self._look()
+                    looked_s = self.clock.monotonic_s()
+
+    async def _look(self) -> None:
+        self._set(_said((await self.gates.entries(under=NODES)).values()))
+
+    def _set(self, said: Mapping[str, NodeInfo | None]) -> None:
+        """Take note of who is there, and wake those who wait if that is news."""
+        living = {key: info for key, info in said.items() if info is not None}
+        if living != self._nodes:
+            self._nodes = living
+            before, self._changed = self._changed, asyncio.Event()
+            before.set()
+
+
+async def live_nodes(gates: Bucket, *, from_leader: bool = False) -> Sequence[NodeInfo]:
+    """Return the nodes that live now, by name; for whoever asks once.
+
+    Any replica may answer, which may lack those that have just come: who must know them asks the
+    leader, which costs more.
+
+    Raises:
+        Unavailable: no answer from the server.
+    """
+    found = _said((await gates.entries(under=NODES, from_leader=from_leader)).values())
+    return [info for _, info in sorted(found.items()) if info is not None]
+
+
+def _is_no_starter(actor_id: str) -> bool:
+    return workflow_of(actor_id) is None
+
+
+def _process_in(stands: Entry) -> str:
+    said = nodes.decoded(stands.value or b"")
+    return "a process of another version" if said is None else _process(said)
+
+
+def _process(said: NodeInfo) -> str:
+    """Return which process a node is, in words that fit no other one."""
+    return f"process {said.pid} on {said.host}, since {said.since.isoformat()}"
+
+
+def _said(entries: Iterable[Entry]) -> dict[str, NodeInfo | None]:
+    """Return what each entry of a node says; None where it is gone, or cannot be read."""
+    return {
+        entry.key: None if entry.value is None else nodes.decoded(entry.value)
+        for entry in entries
+        if entry.key.startswith(f"{NODES}.")
+    }

@@ -1,0 +1,218 @@
+"""Gives and withdraws, live, what a node may do: wake each of its actors, and run its episodes.
+
+What people said stands in the registry, so it holds for a node that comes back as well. Until the
+node has looked there once it does nothing: whoever took it out of service wants it to stay out. The
+same goes for an actor that comes while the node runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import structlog
+
+from engine.cluster import modes
+from engine.cluster.modes import NO_ORDERS, NodeMode, Orders, Switch
+from engine.runtime.permits import Permit, Permits
+from engine.runtime.tasks import wait_first
+from streams.bucket import Bucket, BucketWatch, Entry
+from streams.clock import Clock
+from streams.keys import MODES, PAUSES, mode_key, pause_key
+
+CHANGES_MAX: Final = 500
+"""Changes of the registry looked at in one go."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for changes; only how often an idle switchboard looks up."""
+
+LOOK_S: Final = 60.0
+"""Between two looks at what is said, in seconds. A node that was cut off for over an hour is not
+told what has been deleted meanwhile, so now and then it asks."""
+
+LOOKS_IN_FLIGHT_MAX: Final = 64
+
+log = structlog.get_logger("vigil.switchboard")
+
+
+class Switchboard:
+    """The permits of one node, by actor."""
+
+    def __init__(
+        self,
+        registry: Bucket,
+        actors: Iterable[str],
+        clock: Clock,
+        *,
+        node: str,
+        setting: NodeMode,
+        never_wakes: bool = False,
+    ) -> None:
+        """Give nothing yet.
+
+        Args:
+            registry: of the stack.
+            actors: the node's, to begin with.
+            clock: the node's.
+            node: its name.
+            setting: its mode, unless the registry says another one.
+            never_wakes: whether its gates stay shut, whatever anybody says.
+        """
+        self.permits: dict[str, Permits] = {}
+        self.runs = Permit()
+        """Whether the node may run the episodes of any of its actors."""
+        self.has_looked = asyncio.Event()
+        """Set while what the registry says of all actors is in force."""
+        self.changed = asyncio.Event()
+        """Set when a permit or the mode changes; for one reader, who clears it."""
+        self.setting = setting
+        self._registry, self._clock, self._node = registry, clock, node
+        self._never_wakes = never_wakes
+        self._newest: dict[str, Entry] = {}
+        self._orders: Orders = NO_ORDERS
+        self._unasked: dict[str, Permits] = {}
+        """Those of actors that nothing is known about yet."""
+        self._has_newcomers = asyncio.Event()
+        self._knows_mode = self._is_over = False
+        for actor in actors:
+            self.learn(actor)
+
+    @property
+    def mode(self) -> NodeMode:
+        """The node's mode, for actors of which nothing else is said."""
+        return modes.mode_of(self._orders, node=self._node, setting=self.setting)
+
+    def may(self, actor: str) -> Switch:
+        """Return what the node may do for one of its actors now."""
+        now = self.permits[actor]
+        return Switch(wakes=now.wakes.is_given, runs=now.runs.is_given)
+
+    def learn(self, actor: str) -> Permits:
+        """Return what the node may do for an actor: nothing, until the registry has been asked."""
+        if actor in self.permits:
+            return self.permits[actor]
+        permits = self.permits[actor] = self._unasked[actor] = Permits()
+        self.has_looked.clear()
+        self._has_newcomers.set()
+        if self._is_over:
+            permits.end()
+        return permits
+
+    def forget(self, actor: str) -> None:
+        """Give nothing any more for an actor that the node does not have any more."""
+        self.permits.pop(actor).end()
+        self._unasked.pop(actor, None)
+        self._newest.pop(pause_key(actor), None)
+        self._see_whether_all_asked()
+
+    def end(self) -> None:
+        """Withdraw everything for ever: the node stops."""
+        self._is_over = True
+        for each in self.permits.values():
+            each.end()
+        self.runs.end()
+        self.changed.set()
+
+    async def serve(self) -> None:
+        """Do for ever what the registry says.
+
+        Raises:
+            Unavailable: the registry is away. What was in force stays so.
+        """
+        async with (
+            # Only these: the registry also says what every episode waits for.
+            self._registry.watch(under=MODES) as of_modes,
+            self._registry.watch(under=PAUSES) as of_pauses,
+        ):
+            await self._look([mode_key(self._node), *map(pause_key, self.permits)])
+            await wait_first(
+                self._follow(of_modes),
+                self._follow(of_pauses),
+                self._look_now_and_then(),
+                self._look_at_newcomers(),
+            )
+
+    async def _follow(self, watch: BucketWatch) -> None:
+        while True:
+            self._hear(await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S))
+
+    async def _look_now_and_then(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_S)
+            await self._look(self._standing())
+
+    async def _look_at_newcomers(self) -> None:
+        while True:
+            await self._has_newcomers.wait()
+            self._has_newcomers.clear()
+            await self._look([*map(pause_key, self._unasked)])
+
+    async def _look(self, keys: Iterable[str]) -> None:
+        """Ask what stands at `keys`, and do that; nobody is unasked of whom it is known then."""
+        room, unasked = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX), dict(self._unasked)
+
+        async def ask(key: str) -> Entry:
+            async with room:
+                return await self._registry.get(key) or self._gone(key)
+
+        found = await asyncio.gather(*map(ask, keys))
+        asked = {entry.key for entry in found}
+        self._note_asked({id_: each for id_, each in unasked.items() if pause_key(id_) in asked})
+        self._hear(found)
+        self._see_whether_all_asked()
+
+    def _note_asked(self, asked: Mapping[str, Permits]) -> None:
+        """Take note of the actors that were asked about, unless they have gone and come since."""
+        for actor, permits in asked.items():
+            if self._unasked.get(actor) is permits:
+                del self._unasked[actor]
+
+    def _see_whether_all_asked(self) -> None:
+        self._knows_mode = self._knows_mode or mode_key(self._node) in self._newest
+        if self._knows_mode and not self._unasked:
+            self.has_looked.set()
+
+    def _standing(self) -> list[str]:
+        return [key for key, entry in self._newest.items() if entry.value is not None]
+
+    def _gone(self, key: str) -> Entry:
+        known = self._newest.get(key)
+        return Entry(key=key, value=None, revision=known.revision if known else 0)
+
+    def _hear(self, entries: Iterable[Entry]) -> None:
+        """Take note of what is new, and switch accordingly."""
+        for entry in entries:
+            known = self._newest.get(entry.key)
+            if self._concerns(entry.key) and (known is None or _is_news(entry, known)):
+                self._newest[entry.key] = entry
+                if problem := modes.orders_of([entry]).problems.get(entry.key):
+                    log.warning("what the registry says is ignored", key=entry.key, why=problem)
+        self._apply(modes.orders_of(self._newest.values()))
+
+    def _concerns(self, key: str) -> bool:
+        kind, _, actor = key.partition(".")
+        return key == mode_key(self._node) or (kind == PAUSES and actor in self.permits)
+
+    def _apply(self, orders: Orders) -> None:
+        mode_before, self._orders = self.mode, orders
+        switched: dict[Switch, list[str]] = {}
+        known = ((id_, each) for id_, each in self.permits.items() if id_ not in self._unasked)
+        for actor, each in known:
+            may = modes.switch(orders, node=self._node, setting=self.setting, actor=actor)
+            changes_waking = each.wakes.turn(on=may.wakes and not self._never_wakes)
+            changes_running = each.runs.turn(on=may.runs)
+            each.tends.turn(on=may.runs and actor in orders.pauses)
+            if changes_waking or changes_running:
+                switched.setdefault(self.may(actor), []).append(actor)
+        self.runs.turn(on=any(each.runs.is_given for each in self.permits.values()))
+        for may, actors in switched.items():
+            log.info("switched", mode=self.mode, wakes=may.wakes, runs=may.runs, actors=actors)
+        if switched or self.mode is not mode_before:
+            self.changed.set()
+
+
+def _is_news(entry: Entry, known: Entry) -> bool:
+    """Return whether `entry` is newer; a deletion that was never heard of has no revision."""
+    was_deleted = entry.revision == known.revision and entry.value is None
+    return entry.revision > known.revision or (was_deleted and known.value is not None)

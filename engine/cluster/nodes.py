@@ -1,0 +1,222 @@
+"""What a live node says of itself, for other nodes and for people. Pure.
+
+A node keeps this in the gates under its name for as long as it lives, and a little longer if it
+crashes. Nothing is safe because of it: it may be old by moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from engine.app.actor import Actor, Expectation
+from engine.app.checks import Breaker
+from engine.app.triggers import (
+    Cron,
+    EventSource,
+    Every,
+    ManualSource,
+    Source,
+    WorkflowSource,
+    spec_of,
+)
+from engine.cluster.modes import NodeMode, Switch
+from streams.feeds import Feed
+from streams.triggers import Budget
+
+INFO_BYTES_MAX: Final = 256 * 1024
+"""Most that a node says of itself, in bytes. The server's own limit is four times that, and it is
+said anew several times in the life of a lease."""
+
+PROBLEMS_MAX: Final = 100
+"""Most definitions of which a node says why it cannot run them."""
+
+PROBLEM_CHARS_MAX: Final = 300
+"""Longest such line, in characters."""
+
+
+class ExpectationInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One expectation, as a node's version of the app declares it."""
+
+    triggers: tuple[str, ...] = ()
+    """What fires it, such as `event order.placed`, `every 900s` or `manual`."""
+    schedules: tuple[str, ...] = ()
+    """Those of them that fire by time."""
+    options: dict[str, Any] = {}
+    """Its other options, as far as they are set and are no code."""
+
+
+class ActorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One actor on one node."""
+
+    runs: bool
+    wakes: bool
+    slots: int
+    """How many of its episodes the node runs at a time, at most."""
+    domain: str = ""
+    spec_rev: str = ""
+    revision: int = 0
+    """Of the definition that the node runs it by; 0: its app declares it in code."""
+    limits: dict[str, Any] = {}
+    """What holds in the whole cluster, if anything does."""
+    expectations: dict[str, ExpectationInfo] = {}
+
+
+class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One node that lives."""
+
+    name: str
+    host: str
+    pid: int
+    version: str = ""
+    """Of Vigil."""
+    since: datetime
+    """When it started."""
+    mode: NodeMode
+    """The one that is in force, for actors of which nothing else is said."""
+    setting: NodeMode
+    """The one that it was started with."""
+    lease_s: float
+    """Its leases lapse that long after it has died."""
+    actors: dict[str, ActorInfo] = {}
+    closed: dict[str, int] = {}
+    """Actors that it does not have any more, and whose open episodes it has go on: actor → how many
+    of them it runs at a time, at most."""
+    understudies: tuple[str, ...] = ()
+    """Those of `closed` that it could not run if they were open: it has them go on only while there
+    is no node that could."""
+    problems: dict[str, str] = {}
+    """Why it cannot run what is defined: kind and id, such as `agent.disk_watch` → one line."""
+    problems_at: dict[str, int] = {}
+    """By the same names, the revision that each of them is about, as far as the node knows."""
+
+
+_EVENT: Final = "event "
+"""How a trigger begins that is one of the stack's own events."""
+
+_decoder: Final = msgspec.json.Decoder(NodeInfo)
+
+
+def actor_info(actor: Actor, may: Switch) -> ActorInfo:
+    """Return what a node says of `actor`, for which it may do what `may` says."""
+    limits = {
+        "max_concurrent_cluster": actor.max_concurrent_cluster,
+        "overflow": actor.overflow,
+        "queue_max": actor.queue_max,
+    }
+    return ActorInfo(
+        runs=may.runs,
+        wakes=may.wakes,
+        slots=actor.max_concurrent_episodes,
+        domain=actor.domain,
+        spec_rev=actor.spec_rev,
+        revision=actor.revision,
+        limits=limits if actor.is_laned else {},
+        expectations={name: _expectation(each) for name, each in actor.expectations.items()},
+    )
+
+
+def problems_told(problems: Mapping[str, str]) -> dict[str, str]:
+    """Return as much of `problems` as a node says: the first by name, each in one line."""
+    first = sorted(problems.items())[:PROBLEMS_MAX]
+    return {name: " ".join(problem.split())[:PROBLEM_CHARS_MAX] for name, problem in first}
+
+
+def encoded(info: NodeInfo) -> bytes:
+    """Return `info` as it is kept; without expectations if they make it too long."""
+    data = msgspec.json.encode(info)
+    if len(data) <= INFO_BYTES_MAX:
+        return data
+    actors = {
+        id_: msgspec.structs.replace(actor, expectations={}) for id_, actor in info.actors.items()
+    }
+    return msgspec.json.encode(msgspec.structs.replace(info, actors=actors))
+
+
+def decoded(data: bytes) -> NodeInfo | None:
+    """Return what a node said of itself; None if this version cannot read it."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def capacity(nodes: Iterable[NodeInfo], actor: str) -> int:
+    """Return how many episodes of `actor` the `nodes` that run it can run at a time together."""
+    return sum(_room(node, actor) for node in nodes)
+
+
+def _room(node: NodeInfo, actor: str) -> int:
+    info = node.actors.get(actor)
+    if info is None:
+        return node.closed.get(actor, 0)
+    return info.slots if info.runs else 0
+
+
+def is_woken(nodes: Iterable[NodeInfo], actor: str) -> bool:
+    """Return whether any of `nodes` takes what may wake `actor`."""
+    return any(node.actors[actor].wakes for node in nodes if actor in node.actors)
+
+
+def has_part(nodes: Iterable[NodeInfo], actor: str) -> bool:
+    """Return whether any of `nodes` runs `actor`, or could if it were not disabled."""
+    return any(_has_part(node, actor) for node in nodes)
+
+
+def _has_part(node: NodeInfo, actor: str) -> bool:
+    info = node.actors.get(actor)
+    if info is not None:
+        return info.runs
+    return actor in node.closed and actor not in node.understudies
+
+
+def known(nodes: Iterable[NodeInfo], actor: str) -> Mapping[str, ExpectationInfo] | None:
+    """Return the expectations of `actor` that any of `nodes` knows; None if none has the actor."""
+    infos = [node.actors[actor] for node in nodes if actor in node.actors]
+    if not infos:
+        return None
+    return {name: each for info in infos for name, each in info.expectations.items()}
+
+
+def _expectation(expectation: Expectation) -> ExpectationInfo:
+    return ExpectationInfo(
+        triggers=tuple(text for source in expectation.on for text in trigger_texts(source)),
+        schedules=tuple(spec_of(schedule) for schedule in expectation.schedules),
+        options=dict(_options(expectation)),
+    )
+
+
+def trigger_texts(source: Source) -> tuple[str, ...]:
+    """Return what fires by `source`, such as `event order.placed`; see `ExpectationInfo`."""
+    match source:
+        case EventSource(feed=Feed() as feed):
+            return (f"stream {feed.stream} {feed.subject}",)
+        case EventSource(names=names):
+            return tuple(f"{_EVENT}{name}" for name in names)
+        case Every() | Cron():
+            return (spec_of(source),)
+        case ManualSource():
+            return ("manual",)
+        case WorkflowSource():
+            return ("workflow",)
+
+
+def event_in(trigger: str) -> str | None:
+    """Return the name of the event that a node says fires something; None for other triggers."""
+    return trigger.removeprefix(_EVENT) if trigger.startswith(_EVENT) else None
+
+
+def _options(expectation: Expectation) -> Iterable[tuple[str, Any]]:
+    """Yield the options that are not as by default, and that a text can say."""
+    for field in fields(expectation):
+        value = getattr(expectation, field.name)
+        if field.name == "name" or value == field.default:
+            continue
+        if isinstance(value, str | int | float):
+            yield field.name, value
+        elif isinstance(value, Breaker | Budget):
+            yield field.name, msgspec.to_builtins(value)

@@ -1,0 +1,87 @@
+"""A dead letter's life: it waits until a person has it tried again or gives it up. Pure.
+
+    (nothing) ──DeadLettered──▶ waiting ──DeadRequeued──▶ requeued
+                                   └─────DeadDiscarded──▶ discarded
+
+What is done to try it again comes before the `DeadRequeued` that says so, and has ids that
+come from the letter. So a crash in between leaves a letter that waits, and whoever requeues
+it then only completes what was begun.
+
+The letter of an output is settled, too, when the output goes on without it: a person has it tried
+again by its own name, or an episode proposes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.errors import Rejected
+from streams.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued
+from streams.log import Recorded
+
+
+class Status(StrEnum):
+    """Where a dead letter is in its life."""
+
+    UNWRITTEN = "unwritten"
+    WAITING = "waiting"
+    REQUEUED = "requeued"
+    DISCARDED = "discarded"
+
+
+class Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dead letter's events add up to."""
+
+    status: Status = Status.UNWRITTEN
+    lettered: DeadLettered | None = None
+    settled: DeadRequeued | DeadDiscarded | None = None
+    settled_at: datetime | None = None
+
+
+UNWRITTEN: Final = Letter()
+
+
+def decide(letter: Letter, command: DeadRequeued | DeadDiscarded) -> DeadEvent:
+    """Return what happens if a person settles `letter` so.
+
+    Raises:
+        Rejected: it is settled already, or there is no such letter.
+    """
+    _waiting(letter)
+    return command
+
+
+def evolve(letter: Letter, event: DeadEvent, *, at: datetime) -> Letter:
+    """Return `letter` after `event`, recorded at `at`. Never refuses: it has already happened."""
+    match event:
+        case DeadLettered():
+            return Letter(status=Status.WAITING, lettered=event)
+        case DeadRequeued():
+            return replace(letter, status=Status.REQUEUED, settled=event, settled_at=at)
+        case DeadDiscarded():
+            return replace(letter, status=Status.DISCARDED, settled=event, settled_at=at)
+
+
+def fold(records: Iterable[Recorded]) -> Letter:
+    """Return what all of a letter's `records` add up to, oldest first."""
+    letter = UNWRITTEN
+    for record in records:
+        for event in record.commit.events:
+            if isinstance(event, DeadEvent):
+                letter = evolve(letter, event, at=record.commit.at)
+    return letter
+
+
+def _waiting(letter: Letter) -> DeadLettered:
+    if letter.lettered is None:
+        raise Rejected("there is no such dead letter")
+    if letter.settled is not None:
+        when = f" at {letter.settled_at:%Y-%m-%d %H:%M:%S} UTC" if letter.settled_at else ""
+        raise Rejected(f"it was {letter.status} by {letter.settled.by}{when}")
+    return letter.lettered

@@ -1,0 +1,182 @@
+"""Buries what cannot be done: a dead letter with the reason, for a person to decide about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+
+from engine import telemetry
+from engine.dead_letters import letter as dead_letter
+from streams import codec
+from streams.clock import Clock
+from streams.commands import Command
+from streams.delivery import Unreadable
+from streams.errors import TooLarge, Unwritable, VersionConflict
+from streams.events import (
+    PAYLOAD_KEPT_BYTES_MAX,
+    DeadDiscarded,
+    DeadLettered,
+    DeadRequeued,
+    EpisodeOpened,
+)
+from streams.json import raw
+from streams.layout import Kind, Stream
+from streams.log import START, Commit
+from streams.parsing import inbox_of
+from streams.ports import Ports
+from streams.subjects import Stack
+from streams.world import DomainEvent
+
+log = structlog.get_logger("vigil.undertaker")
+
+
+@dataclass(frozen=True)
+class Undertaker:
+    """Writes dead letters, for one node."""
+
+    ports: Ports
+    clock: Clock
+
+    async def bury(self, message: Unreadable, *, actor_id: str) -> None:
+        """Keep `message` as a dead letter. Doing it again, from any node, changes nothing.
+
+        Raises:
+            Unavailable: it could not be written; do not acknowledge the message.
+        """
+        letter = DeadLettered(
+            reason=message.reason,
+            detail=message.detail,
+            stream=message.stream,
+            seq=message.seq,
+            subject=message.subject,
+            actor_id=actor_id,
+            headers=message.headers,
+            payload=message.data[:PAYLOAD_KEPT_BYTES_MAX],
+            payload_size_bytes=len(message.data),
+        )
+        await self.write(self.ports.stack.dead(message.stream, str(message.seq)), letter)
+
+    async def bury_episode(self, opened: EpisodeOpened, *, reason: str, detail: str) -> None:
+        """Keep a dead letter for an episode that nobody shall try again by itself.
+
+        Raises:
+            Unavailable: it could not be written; do not end the episode yet.
+        """
+        stack = self.ports.stack
+        subject = stack.episode(opened.episode_id)
+        letter = DeadLettered(
+            reason=reason,
+            detail=detail,
+            stream=stack.stream_of(subject),
+            seq=START,
+            subject=subject,
+            actor_id=opened.actor_id,
+            episode_id=opened.episode_id,
+        )
+        await self.write(stack.dead(Kind.EPISODE, opened.episode_id), letter)
+
+    async def bury_command(self, command: Command, *, seq: int, reason: str, detail: str) -> None:
+        """Keep a dead letter for a command, at `seq` of its queue, that no node can follow.
+
+        Raises:
+            Unavailable: it could not be written; do not acknowledge the command.
+        """
+        stack, data = self.ports.stack, codec.encode_command(command)
+        subject = inbox_of(stack, command)
+        letter = DeadLettered(
+            reason=reason,
+            detail=detail,
+            stream=stack.stream_of(subject),
+            seq=seq,
+            subject=subject,
+            actor_id=command.actor_id,
+            episode_id=command.episode_id,
+            payload=data[:PAYLOAD_KEPT_BYTES_MAX],
+            payload_size_bytes=len(data),
+        )
+        await self.write(stack.dead(letter.stream, str(seq)), letter)
+
+    async def write(self, subject: str, letter: DeadLettered) -> None:
+        """Keep `letter` at `subject`, unless somebody has kept one there.
+
+        Raises:
+            Unavailable: it could not be written.
+        """
+        commit = Commit(id=f"bury.{subject}", at=self.clock.now(), events=(letter,))
+        try:
+            await self.ports.log.append(subject, commit, after=START)
+        except VersionConflict:
+            return  # Another actor, an earlier delivery or an earlier owner has buried it.
+        telemetry.dead_letters.add(1, {"reason": letter.reason})
+        log.warning("buried", reason=letter.reason, detail=letter.detail, subject=letter.subject)
+
+
+async def settle(
+    ports: Ports,
+    clock: Clock,
+    subject: str,
+    letter: dead_letter.Letter,
+    command: DeadRequeued | DeadDiscarded,
+    *,
+    after: int,
+) -> None:
+    """Append what settles `letter`, which was read at version `after`.
+
+    Raises:
+        Rejected: it is settled in another way.
+        Unavailable: the log is away. It may have been settled.
+    """
+    event = dead_letter.decide(letter, command)
+    now = clock.now()
+    # Two people may decide at once, and each decision is a commit of its own.
+    kind = type(event).__name__
+    commit = Commit(id=f"{kind}.{subject}.{now.isoformat()}", at=now, events=(event,))
+    try:
+        await ports.log.append(subject, commit, after=after)
+    except VersionConflict:
+        settled = dead_letter.fold(await ports.log.read(subject))
+        if settled.settled == event:
+            return  # A node that was faster at trying it again has noted it.
+        dead_letter.decide(settled, command)
+        raise
+
+
+def rejected(event: DomainEvent, stack: Stack, *, reason: str, detail: str) -> Unreadable:
+    """Return `event` as a message that cannot be worked on, to be buried."""
+    return Unreadable(
+        reason=reason,
+        detail=detail,
+        stream=event.stream or stack.stream(Stream.EVENTS),
+        seq=event.seq,
+        subject=event.name if event.stream else stack.event(event.name),
+        headers={},
+        data=bytes(raw(event.payload)),
+    )
+
+
+def unopened(
+    opened: EpisodeOpened, cause: object, error: TooLarge | Unwritable, *, stack: Stack, seq: int
+) -> Unreadable:
+    """Return what woke an actor, as a message to be buried, if its episode cannot be opened.
+
+    Args:
+        opened: what the journal cannot keep.
+        cause: the event, or whatever else came due.
+        error: why.
+        stack: the actor's.
+        seq: of the cause, in its stream.
+    """
+    reason = "too_large" if isinstance(error, TooLarge) else "unwritable"
+    if isinstance(cause, DomainEvent):
+        return rejected(cause, stack, reason=reason, detail=str(error))
+    subject = stack.due(opened.actor_id)
+    return Unreadable(
+        reason=reason,
+        detail=str(error),
+        stream=stack.stream_of(subject),
+        seq=seq,
+        subject=subject,
+        headers={},
+        data=bytes(raw(opened.trigger)),
+    )

@@ -1,0 +1,277 @@
+"""Loads what is defined as data, as it is applied and disabled: follow → make → cast → have.
+
+The registry says what holds. A definition that this node's app cannot run is told as a problem, and
+whatever of it ran here before begins nothing more: others may run what is new, and it would have
+two meanings at a time. What is open of it goes on. It is tried again now and then, and when it is
+applied again. While the registry is away, everything stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from engine.app.app import App
+from engine.definitions.make import Made, cast, name_of, unmade
+from engine.definitions.resolver import Editions
+from engine.runtime.catalog import Casting
+from engine.runtime.tasks import wait_first
+from streams.bucket import BucketWatch, Entry
+from streams.clock import Clock
+from streams.definitions import Edition, decode_edition
+from streams.keys import DEFINITIONS
+from streams.ports import Ports
+
+DEFINITIONS_MAX: Final = 1_000
+"""Most definitions that a node runs at a time, as many as an app may have workflows. What comes
+when there are as many is told as a problem. Those that are disabled take none of this room."""
+
+DISABLED_MAX: Final = 1_000
+"""Most definitions that are disabled and of which a node sees to what is open: each has its queues.
+It is those that were disabled last; the others are told as problems."""
+
+CHANGES_MAX: Final = 500
+"""Changes of the registry looked at in one go."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for changes; only how often an idle loader looks up."""
+
+LOOK_S: Final = 600.0
+"""Between two looks at all that is defined, in seconds, and between two tries of what cannot be
+made. A node that was cut off for over an hour is not told what was deleted meanwhile; but who wants
+one gone disables it, and deletes nothing."""
+
+NEWER: Final = "a newer version of Vigil has applied it, and this one cannot read it; update it"
+
+TOO_MANY: Final = f"this node has {DEFINITIONS_MAX:,} definitions already; disable some"
+
+TOO_MANY_DISABLED: Final = (
+    f"{DISABLED_MAX:,} others were disabled after it, and nobody sees to what is open of it now;"
+    " apply it again if anything is"
+)
+
+log = structlog.get_logger("vigil.loader")
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What the registry said last at one key."""
+
+    revision: int
+    """Of the entry."""
+    edition: Edition | None = None
+    """None: it is gone, or nobody here could ever read it."""
+    made: Made | None = None
+    """None: it is gone."""
+    has_room: bool = True
+    """Whether there was room for it."""
+
+    def takes_room(self, *, holds: bool) -> bool:
+        """Return whether something is served of a definition that holds, or of one that does not.
+
+        Args:
+            holds: which of the two is asked for.
+        """
+        made = self.made
+        is_served = made is not None and (made.actor is not None or made.stand_in is not None)
+        return is_served and self.edition is not None and self.edition.holds is holds
+
+    def lacks_room(self, *, holds: bool) -> bool:
+        """Return whether there was no room for one that holds, or for one that does not."""
+        return not self.has_room and self.edition is not None and self.edition.holds is holds
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it could not be made; that may have been for a moment."""
+        return self.made is not None and bool(self.made.problem)
+
+    def is_older_than(self, entry: Entry, edition: Edition) -> bool:
+        """Return whether an entry says something newer; or the same, and that has failed here.
+
+        The definition's revision decides, and not the sequence of the commit: another layout of
+        the journal begins those anew.
+        """
+        if self.edition is None or edition.is_newer_than(self.edition):
+            return entry.revision > self.revision
+        is_same = not self.edition.is_newer_than(edition)
+        return is_same and self.has_failed and entry.revision >= self.revision
+
+
+class Loader:
+    """Has one node follow what is defined."""
+
+    def __init__(
+        self,
+        app: App,
+        ports: Ports,
+        editions: Editions,
+        clock: Clock,
+        on_change: Callable[[Casting], None],
+    ) -> None:
+        """Know of nothing yet.
+
+        Args:
+            app: whose code goes before what is defined, and which has what definitions name.
+            ports: of the stack.
+            editions: makes and keeps what is defined.
+            clock: the node's.
+            on_change: called with all that the node is to have, whenever that has changed.
+        """
+        self.has_looked = asyncio.Event()
+        """Set once the node has what was defined when it began."""
+        self._app, self._clock = app, clock
+        self._registry, self._stack = ports.registry, ports.stack.name
+        self._editions, self._on_change = editions, on_change
+        self._known: dict[str, Known] = {}
+        self._told: Mapping[str, str] = {}
+        """The problems that were logged, by definition."""
+        self._is_behind = False
+        """Whether something is known that `on_change` was not called for."""
+        self._turn = asyncio.Lock()
+        """Held while what is new is made, so that it is noted in the order in which it came."""
+
+    async def serve(self) -> None:
+        """Follow for ever what is defined.
+
+        Raises:
+            Unavailable: the registry is away. What was loaded stays so.
+        """
+        async with self._registry.watch(under=DEFINITIONS) as watch:
+            await self._look()
+            self.has_looked.set()
+            await wait_first(self._follow(watch), self._look_now_and_then())
+
+    async def _follow(self, watch: BucketWatch) -> None:
+        while True:
+            await self._hear(await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S))
+
+    async def _look_now_and_then(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_S)
+            await self._look()
+
+    async def _look(self) -> None:
+        """Ask for all that is defined, and whether what seems to be gone really is."""
+        # As it was known before anybody is asked: what comes meanwhile is newer than the answers.
+        known = {key: each.revision for key, each in self._known.items() if each.made}
+        found = await self._registry.entries(under=DEFINITIONS)
+        missing = known.keys() - found.keys()
+        asked = [await self._registry.get(key) or _gone(key, known[key]) for key in missing]
+        await self._hear([*found.values(), *asked])
+
+    async def _hear(self, entries: Iterable[Entry]) -> None:
+        """Take note of what is new, and have what comes of it all."""
+        async with self._turn:
+            for entry in entries:
+                self._is_behind |= await self._note(entry)
+            self._is_behind |= self._give_room_up()
+            self._is_behind |= await self._use_room()
+            if self._is_behind:
+                casting = cast(self._app, self._made(), stack=self._stack)
+                self._tell(casting)
+                self._on_change(casting)
+                self._is_behind = False
+
+    def _made(self) -> Sequence[Made]:
+        return [each.made for each in self._known.values() if each.made is not None]
+
+    async def _note(self, entry: Entry) -> bool:
+        """Take note of what stands at a key, and return whether that is news."""
+        known = self._known.get(entry.key)
+        if entry.value is None:
+            return self._note_gone(entry, known)
+        edition = decode_edition(entry.value)
+        if edition is None:
+            return self._note_newer(entry, known)
+        if known is not None and not known.is_older_than(entry, edition):
+            return False
+        return await self._load(entry.key, entry.revision, edition)
+
+    def _note_gone(self, entry: Entry, known: Known | None) -> bool:
+        if known is None or known.made is None or entry.revision < known.revision:
+            return False
+        self._known[entry.key] = Known(entry.revision)
+        return True
+
+    def _note_newer(self, entry: Entry, known: Known | None) -> bool:
+        if known is not None and entry.revision <= known.revision:
+            return False
+        edition = known.edition if known else None
+        made = unmade(_name_in(entry.key), problem=NEWER)
+        self._known[entry.key] = Known(entry.revision, edition, made)
+        return True
+
+    async def _load(self, key: str, revision: int, edition: Edition) -> bool:
+        """Make what stands at a key, and return whether that is news."""
+        before, has_room = self._known.get(key), self._has_room(key, edition, revision)
+        made = await self._editions.make(edition) if has_room else _too_many(edition)
+        if before is not None and before.has_failed and made == before.made:
+            self._known[key] = msgspec.structs.replace(before, revision=revision)
+            return False
+        self._known[key] = Known(revision, edition, made, has_room=has_room)
+        said = {"definition": made.name, "revision": edition.revision}
+        log.info("definition read" if edition.holds else "definition disabled", **said)
+        return True
+
+    async def _use_room(self) -> bool:
+        """Load what there was no room for, as far as there is now; return whether there was any."""
+        has_any = False
+        for holds in (True, False):
+            without = [key for key, each in self._known.items() if each.lacks_room(holds=holds)]
+            # If the one that came last finds none, no other does.
+            for key in sorted(without, key=lambda each: -self._known[each].revision):
+                each = self._known[key]
+                if each.edition is None or not self._has_room(key, each.edition, each.revision):
+                    break
+                has_any |= await self._load(key, each.revision, each.edition)
+        return has_any
+
+    def _give_room_up(self) -> bool:
+        """Let go of those that were disabled first, if too many are; return whether any were."""
+        served = [key for key, each in self._known.items() if each.takes_room(holds=False)]
+        served.sort(key=lambda each: self._known[each].revision)
+        gone = served[: max(0, len(served) - DISABLED_MAX)]
+        for key in gone:
+            each = self._known[key]
+            made = None if each.edition is None else _too_many(each.edition)
+            self._known[key] = msgspec.structs.replace(each, made=made, has_room=False)
+        return bool(gone)
+
+    def _has_room(self, key: str, edition: Edition, revision: int) -> bool:
+        """Return whether there is room for what stands at `key` beside all others that are alike.
+
+        What stood there before need not have room beside its successor; nor one that is disabled
+        beside what was disabled earlier.
+        """
+        alike = [
+            each
+            for at, each in self._known.items()
+            if at != key and each.takes_room(holds=edition.holds)
+        ]
+        if edition.holds:
+            return len(alike) < DEFINITIONS_MAX
+        return sum(1 for each in alike if each.revision > revision) < DISABLED_MAX
+
+    def _tell(self, casting: Casting) -> None:
+        """Say once of each definition why it cannot run here."""
+        for name, problem in casting.problems.items():
+            if self._told.get(name) != problem:
+                log.warning("this node cannot run a definition", definition=name, why=problem)
+        self._told = casting.problems
+
+
+def _gone(key: str, revision: int) -> Entry:
+    return Entry(key=key, value=None, revision=revision)
+
+
+def _too_many(edition: Edition) -> Made:
+    problem = TOO_MANY if edition.holds else TOO_MANY_DISABLED
+    return Made(name=name_of(edition), revision=edition.revision, problem=problem)
+
+
+def _name_in(key: str) -> str:
+    """Return kind and id of the definition at `key`, such as `agent.disk_watch`."""
+    return key.removeprefix(f"{DEFINITIONS}.")

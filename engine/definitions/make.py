@@ -1,0 +1,247 @@
+"""Which actors and workflows a node is to have: those of its code, and those defined. Pure.
+
+An edition comes to the same on its own, whatever else there is, so it is made once. Whether a
+workflow can begin anything depends on all others: what its steps name must be there. One that
+cannot, or that is disabled, is closed: its instances go on as they began, and nothing else begins.
+So is an actor that is disabled, or that cannot be made: its episodes go on as they were opened.
+
+Who stands in for what has a problem here is an understudy: another node may have the part itself,
+and can do all that is to be done for it. So is who stands in for what is disabled and could not be
+made here, either.
+
+Who has the place of an actor that opens nothing now, so that what is open of it goes on. Pure.
+
+Its definition is disabled or cannot be made, so it has no expectations: those are found with each
+episode, as it was opened. How many of them may run at a time, the definition says that holds, or
+held last. It is read without the app, which may lack what it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from engine.app.actor import CLUSTER_EPISODES_MAX, Actor
+from engine.app.app import App
+from engine.app.workflow import Workflow
+from engine.app.workflow_plan import checked_workflows
+from engine.app.workflow_starter import PREFIX, problem_of_id, stand_in, starter_id, starters_of
+from engine.definitions.agent import AgentDefinition, agent_of, to_actor
+from engine.definitions.workflow import to_workflow, workflow_of
+from engine.errors import BadDefinition, BadWorkflow, DeclarationError
+from engine.runtime.catalog import Casting
+from streams.definitions import Edition
+from streams.events import DefinitionKind
+from streams.json import NOTHING, UNDECODABLE, JsonObject
+
+
+def closed_actor(id_: str, body: msgspec.Raw = NOTHING) -> Actor | None:
+    """Return who sees to the open episodes of an actor; None: no definition can be called so.
+
+    Args:
+        id_: the actor's.
+        body: its definition. What no agent can be read from sets no limits but those by default.
+    """
+    try:
+        plain = Actor(id_)
+    except DeclarationError:
+        return None
+    if problem_of_id(plain) is not None:
+        return None
+    try:
+        return _limited(id_, body)
+    except UNDECODABLE:  # A definition that cannot work is such a `ValueError`, too.
+        return plain
+
+
+def _limited(id_: str, body: msgspec.Raw) -> Actor:
+    agent = agent_of(_bodies.decode(body))
+    return Actor(
+        id_,
+        domain=agent.domain,
+        max_concurrent_episodes=agent.max_concurrent_episodes,
+        max_concurrent_cluster=_cluster_max(agent),
+        overflow=agent.overflow,
+        queue_max=agent.queue_max,
+        stacks=agent.stacks,
+    )
+
+
+def _cluster_max(agent: AgentDefinition) -> int | None:
+    """Return the limit of an actor, or the highest there is if only its expectations take turns.
+
+    Without one of either its episodes would take none.
+    """
+    takes_turns = any(each.concurrency_key or each.priority for each in agent.expectations.values())
+    own = agent.max_concurrent_cluster
+    return CLUSTER_EPISODES_MAX if own is None and takes_turns else own
+
+
+IN_CODE: Final = "the app of this node declares it in code, which counts here; remove one of them"
+
+_bodies: Final = msgspec.json.Decoder(JsonObject)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What one edition comes to with the app of a node."""
+
+    name: str
+    """Kind and id, such as `agent.disk_watch`."""
+    revision: int = 0
+    """Of the edition; 0: nobody here can read it."""
+    actor: Actor | None = None
+    """The actor that is defined, or the one that begins the workflow that is; None: neither is."""
+    workflow: Workflow | None = None
+    stand_in: Actor | None = None
+    """Who sees to what is open of it while it is closed; None: it never is, or nobody can."""
+    problem: str = ""
+    """Why this node cannot run it."""
+    lack: str = ""
+    """Why this node could not run it if it were not disabled."""
+
+
+def name_of(edition: Edition) -> str:
+    """Return kind and id, such as `agent.disk_watch`."""
+    return f"{edition.kind.value}.{edition.id}"
+
+
+def unmade(name: str, *, problem: str = "", revision: int = 0, body: msgspec.Raw = NOTHING) -> Made:
+    """Return what a definition comes to that is disabled, or that cannot be made.
+
+    Args:
+        name: kind and id.
+        problem: why it cannot; empty: it is disabled.
+        revision: of the edition.
+        body: the definition, as far as it is known: an actor that is closed keeps its limits.
+    """
+    kind, _, id_ = name.partition(".")
+    made = Made(name=name, revision=revision, problem=problem)
+    if kind != DefinitionKind.WORKFLOW:
+        return replace(made, stand_in=closed_actor(id_, body))
+    try:
+        return replace(made, stand_in=stand_in(id_))
+    except DeclarationError:  # No workflow can be called so, and none ever was.
+        return made
+
+
+def make(edition: Edition, app: App) -> Made:
+    """Return what `edition` comes to.
+
+    It calls the template that the edition names, so it may raise whatever that raises.
+    """
+    made = unmade(name_of(edition), revision=edition.revision, body=edition.body)
+    if not edition.holds:
+        return made
+    try:
+        data = _bodies.decode(edition.body)
+        if edition.kind is DefinitionKind.AGENT:
+            return replace(made, actor=_actor(edition, data, app), stand_in=None)
+        workflow = to_workflow(workflow_of(data), revision=edition.revision)
+        _check_name(workflow.name, edition)
+        (starter,) = starters_of({workflow.name: workflow}, {})
+    except UNDECODABLE as error:  # A definition that cannot work is such a `ValueError`, too.
+        return replace(made, problem=str(error))
+    return replace(made, actor=starter, workflow=workflow)
+
+
+def cast(app: App, made: Iterable[Made], *, stack: str | None = None) -> Casting:
+    """Return what a node of `app` is to have with all that is defined, as far as it can.
+
+    What the app declares in code goes before a definition of the same id.
+
+    Args:
+        app: with the actors that it declares in code for this stack, and what definitions name.
+        made: what is defined.
+        stack: the name of the node's; None: whatever the stack is, as if all were for it.
+    """
+    problems: dict[str, str] = {}
+    actors, begins, made = dict(app.actors), {}, list(made)
+    for each in made:
+        problem = each.problem or _clash(each, app, stack)
+        if problem:
+            problems[each.name] = problem
+        elif each.workflow is not None:
+            begins[each.workflow.name] = each
+        elif each.actor is not None:
+            actors[each.actor.id] = each.actor
+    workflows = _workable(app, actors, begins, problems)
+    starters = {starter_id(name): begins[name].actor for name in begins if name in workflows}
+    actors.update((id_, starter) for id_, starter in starters.items() if starter is not None)
+    closed = _closed(made, actors, stack)
+    return Casting(
+        actors=actors,
+        workflows=workflows,
+        closed=closed,
+        understudies=frozenset(
+            each.stand_in.id
+            for each in made
+            if each.stand_in is not None
+            and each.stand_in.id in closed
+            and (each.lack or each.name in problems)
+        ),
+        problems=problems,
+        problems_at={
+            each.name: each.revision for each in made if each.revision and each.name in problems
+        },
+    )
+
+
+def _actor(edition: Edition, data: JsonObject, app: App) -> Actor:
+    actor = to_actor(agent_of(data), app, revision=edition.revision)
+    _check_name(actor.id, edition)
+    return actor
+
+
+def _closed(
+    made: Iterable[Made], actors: Mapping[str, Actor], stack: str | None
+) -> Mapping[str, Actor]:
+    """Return who stands in for those who are not among `actors`, and are for this stack."""
+    stand_ins = (each.stand_in for each in made)
+    return {
+        each.id: each
+        for each in stand_ins
+        if each is not None and each.id not in actors and (stack is None or each.runs_on(stack))
+    }
+
+
+def _check_name(said: str, edition: Edition) -> None:
+    if said != edition.id:
+        raise BadDefinition("", f"it was applied as {edition.id!r}, and calls itself {said!r}")
+
+
+def _clash(made: Made, app: App, stack: str | None) -> str:
+    """Return why a node of `app` is not to have what was `made`; empty: it is."""
+    if made.actor is not None and made.actor.id in app.actors:
+        return IN_CODE
+    if stack is not None and made.actor is not None and not made.actor.runs_on(stack):
+        return f"it is for {', '.join(made.actor.stacks)}, and this stack is {stack}"
+    return ""
+
+
+def _workable(
+    app: App, actors: Mapping[str, Actor], begins: Mapping[str, Made], problems: dict[str, str]
+) -> Mapping[str, Workflow]:
+    """Return the workflows whose steps can run, and say of the others what they lack.
+
+    Each round leaves one out that cannot, and with it perhaps what others need.
+    """
+    named = {id_: each for id_, each in actors.items() if not _begins_workflow(id_, app)}
+    defined = {name: each.workflow for name, each in begins.items() if each.workflow is not None}
+    for _ in range(len(defined)):
+        try:
+            return checked_workflows([*app.workflows.values(), *defined.values()], named)
+        except BadWorkflow as error:
+            # What is not about one of them is about how many there are.
+            left_out = [error.workflow] if error.workflow in defined else list(defined)
+            for name in left_out:
+                del defined[name]
+                problems[begins[name].name] = str(error)
+    return app.workflows
+
+
+def _begins_workflow(actor_id: str, app: App) -> bool:
+    return actor_id.startswith(PREFIX) and actor_id.removeprefix(PREFIX) in app.workflows

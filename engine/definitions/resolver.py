@@ -1,0 +1,137 @@
+"""What a definition came to at each of its revisions: actors and workflows of the past.
+
+An episode goes on as it was opened, on whichever node takes it, however often its actor has been
+defined anew since. What it was opened under is on the journal of the definition. It never changes,
+so what was made of it once is kept. What could not be made is tried again when it is needed again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+import msgspec
+
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.workflow import Workflow
+from engine.definitions import make as making
+from engine.definitions.make import Made, name_of, unmade
+from engine.definitions.store import body_of
+from engine.episodes.recovery import NO_SUCH_EDITION
+from engine.errors import EpisodeFailed
+from engine.runtime.catalog import Hindered, Obstacle
+from engine.runtime.usercode import call
+from streams.definitions import Edition
+from streams.errors import BadName, UnreadableEvent
+from streams.events import DefinitionKind
+from streams.json import NOTHING
+from streams.log import START
+from streams.ports import Ports
+
+EDITIONS_MAX: Final = 256
+"""Revisions that are remembered at a time, of all definitions, beside those that a node has."""
+
+Key: TypeAlias = tuple[DefinitionKind, str, int]
+"""Kind, id and revision."""
+
+
+class Editions:
+    """The revisions of definitions, made with the app of one node."""
+
+    def __init__(self, ports: Ports, app: App) -> None:
+        """Begin with none.
+
+        Args:
+            ports: of the stack.
+            app: has what definitions name.
+        """
+        self._ports, self._app = ports, app
+        self._made: OrderedDict[Key, Made] = OrderedDict()
+
+    async def make(self, edition: Edition) -> Made:
+        """Return what `edition` comes to, or why this node cannot run it.
+
+        Raises:
+            Unavailable: the log is away, and the edition is of an agent that is disabled.
+        """
+        if not edition.holds and edition.kind is DefinitionKind.AGENT:
+            return await self._close(edition)
+        key = (edition.kind, edition.id, edition.revision)
+        made = self._made.pop(key, None) if edition.holds else None
+        if made is None:
+            made = await self._make(edition)
+        # What has failed is tried again: its template may have looked at what was away just then.
+        if edition.holds and not made.problem:
+            self._keep(key, made)
+        return made
+
+    async def actor(self, actor_id: str, revision: int) -> Actor:
+        """Return the actor that was defined as `revision`.
+
+        Raises:
+            Hindered: this node cannot have it.
+            Unavailable: the log is away.
+        """
+        made = await self._find((DefinitionKind.AGENT, actor_id, revision))
+        if made.actor is None:
+            raise Hindered(Obstacle(NO_SUCH_EDITION, made.problem))
+        return made.actor
+
+    async def workflow(self, name: str, revision: int) -> Workflow:
+        """Return the workflow that was defined as `revision`.
+
+        Raises:
+            Hindered: this node cannot have it.
+            Unavailable: the log is away.
+        """
+        made = await self._find((DefinitionKind.WORKFLOW, name, revision))
+        if made.workflow is None:
+            raise Hindered(Obstacle(NO_SUCH_EDITION, made.problem))
+        return made.workflow
+
+    async def _find(self, key: Key) -> Made:
+        """Return what an edition comes to, from memory or from the journal."""
+        if key in self._made:
+            self._made.move_to_end(key)
+            return self._made[key]
+        kind, id_, revision = key
+        try:
+            body = await body_of(self._ports, kind, id_, revision)
+        except (BadName, UnreadableEvent) as error:
+            detail = f"the journal of its definition cannot be read here: {error}"
+            raise Hindered(Obstacle(NO_SUCH_EDITION, detail)) from error
+        if body is None:
+            detail = f"the journal holds no revision {revision} of {kind.value} {id_}"
+            raise Hindered(Obstacle(NO_SUCH_EDITION, detail))
+        return await self.make(Edition(kind=kind, id=id_, revision=revision, seq=START, body=body))
+
+    async def _close(self, edition: Edition) -> Made:
+        """Return what is left of an agent that is disabled: its limits, as they were last.
+
+        And whether this node could have run it.
+        """
+        try:
+            body = await body_of(self._ports, edition.kind, edition.id, edition.revision)
+        except (BadName, UnreadableEvent):
+            body = None
+        made = unmade(name_of(edition), revision=edition.revision, body=body or NOTHING)
+        if body is None:
+            return replace(made, lack=f"the journal holds no revision {edition.revision}")
+        held = await self._make(msgspec.structs.replace(edition, body=body))
+        return replace(made, lack=held.problem)
+
+    async def _make(self, edition: Edition) -> Made:
+        try:
+            return await call(making.make, edition, self._app)
+        except EpisodeFailed as failed:
+            last = failed.detail.strip().rpartition("\n")[-1]
+            problem = f"what it is made by has failed: {last}"
+            name, revision = name_of(edition), edition.revision
+            return unmade(name, problem=problem, revision=revision, body=edition.body)
+
+    def _keep(self, key: Key, made: Made) -> None:
+        self._made[key] = made
+        if len(self._made) > EDITIONS_MAX:
+            self._made.popitem(last=False)

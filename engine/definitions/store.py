@@ -1,0 +1,224 @@
+"""Reads and writes definitions: the journal, and the registry's copy of what holds.
+
+What is written goes to the journal first, and then to the registry. Whoever dies in between leaves
+nodes with what held before; applying the same again tells them, and so does whoever applies next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from engine.definitions.definition import Apply, Command, Definition, Disable, decide, evolve, fold
+from engine.errors import BadRequest, Refused
+from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_text
+from streams.clock import SystemClock
+from streams.definitions import (
+    Edition,
+    decode_edition,
+    definition_id,
+    definition_key,
+    encode_edition,
+)
+from streams.errors import RevisionConflict, Unavailable, VersionConflict
+from streams.events import DefinitionApplied, DefinitionDisabled, DefinitionEvent, DefinitionKind
+from streams.json import NOTHING
+from streams.log import START, Commit, Recorded
+from streams.ports import Ports
+from streams.tracing import traceparent
+
+TRIES_MAX: Final = 8
+"""Most tries of a change while others change the same definition."""
+
+AGAIN_S: Final = 0.05
+"""Pause before another try, in seconds: a replica may still lack what others have written."""
+
+BODY_BYTES_MAX: Final = 256 * 1024
+"""Longest definition, as canonical JSON: as long as the file that it may come from."""
+
+_CLOCK: Final = SystemClock()
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What has become of a definition."""
+
+    edition: Edition
+    """As it stands now."""
+    happened: bool
+    """Whether anything changed; it may have been so already."""
+
+
+class Chapter(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of a definition, as its history has it."""
+
+    event: DefinitionEvent
+    record: Recorded
+
+
+async def apply_definition(
+    ports: Ports,
+    kind: DefinitionKind,
+    id_: str,
+    body: msgspec.Raw,
+    *,
+    by: str,
+    reason: str = "",
+    seen: int | None = None,
+) -> Change:
+    """Have a definition hold from now on. Doing so again changes nothing, and is safe.
+
+    Nodes load it within moments. Episodes and instances that have begun go on as they began.
+
+    Args:
+        ports: of the stack.
+        kind: of what.
+        id_: the actor's, or the workflow's.
+        body: the definition in its canonical form, checked: see `engine.definitions`.
+        by: who wants it: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+        seen: the revision that whoever wants it has looked at, 0 for none; None: whichever holds.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        BadName: the id can name nothing of this kind.
+        Refused: others have changed it since `seen`.
+        UnreadableEvent: a newer version of the engine has written it.
+        Unavailable: the log is away. It may hold, and nodes may not know; apply it again.
+    """
+    if len(bytes(body)) > BODY_BYTES_MAX:
+        problem = f"{len(bytes(body)):,} bytes, the limit is {BODY_BYTES_MAX:,}"
+        raise BadRequest(field="definition", problem=problem)
+    _check(by=by, reason=reason)
+    return await _change(
+        ports, Apply(kind=kind, id=id_, body=body, by=by, reason=reason, seen=seen)
+    )
+
+
+async def disable_definition(
+    ports: Ports,
+    kind: DefinitionKind,
+    id_: str,
+    *,
+    by: str,
+    reason: str = "",
+    seen: int | None = None,
+) -> Change:
+    """Have a definition hold no longer, until it is applied again: nodes let go of it.
+
+    Raises:
+        As `apply_definition`; `Refused`, too, if there never was one.
+    """
+    _check(by=by, reason=reason)
+    return await _change(ports, Disable(kind=kind, id=id_, by=by, reason=reason, seen=seen))
+
+
+async def read_definition(ports: Ports, kind: DefinitionKind, id_: str) -> Definition:
+    """Return a definition as its journal stands; of one that never was, the revision is 0.
+
+    Raises:
+        BadName, UnreadableEvent, Unavailable: as `apply_definition`.
+    """
+    return fold(each.event for each in await definition_history(ports, kind, id_))
+
+
+async def definition_history(ports: Ports, kind: DefinitionKind, id_: str) -> Sequence[Chapter]:
+    """Return all changes of a definition, oldest first.
+
+    Raises:
+        BadName, UnreadableEvent, Unavailable: as `apply_definition`.
+    """
+    records = await ports.log.read(ports.stack.definition(definition_id(kind, id_)))
+    return [
+        Chapter(event=event, record=record)
+        for record in records
+        for event in record.commit.events
+        if isinstance(event, DefinitionApplied | DefinitionDisabled)
+    ]
+
+
+async def body_of(
+    ports: Ports, kind: DefinitionKind, id_: str, revision: int
+) -> msgspec.Raw | None:
+    """Return a definition as it was applied as `revision`; None: it never was.
+
+    Raises:
+        BadName, UnreadableEvent, Unavailable: as `apply_definition`.
+    """
+    for chapter in await definition_history(ports, kind, id_):
+        match chapter.event:
+            case DefinitionApplied(revision=number, body=body) if number == revision:
+                return body
+            case _:
+                continue
+    return None
+
+
+def _check(*, by: str, reason: str) -> None:
+    check_text("by", by, least=1, most=BY_CHARS_MAX)
+    check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+
+
+async def _change(ports: Ports, command: Command) -> Change:
+    subject = ports.stack.definition(definition_id(command.kind, command.id))
+    id_ = f"define.{uuid4().hex}"
+    for _ in range(TRIES_MAX):
+        records = await ports.log.read(subject)
+        events = [event for record in records for event in record.commit.events]
+        definition = fold(
+            each for each in events if isinstance(each, DefinitionApplied | DefinitionDisabled)
+        )
+        version = records[-1].seq if records else START
+        if version != await _newest(ports, subject):
+            await _CLOCK.sleep(AGAIN_S)
+            continue
+        event = decide(definition, command)
+        if event is not None:
+            commit = Commit(id=id_, at=_CLOCK.now(), events=(event,), trace=traceparent())
+            try:
+                version = await ports.log.append(subject, commit, after=version)
+            except VersionConflict:
+                await _CLOCK.sleep(AGAIN_S)
+                continue
+            definition = evolve(definition, event)
+        edition = _edition(command, definition, seq=version)
+        await _copy(ports, edition)
+        return Change(edition=edition, happened=event is not None)
+    raise Refused("others change it at this time; look again")
+
+
+async def _newest(ports: Ports, subject: str) -> int:
+    """Return the version that the leader knows: what a replica lacks may be what is asked for."""
+    last = await ports.log.last(subject)
+    return START if last is None else last.seq
+
+
+def _edition(command: Command, definition: Definition, *, seq: int) -> Edition:
+    return Edition(
+        kind=command.kind,
+        id=command.id,
+        revision=definition.revision,
+        seq=seq,
+        body=definition.body if definition.holds else NOTHING,
+    )
+
+
+async def _copy(ports: Ports, edition: Edition) -> None:
+    """Have the registry say what `edition` does, unless it says something newer.
+
+    If it says so already, it is said again: nodes that have failed to make it then try again.
+    """
+    key, data = definition_key(edition.kind, edition.id), encode_edition(edition)
+    for _ in range(TRIES_MAX):
+        stands = await ports.registry.get(key)
+        said = None if stands is None or stands.value is None else decode_edition(stands.value)
+        if said is not None and said.is_newer_than(edition):
+            return
+        try:
+            await ports.registry.put(key, data, after=stands.revision if stands else 0)
+        except RevisionConflict:
+            continue
+        return
+    raise Unavailable(key, detail="others change it at this time")

@@ -1,0 +1,341 @@
+"""The circuit breakers of one actor on one node: look → rule → keep → tell.
+
+A breaker of the whole cluster is a key of the gates, and whoever changes it names the revision that
+it has read. One of a node is kept here, and is closed again when the node starts anew.
+
+An expectation without a breaker costs nothing here. With one, each end of an episode is one
+reading, and a writing only if it changes something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import msgspec
+import structlog
+
+from engine import telemetry
+from engine.app.actor import Actor, Expectation
+from engine.app.checks import Breaker
+from engine.episodes import breaker
+from engine.episodes import events as episode_events
+from engine.episodes.breaker import CLOSED, BreakerState, Change, Outcome
+from engine.episodes.cancel import Run, Running
+from engine.episodes.episode import CancelEpisode
+from engine.runtime.catalog import Cast
+from engine.runtime.publish import Herald
+from engine.validation import backoff_s, jittered_s
+from streams.bucket import Bucket, Entry
+from streams.clock import Clock
+from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
+from streams.events import EpisodeFinished, EpisodeOpened
+from streams.keys import BREAKERS, breaker_key
+from streams.ports import Ports
+
+NOTE_TRIES_MAX: Final = 50
+"""Most tries to note one end in a breaker that other nodes change at the same time."""
+
+CONFLICT_S: Final = 0.01
+"""First pause after such a conflict, in seconds; doubles each time."""
+
+CONFLICT_MAX_S: Final = 0.5
+"""Longest such pause, in seconds."""
+
+NO_REVISION: Final = 0
+"""Of a breaker that nobody has told anything."""
+
+log = structlog.get_logger("vigil.breakers")
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A breaker's state, and the revision to name by whoever changes it."""
+
+    state: BreakerState
+    revision: int
+
+
+UNSEEN: Final = Seen(CLOSED, NO_REVISION)
+
+Ending: TypeAlias = tuple[EpisodeOpened, Outcome]
+"""An episode, and what its end says."""
+
+
+class Breakers:
+    """The circuit breakers of one actor's expectations, as one node sees them."""
+
+    def __init__(
+        self,
+        actor: Actor,
+        ports: Ports,
+        clock: Clock,
+        *,
+        node: str,
+        running: Running,
+        own: dict[str, Seen] | None = None,
+    ) -> None:
+        """Begin with those of the node closed, unless they are known.
+
+        Args:
+            actor: whose.
+            ports: the log.
+            clock: the node's.
+            node: its name.
+            running: what it runs.
+            own: those of the node as they were when the actor was replaced by this one.
+        """
+        self._actor, self._clock, self._node, self._running = actor, clock, node, running
+        self._gates, self._herald = ports.gates, Herald(ports.world)
+        self.own: dict[str, Seen] = {} if own is None else own
+        """Those of the node, by expectation."""
+        self._turns = {name: asyncio.Lock() for name in actor.expectations}
+        self._warned: set[str] = set()
+
+    @property
+    def cancel_in_flight(self) -> bool:
+        """Whether another node's doings may cancel what runs here."""
+        every = [each.breaker for each in self._actor.expectations.values()]
+        return any(each and each.cancel_in_flight and each.scope == "cluster" for each in every)
+
+    async def look(self, expectation: Expectation) -> Seen:
+        """Return the state of an expectation's breaker: closed if there is none, or none to read.
+
+        Raises:
+            Unavailable: the gates are away.
+        """
+        if expectation.breaker is None:
+            return UNSEEN
+        if expectation.breaker.scope == "node":
+            return self.own.get(expectation.name, UNSEEN)
+        entry = await self._gates.get(self._key(expectation))
+        return UNSEEN if entry is None else Seen(self._state_in(entry), entry.revision)
+
+    async def keep(self, expectation: Expectation, state: BreakerState, *, after: int) -> bool:
+        """Let `state`, which has a probe, be the breaker's; False if it is not at `after` any more.
+
+        Raises:
+            Unavailable: the gates are away. It may have been kept; look again.
+        """
+        is_kept = await self._put(expectation, state, after=after)
+        if is_kept and state.probe:
+            self._report("half_opened", expectation, state)
+        return is_kept
+
+    async def note(self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int) -> None:
+        """Have a breaker know how an episode has ended, and the world what that did to it.
+
+        Once the end is durable, and before nobody would come back to it: doing it again changes
+        nothing, and completes what a crash left half done.
+
+        Args:
+            opened: the episode.
+            finished: its end.
+            seq: what the journal has the end at; `START` if the episode was never opened.
+
+        Raises:
+            Unavailable: the gates are away, or fought over. Do it again.
+        """
+        expectation = self._actor.expectations.get(opened.expectation_id)
+        if expectation is None or expectation.breaker is None:
+            return
+        outcome = breaker.outcome_of(opened, finished)
+        if outcome is None:
+            return
+        state = await self._noted(expectation, expectation.breaker, (opened, outcome))
+        change = breaker.change_by(opened.episode_id, state)
+        if change is not None:
+            self._cancel_running(expectation, state)
+            at = state.opened_at or self._clock.now()
+            node = self._node if expectation.breaker.scope == "node" else ""
+            news = episode_events.breaker_changed(
+                opened, change, failures=state.failures, at=at, seq=seq, node=node
+            )
+            await self._herald.tell([news])
+
+    async def check(self, run: Run) -> None:
+        """Cancel `run`, which is about to begin, if the breaker wants none to run.
+
+        It must be known to run before: what opens the breaker after this finds it there.
+
+        Raises:
+            Unavailable: the gates are away.
+        """
+        expectation = self._actor.expectations.get(run.opened.expectation_id)
+        if expectation is None or not _may_cancel(expectation):
+            return
+        seen = await self.look(expectation)
+        _cancel(run, expectation, seen.state)
+
+    def turns_away(self, opened: EpisodeOpened) -> bool:
+        """Return whether an episode that nobody has begun is for others: this node has trouble.
+
+        Only a breaker of the node says so; whoever opened the episode did not know of it. While it
+        is not closed, one that comes when its time is over is let through as its probe.
+        """
+        expectation = self._actor.expectations.get(opened.expectation_id)
+        rules = expectation.breaker if expectation else None
+        if expectation is None or rules is None or rules.scope != "node":
+            return False
+        if breaker.stands_outside(opened):
+            return False
+        seen, now = self.own.get(expectation.name, UNSEEN), self._clock.now()
+        passage = breaker.pass_through(seen.state, rules, episode_id=opened.episode_id, now=now)
+        if passage.becomes is not None:
+            self._put_own(expectation.name, passage.becomes, after=seen.revision)
+            self._report("half_opened", expectation, passage.becomes)
+        return not passage.allowed
+
+    async def look_again(self, expectation_id: str) -> None:
+        """Cancel what runs of an expectation if its breaker, which has changed, wants that.
+
+        What has changed it may be old news, so the breaker is looked at as it is now. A probe that
+        runs by then is in it.
+
+        Raises:
+            Unavailable: the gates are away.
+        """
+        expectation = self._actor.expectations.get(expectation_id)
+        if expectation is None or not _may_cancel(expectation):
+            return
+        if self._running.of(self._actor.id, expectation_id):
+            seen = await self.look(expectation)
+            self._cancel_running(expectation, seen.state)
+
+    async def _noted(
+        self, expectation: Expectation, rules: Breaker, ending: Ending
+    ) -> BreakerState:
+        """Return the breaker's state once `ending` is noted in it."""
+        seen = await self.look(expectation)
+        if self._after(seen.state, rules, ending) is seen.state:
+            return seen.state
+        async with self._turns[expectation.name]:
+            for tries in range(1, NOTE_TRIES_MAX + 1):
+                state = await self._try_note(expectation, rules, ending)
+                if state is not None:
+                    return state
+                pause_s = backoff_s(tries, first_s=CONFLICT_S, most_s=CONFLICT_MAX_S)
+                seed = f"{ending[0].episode_id}.{tries}"
+                await self._clock.sleep(jittered_s(pause_s, seed=seed))
+        key = self._key(expectation)
+        raise Unavailable(key, detail=f"other nodes changed it {NOTE_TRIES_MAX} times meanwhile")
+
+    async def _try_note(
+        self, expectation: Expectation, rules: Breaker, ending: Ending
+    ) -> BreakerState | None:
+        """Return the breaker's state with `ending` in it; None if somebody else was faster."""
+        seen = await self.look(expectation)
+        state = self._after(seen.state, rules, ending)
+        if state is seen.state:
+            return state
+        try:
+            if not await self._put(expectation, state, after=seen.revision):
+                return None
+        except UnknownOutcome:  # What stands there the next time tells.
+            return None
+        change = breaker.transition(seen.state, state)
+        if change is not None:
+            self._report(change, expectation, state)
+        return state
+
+    def _after(self, state: BreakerState, rules: Breaker, ending: Ending) -> BreakerState:
+        opened, outcome = ending
+        return breaker.note(
+            state, rules, episode_id=opened.episode_id, outcome=outcome, now=self._clock.now()
+        )
+
+    async def _put(self, expectation: Expectation, state: BreakerState, *, after: int) -> bool:
+        assert expectation.breaker is not None, "a state of a breaker that is not there"
+        if expectation.breaker.scope == "node":
+            return self._put_own(expectation.name, state, after=after)
+        try:
+            await self._gates.put(self._key(expectation), msgspec.json.encode(state), after=after)
+        except RevisionConflict:
+            return False
+        return True
+
+    def _put_own(self, name: str, state: BreakerState, *, after: int) -> bool:
+        if self.own.get(name, UNSEEN).revision != after:
+            return False
+        self.own[name] = Seen(state, after + 1)
+        return True
+
+    def _state_in(self, entry: Entry) -> BreakerState:
+        try:
+            return msgspec.json.decode(entry.value or b"", type=BreakerState)
+        except msgspec.DecodeError as error:
+            if entry.key not in self._warned:
+                self._warned.add(entry.key)
+                log.warning(
+                    "circuit breaker unreadable; it counts as closed", key=entry.key, why=str(error)
+                )
+            return CLOSED
+
+    def _cancel_running(self, expectation: Expectation, state: BreakerState) -> None:
+        for run in self._running.of(self._actor.id, expectation.name):
+            _cancel(run, expectation, state)
+
+    def _report(self, change: Change, expectation: Expectation, state: BreakerState) -> None:
+        labels = {"actor": self._actor.id, "expectation": expectation.name}
+        telemetry.breaker_changes.add(1, {**labels, "change": change})
+        say = log.warning if change == "opened" else log.info
+        say(
+            "circuit breaker changed",
+            **labels,
+            change=change,
+            failures=state.failures,
+            probe=state.probe,
+        )
+
+    def _key(self, expectation: Expectation) -> str:
+        return breaker_key(self._actor.id, expectation.name)
+
+
+def _may_cancel(expectation: Expectation) -> bool:
+    return expectation.breaker is not None and expectation.breaker.cancel_in_flight
+
+
+def _cancel(run: Run, expectation: Expectation, state: BreakerState) -> None:
+    rules = expectation.breaker
+    if rules is not None and breaker.cancels(state, rules, run.opened):
+        detail = f"the circuit breaker of {expectation.name} is {state.status}"
+        run.cancel(CancelEpisode(error_class=breaker.TRIPPED, error_detail=detail))
+
+
+CHANGES_MAX: Final = 500
+"""Changes of the gates looked at in one go."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for changes; only how often an idle tripper looks up."""
+
+
+@dataclass(frozen=True)
+class Tripper:
+    """Watches for one node."""
+
+    gates: Bucket
+    cast: Cast
+    breakers: Mapping[str, Breakers]
+    """By actor, of all that are in the cast."""
+
+    async def serve(self) -> None:
+        """Watch for ever, also while the node stops, as soon as a breaker may cancel what runs.
+
+        Raises:
+            Unavailable: the gates are away. Watching anew begins with all breakers.
+        """
+        await self.cast.wait_until(self._is_needed)
+        async with self.gates.watch(under=BREAKERS) as watch:
+            while True:
+                for entry in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
+                    await self._look_at(entry)
+
+    def _is_needed(self) -> bool:
+        return any(each.cancel_in_flight for each in self.breakers.values())
+
+    async def _look_at(self, entry: Entry) -> None:
+        first, _, rest = entry.key.partition(".")
+        actor_id, _, expectation_id = rest.partition(".")
+        if first == BREAKERS and actor_id in self.breakers:
+            await self.breakers[actor_id].look_again(expectation_id)

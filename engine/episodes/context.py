@@ -1,0 +1,18 @@
+"""What the episodes of one actor on one node work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.episodes.breaker_store import Breakers
+from engine.episodes.cancel import Running
+from engine.runtime.context import Crew
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeCrew(Crew):
+    """One actor's means on one node, with what opens and ends its episodes."""
+
+    running: Running
+    """What the node runs now, of all of its actors."""
+    breakers: Breakers

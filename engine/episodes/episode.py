@@ -1,0 +1,471 @@
+"""The Episode aggregate: its state, `decide` and `evolve`. Pure.
+
+Its commands are in `engine.episodes.episode`, its statuses in `engine.episodes.episode`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final, TypeAlias, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.episodes.loops import WINDOW_STEPS, Trace
+from engine.errors import Rejected
+from streams.blocks import Approval, Wait
+from streams.events import (
+    BlockReason,
+    CheckpointSaved,
+    EndStatus,
+    EpisodeBlocked,
+    EpisodeConverged,
+    EpisodeDeferred,
+    EpisodeEvent,
+    EpisodeFinished,
+    EpisodeLeft,
+    EpisodeOpened,
+    EpisodeResolved,
+    EpisodeStarted,
+    Resolution,
+    StepAnnounced,
+    StepKind,
+    StepRecorded,
+)
+from streams.findings import FindingOutcome
+from streams.json import NOTHING
+from streams.log import Recorded
+from streams.outputs import FAILURES, SETTLED, SUCCESSES, OutputOutcome, OutputResult
+
+
+class Performed(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that was done and what it brought back; the fields are `StepRecorded`'s."""
+
+    kind: StepKind
+    fingerprint: str
+    tool_name: str = ""
+    args: msgspec.Raw = NOTHING
+    result: msgspec.Raw = NOTHING
+    result_shown: msgspec.Raw = NOTHING
+    error_class: str = ""
+    error_detail: str = ""
+    cost_tokens: int = 0
+    cost_ms: int = 0
+    model: str = ""
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True):
+    """A node begins, or takes over."""
+
+    node: str
+    claim_revision: int = 0
+    fresh: bool = False
+
+
+class Leave(msgspec.Struct, frozen=True, kw_only=True):
+    """The node is going down."""
+
+    node: str
+
+
+class Announce(msgspec.Struct, frozen=True, kw_only=True):
+    """A side effect is about to happen."""
+
+    fingerprint: str
+    tool_name: str
+    idempotency_key: str
+    output_key: str = ""
+
+
+class Save(msgspec.Struct, frozen=True, kw_only=True):
+    """The state is to be kept."""
+
+    phase: str
+    state: msgspec.Raw
+    schema_version: int = 1
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """It has to wait for someone outside."""
+
+    reason: BlockReason
+    fingerprint: str
+    approval: Approval | None = None
+    wait: Wait | None = None
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """It need not wait any more; what it gets as the result has just been recorded as its step."""
+
+    resolution: Resolution
+    by: str = ""
+    reason: str = ""
+    decision_id: str = ""
+
+
+class Finish(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided has been carried out, or nothing was to be."""
+
+    findings: tuple[FindingOutcome, ...] = ()
+    outputs: tuple[OutputOutcome, ...] = ()
+
+
+class Fail(msgspec.Struct, frozen=True, kw_only=True):
+    """It cannot go on."""
+
+    error_class: str
+    error_detail: str = ""
+    outputs: tuple[OutputOutcome, ...] = ()
+
+
+class CancelEpisode(msgspec.Struct, frozen=True, kw_only=True):
+    """It is not wanted any more. What had been carried out of what it decided stays so."""
+
+    error_class: str
+    error_detail: str = ""
+    findings: tuple[FindingOutcome, ...] = ()
+    outputs: tuple[OutputOutcome, ...] = ()
+
+
+Command: TypeAlias = (
+    EpisodeOpened
+    | Begin
+    | Leave
+    | Announce
+    | Performed
+    | Save
+    | Block
+    | Answer
+    | EpisodeConverged
+    | EpisodeDeferred
+    | Finish
+    | Fail
+    | CancelEpisode
+)
+"""Opening, convergence and what is left for later are decided elsewhere, and come as they are."""
+
+
+class Status(StrEnum):
+    """Where an episode is in its life."""
+
+    UNOPENED = "unopened"
+    QUEUED = "queued"
+    RUNNING = "running"
+    CONVERGING = "converging"
+    """What is true has been decided; its findings are being applied, its outputs delivered."""
+    BLOCKED = "blocked"
+    """It waits for people or for word from outside. No node has it."""
+    DELIVERING = "delivering"
+    """Some of its outputs are to be delivered, or approved, later. No node has it meanwhile."""
+    DONE = "done"
+    FAILED = "failed"
+    PARTIALLY_FAILED = "partially_failed"
+    CANCELED = "canceled"
+
+
+RUNS: Final = frozenset({Status.RUNNING, Status.CONVERGING})
+"""A node has it. If another one takes over, the first has crashed."""
+
+WAITING: Final = frozenset({Status.BLOCKED, Status.DELIVERING})
+"""Nobody has it, and nobody need have it before something comes about."""
+
+ENDED: Final = frozenset({Status.DONE, Status.FAILED, Status.PARTIALLY_FAILED, Status.CANCELED})
+
+TRANSITIONS: Final[Mapping[Status, Mapping[type, Status | None]]] = {
+    Status.UNOPENED: {EpisodeOpened: Status.QUEUED},
+    Status.QUEUED: {EpisodeStarted: Status.RUNNING, EpisodeFinished: Status.CANCELED},
+    Status.RUNNING: {
+        EpisodeStarted: Status.RUNNING,
+        EpisodeLeft: Status.QUEUED,
+        StepAnnounced: Status.RUNNING,
+        StepRecorded: Status.RUNNING,
+        CheckpointSaved: Status.RUNNING,
+        EpisodeBlocked: Status.BLOCKED,
+        EpisodeConverged: Status.CONVERGING,
+        EpisodeFinished: None,
+    },
+    Status.BLOCKED: {
+        StepRecorded: Status.BLOCKED,
+        EpisodeResolved: Status.QUEUED,
+        EpisodeFinished: Status.CANCELED,
+    },
+    Status.CONVERGING: {
+        EpisodeStarted: Status.CONVERGING,
+        EpisodeDeferred: Status.DELIVERING,
+        EpisodeFinished: None,
+    },
+    Status.DELIVERING: {EpisodeStarted: Status.CONVERGING, EpisodeFinished: Status.CANCELED},
+    Status.DONE: {},
+    Status.FAILED: {},
+    Status.PARTIALLY_FAILED: {},
+    Status.CANCELED: {},
+}
+"""Status → event → status: every legal transition, and the source of the diagram in the docs.
+
+`EpisodeFinished` leads to the status it carries, which is one of `ENDED`; where a status stands, to
+no other.
+"""
+
+
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
+    """What an episode's events add up to."""
+
+    status: Status = Status.UNOPENED
+    opened: EpisodeOpened | None = None
+    attempts: int = 0
+    crashes: int = 0
+    """Attempts whose node neither finished nor left."""
+    node: str = ""
+    steps_recorded: int = 0
+    steps_before: int = 0
+    """Those recorded before the strategy last began anew; its turns count from there."""
+    tokens_used: int = 0
+    wall_used_s: float = 0.0
+    """Seconds that its steps took, over all attempts. The journal cannot tell thinking from waiting
+    for the log, so what lies between steps is left to the clock of the attempt that runs."""
+    traces: tuple[Trace, ...] = ()
+    """The newest steps, as far as loops care."""
+    announced: StepAnnounced | None = None
+    """A side effect that was announced and not recorded yet."""
+    effects: tuple[str, ...] = ()
+    """Tools with side effects that were announced since the strategy last began anew."""
+    checkpoints_saved: int = 0
+    checkpoints_kept: int = 0
+    """Those since the strategy last began anew; without one, it has no state to go on from."""
+    blocked: EpisodeBlocked | None = None
+    """What it waits for, or waited for last."""
+    resolved: EpisodeResolved | None = None
+    """How it was answered last."""
+    outputs: tuple[str, ...] = ()
+    """Keys of the outputs that its steps have proposed, or had announced."""
+    outputs_settled: tuple[OutputOutcome, ...] = ()
+    """What became of those that were settled when the step was recorded."""
+    converged: EpisodeConverged | None = None
+    deferred: EpisodeDeferred | None = None
+    """What was carried out of that when it could first wait no longer."""
+    finished: EpisodeFinished | None = None
+
+    @property
+    def outputs_left(self) -> tuple[str, ...]:
+        """Keys of the outputs of its steps that may not be settled."""
+        settled = {each.output_key for each in self.outputs_settled}
+        return tuple(key for key in self.outputs if key not in settled)
+
+    @property
+    def turns_used(self) -> int:
+        """Turns that led to a step, over all attempts. The one that ends it well is one more."""
+        return self.steps_recorded
+
+    @property
+    def turn(self) -> int:
+        """The number of the strategy's next turn, from 1; it counts anew when it begins anew."""
+        return self.steps_recorded - self.steps_before + 1
+
+
+UNOPENED: Final = Episode()
+
+ALL_OUTPUTS_FAILED: Final = "all_outputs_failed"
+"""Error class of an episode none of whose outputs could be delivered."""
+
+CLASSES_TOLD_MAX: Final = 5
+"""Classes of their errors that the words about its end name, at most."""
+
+
+def decide(episode: Episode, command: Command) -> EpisodeEvent:
+    """Return what happens if `command` is put to `episode`.
+
+    Raises:
+        Rejected: the command does not fit the state.
+    """
+    event = _event(episode, command)
+    if not _is_legal(episode.status, event):
+        raise Rejected(f"{type(command).__name__} while {episode.status}")
+    return event
+
+
+def _is_legal(status: Status, event: EpisodeEvent) -> bool:
+    leads_to = TRANSITIONS[status]
+    if type(event) not in leads_to:
+        return False
+    target = leads_to[type(event)]
+    return not isinstance(event, EpisodeFinished) or target in (None, Status(event.status.value))
+
+
+def _event(episode: Episode, command: Command) -> EpisodeEvent:
+    match command:
+        case EpisodeOpened() | EpisodeConverged() | EpisodeDeferred():
+            return command
+        case Begin():
+            return EpisodeStarted(attempt=episode.attempts + 1, **msgspec.structs.asdict(command))
+        case Leave(node=node):
+            return EpisodeLeft(node=node)
+        case Finish():
+            return _finished(episode, command)
+        case Fail() | CancelEpisode():
+            return EpisodeFinished(
+                status=EndStatus.FAILED if isinstance(command, Fail) else EndStatus.CANCELED,
+                turns_used=episode.turns_used,
+                tokens_used=episode.tokens_used,
+                **msgspec.structs.asdict(command),
+            )
+        case _:
+            return _step_event(episode, command)
+
+
+def _step_event(
+    episode: Episode, command: Announce | Performed | Save | Block | Answer
+) -> EpisodeEvent:
+    """Return what `command` leads to, which is about the last step or the next one."""
+    last, said = episode.steps_recorded, msgspec.structs.asdict(command)
+    match command:
+        case Announce():
+            return StepAnnounced(step_no=last + 1, **said)
+        case Performed():
+            return StepRecorded(step_no=last + 1, **said)
+        case Block():
+            return EpisodeBlocked(step_no=last + 1, **said)
+        case Answer():
+            return EpisodeResolved(step_no=last, **said)
+        case Save():
+            number = episode.checkpoints_saved
+            return CheckpointSaved(checkpoint_no=number, step_no=last, **said)
+        case _:
+            assert_never(command)
+
+
+def _finished(episode: Episode, command: Finish) -> EpisodeFinished:
+    status, failed = end_of(command.outputs)
+    classes = sorted({each.error_class for each in command.outputs if each.error_class})
+    why, failed_all = ", ".join(classes[:CLASSES_TOLD_MAX]), status is EndStatus.FAILED
+    return EpisodeFinished(
+        status=status,
+        turns_used=episode.turns_used + 1,
+        tokens_used=episode.tokens_used,
+        error_class=ALL_OUTPUTS_FAILED if failed_all else "",
+        error_detail=f"{failed} could not be delivered: {why}" if failed_all else "",
+        findings=command.findings,
+        outputs=command.outputs,
+    )
+
+
+def end_of(outputs: Iterable[OutputOutcome]) -> tuple[EndStatus, int]:
+    """Return how an episode ends whose outputs came to this, and how many of them failed.
+
+    One that people rejected or canceled counts neither way.
+    """
+    outcomes = [each.outcome for each in outputs]
+    failed = sum(each in FAILURES for each in outcomes)
+    if not failed:
+        return EndStatus.DONE, failed
+    has_succeeded = any(each in SUCCESSES for each in outcomes)
+    return EndStatus.PARTIALLY_FAILED if has_succeeded else EndStatus.FAILED, failed
+
+
+def evolve(episode: Episode, event: EpisodeEvent) -> Episode:
+    """Return `episode` after `event`. Never refuses: it has already happened."""
+    match event:
+        case EpisodeOpened():
+            return replace(episode, status=Status.QUEUED, opened=event)
+        case EpisodeStarted():
+            return _started(episode, event)
+        case EpisodeLeft():
+            return replace(episode, status=Status.QUEUED)
+        case EpisodeConverged():
+            return replace(episode, status=Status.CONVERGING, converged=event)
+        case EpisodeDeferred():
+            return replace(episode, status=Status.DELIVERING, deferred=event)
+        case EpisodeFinished(status=status):
+            return replace(episode, status=Status(status.value), finished=event)
+        case _:
+            return _moved(episode, event)
+
+
+def _moved(
+    episode: Episode,
+    event: StepAnnounced | StepRecorded | CheckpointSaved | EpisodeBlocked | EpisodeResolved,
+) -> Episode:
+    """Return `episode` after `event`, by which its strategy got ahead, or waits."""
+    match event:
+        case StepAnnounced():
+            return _announced(episode, event)
+        case StepRecorded():
+            return _with_step(episode, event)
+        case CheckpointSaved(checkpoint_no=number):
+            return replace(
+                episode,
+                checkpoints_saved=number + 1,
+                checkpoints_kept=episode.checkpoints_kept + 1,
+            )
+        case EpisodeBlocked():
+            return replace(episode, status=Status.BLOCKED, blocked=event)
+        case EpisodeResolved():
+            return replace(episode, status=Status.QUEUED, resolved=event)
+        case _:
+            assert_never(event)
+
+
+def fold(records: Iterable[Recorded], episode: Episode = UNOPENED) -> Episode:
+    """Return `episode` after all of `records`, oldest first."""
+    for record in records:
+        for event in record.commit.events:
+            if isinstance(event, EpisodeEvent):
+                episode = evolve(episode, event)
+    return episode
+
+
+def _started(episode: Episode, event: EpisodeStarted) -> Episode:
+    crashed, is_decided = episode.status in RUNS, episode.converged is not None
+    return replace(
+        episode,
+        status=Status.CONVERGING if is_decided else Status.RUNNING,
+        node=event.node,
+        attempts=event.attempt,
+        crashes=episode.crashes + crashed,
+        steps_before=episode.steps_recorded if event.fresh else episode.steps_before,
+        traces=() if event.fresh else episode.traces,
+        announced=None if event.fresh else episode.announced,
+        effects=() if event.fresh else episode.effects,
+        checkpoints_kept=0 if event.fresh else episode.checkpoints_kept,
+    )
+
+
+def _announced(episode: Episode, event: StepAnnounced) -> Episode:
+    if event.output_key:
+        outputs = (*episode.outputs, *({event.output_key} - set(episode.outputs)))
+        return replace(episode, announced=event, outputs=outputs)
+    effects = (*episode.effects, *({event.tool_name} - set(episode.effects)))
+    return replace(episode, announced=event, effects=effects)
+
+
+def _outcome(step: StepRecorded) -> bytes:
+    brought_back = b"\0".join((bytes(step.result), step.error_class.encode()))
+    return hashlib.blake2b(brought_back, digest_size=16).digest()
+
+
+def _with_step(episode: Episode, step: StepRecorded) -> Episode:
+    tokens_used = episode.tokens_used + step.cost_tokens
+    trace = Trace(step.fingerprint, tokens_used, _outcome(step))
+    return replace(
+        episode,
+        steps_recorded=step.step_no,
+        tokens_used=tokens_used,
+        wall_used_s=episode.wall_used_s + step.cost_ms / 1000,
+        outputs_settled=episode.outputs_settled + _settled_by(step),
+        traces=(*episode.traces, trace)[-WINDOW_STEPS:],
+        announced=None,
+    )
+
+
+def _settled_by(step: StepRecorded) -> tuple[OutputOutcome, ...]:
+    """Return what became of the output of a step, if it was one and that was known."""
+    if step.kind is not StepKind.OUTPUT or step.error_class:
+        return ()
+    said = msgspec.json.decode(step.result, type=OutputResult)
+    if said.status not in SETTLED:
+        return ()
+    outcome = OutputOutcome(
+        output_key=said.output_key, outcome=said.status, error_class=said.error_class
+    )
+    return (outcome,)

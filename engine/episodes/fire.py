@@ -1,0 +1,275 @@
+"""Fires by hand: what is asked for, as data, and the episode that it opens. Pure.
+
+A person or a program asks an actor for an episode of one of its expectations, at once or at a
+later time. The request travels as a timer, so it waits for the actor while no node runs it, and
+whoever receives it opens the episode. No event is needed, and so no filter is asked.
+
+The idempotency key is the cause: two requests with one key, to one expectation, are one episode. A
+dry run is another cause than the real thing, so that one may be tried before the other.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from engine.app import dedupe
+from engine.app.actor import PRIORITY_MAX
+from engine.app.checks import COUNT_MAX
+from engine.app.dedupe import KEY_CHARS_MAX
+from engine.app.tools import OVERRIDES_BYTES_MAX, problem_of_overrides, size_of
+from engine.app.triggers import entity_id
+from engine.errors import BadRequest
+from engine.validation import (
+    BY_CHARS_MAX,
+    REASON_CHARS_MAX,
+    check_name,
+    check_switch,
+    check_text,
+    is_whole,
+)
+from streams.armed import due_time
+from streams.errors import BadName
+from streams.json import JsonObject, exact, raw
+from streams.ports import Ports
+from streams.timers import Timer
+from streams.tokens import encode_token
+from streams.tracing import traceparent
+from streams.triggers import ManualTrigger, Mode, Overrides
+from streams.world import EVENT_BYTES_MAX
+
+PURPOSE: Final = "fire"
+"""Of the timers that carry fires by hand."""
+
+
+class FireRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A request for an episode."""
+
+    expectation: str
+    requested_by: str
+    """Who asks, for people: 1 to `BY_CHARS_MAX` characters."""
+    key: str
+    """The idempotency key: 1 to `KEY_CHARS_MAX` characters."""
+    reason: str = ""
+    payload: JsonObject = {}
+    """What the strategy finds in its trigger, like the payload of an event."""
+    priority: int = 0
+    """From -`PRIORITY_MAX` to `PRIORITY_MAX`: the higher, the sooner its turn comes."""
+    mode: Mode = Mode.LIVE
+    overrides: Overrides | None = None
+    """Of a dry run. They hold before those that the expectation declares."""
+    step_overrides: dict[str, Overrides] = {}
+    """Of a dry run of a workflow: step → what holds there before all others."""
+    hops: int = 0
+    """How many engine-made events lie between the outside world and whoever asks."""
+
+
+def fire_timer(asked: FireRequest, *, actor: str) -> Timer:
+    """Return the timer that tells `actor` what is `asked` for.
+
+    It is named after the cause, so that a request with the key of one that is pending takes its
+    place, and one to another expectation does not.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+    """
+    check_name("actor", actor)
+    _check(asked)
+    return Timer(
+        actor=actor, purpose=PURPOSE, key=_timer_key(asked), payload=msgspec.json.decode(raw(asked))
+    )
+
+
+def parse_fire(said: JsonObject) -> FireRequest:
+    """Return what the payload of a timer asks for.
+
+    Raises:
+        BadRequest: it is nothing that can work. Timers may come from anyone.
+    """
+    try:
+        asked = msgspec.json.decode(raw(said), type=FireRequest)
+    except (TypeError, ValueError) as error:
+        raise BadRequest(field="fire", problem=str(error)) from error
+    _check(asked)
+    return asked
+
+
+def manual_trigger(asked: FireRequest, *, subject_key: str) -> ManualTrigger:
+    """Return what an episode gets to know of the fire by hand that opened it."""
+    return ManualTrigger(
+        requested_by=asked.requested_by,
+        reason=asked.reason,
+        payload=asked.payload,
+        entity_id=entity_id(asked.payload, subject_key),
+        hops=asked.hops,
+    )
+
+
+def fire_dedupe_key(key: str, mode: Mode = Mode.LIVE) -> str:
+    """Return the dedupe key of the episode that a fire with the idempotency key `key` opens."""
+    return f"{'manual' if mode is Mode.LIVE else mode.value}:{key}"
+
+
+def fired_episode_id(
+    *, stack: str, actor: str, expectation: str, key: str, mode: Mode = Mode.LIVE
+) -> str:
+    """Return the id of the episode that a fire with the idempotency key `key` opens."""
+    return dedupe.episode_id(
+        stack=stack, actor=actor, expectation=expectation, dedupe_key=fire_dedupe_key(key, mode)
+    )
+
+
+def _timer_key(asked: FireRequest) -> str:
+    return f"{asked.expectation}.{fire_dedupe_key(asked.key, asked.mode)}"
+
+
+def _check(asked: FireRequest) -> None:
+    check_name("expectation", asked.expectation)
+    check_text("by", asked.requested_by, least=1, most=BY_CHARS_MAX)
+    check_text("reason", asked.reason, least=0, most=REASON_CHARS_MAX)
+    _check_key(asked)
+    _check_number("priority", asked.priority, least=-PRIORITY_MAX, most=PRIORITY_MAX)
+    _check_number("hops", asked.hops, least=0, most=COUNT_MAX)
+    _check_payload(asked.payload)
+    if asked.overrides is not None:
+        _check_overrides("overrides", asked.overrides, mode=asked.mode)
+    _check_step_overrides(asked)
+
+
+def _check_overrides(field: str, given: Overrides, *, mode: Mode) -> None:
+    if mode is Mode.LIVE:
+        raise BadRequest(field=field, problem="only a dry run has any; ask for one")
+    if problem := problem_of_overrides(given):
+        raise BadRequest(field=field, problem=problem)
+
+
+def _check_step_overrides(asked: FireRequest) -> None:
+    """Check all but whether there are such steps: that is known where the workflow begins."""
+    field, given = "step_overrides", asked.step_overrides
+    if not isinstance(given, dict):
+        raise BadRequest(field=field, problem=f"{given!r} is not a dict of step to overrides")
+    for step, said in given.items():
+        check_name(field, step)
+        _check_overrides(f"{field}.{step}", said, mode=asked.mode)
+    size_bytes = sum(map(size_of, (asked.overrides or Overrides(), *given.values())))
+    if given and size_bytes > OVERRIDES_BYTES_MAX:
+        problem = f"{size_bytes:,} bytes with overrides, the limit is {OVERRIDES_BYTES_MAX:,}"
+        raise BadRequest(field=field, problem=problem)
+
+
+def _check_key(asked: FireRequest) -> None:
+    check_text("key", asked.key, least=1, most=KEY_CHARS_MAX)
+    try:
+        encode_token(_timer_key(asked))
+    except BadName as error:
+        problem = "too long; of other characters than A-Z a-z 0-9 _ - it may hold fewer"
+        raise BadRequest(field="key", problem=problem) from error
+
+
+def _check_number(field: str, value: int, *, least: int, most: int) -> None:
+    if not is_whole(value) or not least <= value <= most:
+        problem = f"{value!r} is not a whole number from {least:,} to {most:,}"
+        raise BadRequest(field=field, problem=problem)
+
+
+def _check_payload(payload: object) -> None:
+    if not isinstance(payload, dict):
+        raise BadRequest(field="payload", problem=f"a {type(payload).__name__}, not a JSON object")
+    try:
+        size_bytes = len(bytes(exact(payload)))
+    except (TypeError, ValueError) as error:
+        raise BadRequest(field="payload", problem=str(error)) from error
+    if size_bytes > EVENT_BYTES_MAX:
+        problem = f"{size_bytes:,} bytes, the limit is {EVENT_BYTES_MAX:,}"
+        raise BadRequest(field="payload", problem=problem)
+
+
+async def fire(
+    ports: Ports,
+    actor: str,
+    expectation: str,
+    payload: JsonObject | None = None,
+    *,
+    by: str,
+    reason: str = "",
+    key: str | None = None,
+    priority: int = 0,
+    at: datetime | None = None,
+    dry_run: bool = False,
+    overrides: Overrides | None = None,
+) -> str:
+    """Ask `actor` for an episode of `expectation`, and return the id of the episode.
+
+    The request is durable when this returns, and waits until a node that runs the actor opens the
+    episode. If none knows the expectation, it becomes a dead letter.
+
+    Args:
+        ports: of the stack.
+        actor: the actor's id.
+        expectation: the name of one of its expectations.
+        payload: a JSON object for the strategy, `trigger.payload`, of up to 512 KiB.
+        by: who asks, for people: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+        key: the idempotency key, 1 to 512 characters: asking again with the same one opens no
+            second episode, and before a later time has come takes the place of the first request.
+            By default every call is a request of its own.
+        priority: from -1,000 to 1,000; the higher, the sooner its turn comes, where episodes wait
+            for one.
+        at: when to open it, with a time zone; None or a time in the past: at once.
+        dry_run: whether nothing outside is to change; see `engine.episodes.dry_run`.
+        overrides: what a dry run uses in the place of the outside, made by `overrides(…)`, before
+            what the expectation declares.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        UnknownOutcome: no answer. It may be asked for; asking again with the same `key` is safe.
+        Unavailable: the server refused. It is not asked for. `UnknownOutcome` is one of these.
+    """
+    check_switch("dry_run", value=dry_run)
+    asked = FireRequest(
+        expectation=expectation,
+        requested_by=by,
+        key=uuid4().hex if key is None else key,
+        reason=reason,
+        payload={} if payload is None else payload,
+        priority=priority,
+        mode=Mode.DRY_RUN if dry_run else Mode.LIVE,
+        overrides=overrides,
+    )
+    return await send_fire(ports, actor, asked, at=at)
+
+
+async def send_fire(
+    ports: Ports, actor: str, asked: FireRequest, *, at: datetime | None = None
+) -> str:
+    """Ask `actor` for what is `asked`, at a time or at once; return the id of the episode.
+
+    Raises:
+        BadRequest, UnknownOutcome, Unavailable: as `fire`.
+    """
+    timer = fire_timer(asked, actor=actor)
+    episode_id = fired_episode_id(
+        stack=ports.stack.name,
+        actor=actor,
+        expectation=asked.expectation,
+        key=asked.key,
+        mode=asked.mode,
+    )
+    if at is None:
+        await ports.timers.send(timer, id=f"fire.{episode_id}", trace=traceparent())
+    else:
+        await ports.timers.arm(timer, at=_time(at), trace=traceparent())
+    return episode_id
+
+
+def _time(at: datetime) -> datetime:
+    given: object = at
+    if not isinstance(given, datetime):
+        raise BadRequest(field="at", problem=f"{at!r} is not a datetime with a time zone")
+    try:
+        return due_time(at)
+    except (ValueError, OverflowError) as error:
+        raise BadRequest(field="at", problem=str(error)) from error

@@ -1,0 +1,221 @@
+"""How to go on from a journal: where to start, and whether a replay is still the same. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.app.actions import Action, Step, ToolCall
+from engine.app.actor import Actor, Policy
+from engine.episodes.episode import ENDED, CancelEpisode, Episode, Status
+from engine.errors import NondeterministicReplay
+from engine.runtime.catalog import Obstacle
+from streams.events import (
+    CheckpointSaved,
+    EpisodeBlocked,
+    EpisodeStarted,
+    StepAnnounced,
+    StepKind,
+    StepRecorded,
+)
+from streams.log import Recorded
+
+EXPIRED: Final = "expired"
+"""Error class of an episode that was canceled because no node began with it in time."""
+
+
+def expiry(episode: Episode, *, at: datetime) -> CancelEpisode | None:
+    """Return how `episode` ends if it ought to have begun before `at` and has not; else None.
+
+    One that has begun goes on, however late: it may have changed something outside.
+    """
+    opened = episode.opened
+    if opened is None or opened.start_by is None or at <= opened.start_by:
+        return None
+    if episode.status is not Status.QUEUED or episode.attempts:
+        return None
+    return CancelEpisode(
+        error_class=EXPIRED, error_detail=f"not begun by {opened.start_by.isoformat()}"
+    )
+
+
+ATTEMPTS_EXHAUSTED: Final = "attempts_exhausted"
+
+
+class Takeover(msgspec.Struct, frozen=True, kw_only=True):
+    """How the next node goes on."""
+
+    fresh: bool = False
+    """Whether the strategy begins anew."""
+    error_class: str = ""
+    """Why the episode ends instead; empty when it goes on."""
+    detail: str = ""
+
+
+def take_over(
+    episode: Episode,
+    policy: Policy,
+    *,
+    attempts_max: int,
+    repeatable: Callable[[str], bool],
+) -> Takeover:
+    """Return how to go on with `episode`, which has not ended.
+
+    Args:
+        episode: as its journal stands, before the new node's start.
+        policy: what its expectation, or the app, wants after a crash.
+        attempts_max: crashes that end the episode. Leaving on purpose is no crash.
+        repeatable: whether a tool, by `capability.action`, honours idempotency keys.
+    """
+    crashes = episode.crashes + 1
+    if episode.status is not Status.RUNNING:  # Left on purpose, or only to be carried out.
+        return Takeover()
+    if crashes >= attempts_max:
+        return Takeover(
+            error_class=ATTEMPTS_EXHAUSTED,
+            detail=f"{crashes} nodes crashed while running it; the limit is {attempts_max}",
+        )
+    if policy == "resume":
+        return Takeover()
+    if policy == "fail":
+        return Takeover(error_class="orphaned", detail=f"{episode.node} crashed while running it")
+    unrepeatable = [tool for tool in episode.effects if not repeatable(tool)]
+    if unrepeatable:
+        return Takeover(
+            error_class="outcome_unknown",
+            detail=f"it cannot begin anew: {', '.join(unrepeatable)} may have had effects, and the"
+            " tool does not say that it honours idempotency keys",
+        )
+    return Takeover(fresh=True)
+
+
+class Tail(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay needs: the newest kept state, and the steps to fold into it."""
+
+    checkpoint: CheckpointSaved | None = None
+    """None: nothing was kept since the strategy began, so nothing was recorded either."""
+    steps: tuple[StepRecorded, ...] = ()
+    """Those after the checkpoint, in order."""
+    steps_before: int = 0
+    """Steps recorded before the strategy last began anew."""
+    tokens_before: int = 0
+    """Tokens used up to the checkpoint."""
+
+
+def tail(records: Iterable[Recorded]) -> Tail:
+    """Return the tail of an episode's `records`, oldest first."""
+    found, steps = Tail(), list[StepRecorded]()
+    for record in records:
+        for event in record.commit.events:
+            match event:
+                case StepRecorded():
+                    steps.append(event)
+                case CheckpointSaved() | EpisodeStarted(fresh=True):
+                    found = _begin_at(found, event, steps)
+                    steps = []
+                case _:
+                    pass
+    return replace(found, steps=tuple(steps))
+
+
+def _begin_at(
+    found: Tail, event: CheckpointSaved | EpisodeStarted, steps: list[StepRecorded]
+) -> Tail:
+    tokens_before = found.tokens_before + sum(step.cost_tokens for step in steps)
+    if isinstance(event, CheckpointSaved):
+        return replace(found, checkpoint=event, tokens_before=tokens_before)
+    steps_before = steps[-1].step_no if steps else found.steps_before
+    if found.checkpoint is not None:
+        steps_before = max(steps_before, found.checkpoint.step_no)
+    return Tail(steps_before=steps_before, tokens_before=tokens_before)
+
+
+Asked: TypeAlias = StepRecorded | StepAnnounced | EpisodeBlocked
+"""What the journal holds of an action that a strategy has asked for."""
+
+
+def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
+    """Check that a replay asks for what the journal holds.
+
+    Args:
+        recorded: the step on the journal, or what is to be the next one.
+        asked: the fingerprint of what the strategy asks for now.
+        action: what it asks for now, for the message.
+
+    Raises:
+        NondeterministicReplay: it asks for something else.
+    """
+    if recorded.fingerprint == asked:
+        return
+    raise NondeterministicReplay(
+        f"step {recorded.step_no} was {said_of(recorded)} ({recorded.fingerprint[:12]}…);"
+        f" the replay asks for {kind_of(action)} ({asked[:12]}…)"
+    )
+
+
+def said_of(recorded: Asked) -> str:
+    """Return what `recorded` was, without its values."""
+    match recorded:
+        case StepRecorded(kind=kind, tool_name=tool_name):
+            return f"{kind} {tool_name}".strip()
+        case StepAnnounced(tool_name=tool_name):
+            return f"{StepKind.TOOL_CALL} {tool_name}"
+        case EpisodeBlocked(reason=reason):
+            return reason.value
+
+
+def kind_of(action: Action) -> str:
+    """Return what `action` is, without its values: some of them are to be stored nowhere."""
+    if isinstance(action, ToolCall):
+        return f"{StepKind.TOOL_CALL} {action.capability}.{action.action}"
+    return str(action.__struct_config__.tag)
+
+
+NO_SUCH_EPISODE: Final = "no_such_episode"
+NO_SUCH_EXPECTATION: Final = "no_such_expectation"
+NO_SUCH_EDITION: Final = "no_such_edition"
+
+
+def obstacle(actor: Actor, episode: Episode, records: Sequence[Recorded]) -> Obstacle | None:
+    """Return why a node that runs `actor` as it is cannot have the episode; None if it can.
+
+    Args:
+        actor: as this node's version of the app declares it; another node's may differ.
+        episode: the fold of `records`.
+        records: the episode's journal.
+    """
+    if episode.opened is None:
+        return Obstacle(NO_SUCH_EPISODE, "the journal holds no such episode")
+    if episode.status in ENDED:
+        return None
+    expectation = actor.expectations.get(episode.opened.expectation_id)
+    if expectation is None:
+        detail = f"the actor here has no expectation {episode.opened.expectation_id!r}"
+        return Obstacle(NO_SUCH_EXPECTATION, detail)
+    kept, version = tail(records).checkpoint, expectation.state_schema.version
+    if kept is not None and kept.schema_version > version:
+        detail = f"its state is of version {kept.schema_version}, this node knows {version}"
+        return Obstacle("newer_state", detail)
+    return None
+
+
+class Verdict(StrEnum):
+    """What a sweep finds out about one episode, or has done about it."""
+
+    RECOVERED = "recovered"
+    """Nobody would have gone on with it; a node has been called to it."""
+    CALLED = "called"
+    """A command that calls a node to it waits already."""
+    HELD = "held"
+    """Some node is at it, or was until a moment ago."""
+    WAITING = "waiting"
+    """It waits for people or for the outside, and a timer is armed for all that is due about it."""
+    ENDED = "ended"
+    """There is nothing left to do; the rows do not show it yet."""
+    UNREADABLE = "unreadable"
+    """This version cannot read its journal, so a newer one must judge."""

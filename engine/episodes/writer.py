@@ -1,0 +1,162 @@
+"""Writes one episode's journal: in order, one append in flight, durable when it matters.
+
+`record` puts events down at once, in memory, and sets the pen moving; whatever is
+recorded while an append is in flight rides in the next commit. `barrier` waits until
+everything recorded is durable. So a run of quick steps costs one commit, and nothing
+that the outside can see happens before the journal has what led to it.
+
+The first commit is the fence: from then on nobody else can append. Right before it the scribe
+sees to the claim, whose revision the start in it carries; right after it, that whoever waits for
+it hears.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from engine.episodes.episode import Command, Episode, decide, evolve
+from streams.clock import Clock
+from streams.errors import TooLarge
+from streams.events import EpisodeEvent, EpisodeStarted
+from streams.log import Commit, EventLog
+from streams.tracing import traceparent
+
+EVENTS_PER_COMMIT_MAX: Final = 64
+"""Most events in one commit; a commit must fit in one message."""
+
+
+class Scribe:
+    """The one writer of one episode, for one go at it."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        clock: Clock,
+        *,
+        subject: str,
+        episode: Episode,
+        version: int,
+        pen: str,
+        before_fence: Callable[[Sequence[EpisodeEvent]], Awaitable[int]],
+        after_fence: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Go on from `episode`, which stands at `version`.
+
+        Args:
+            log: where to write.
+            clock: stamps the events.
+            subject: the episode's.
+            episode: the fold of what is there.
+            version: the sequence of its last commit; `START` if it has none.
+            pen: unique for ever to this scribe; commit ids start with it.
+            before_fence: called with the first commit before it is written, for the revision of
+                the claim; what it raises, `barrier` raises, and nothing is written.
+            after_fence: called as soon as the first commit is durable.
+        """
+        self.episode = episode
+        self.version = version
+        self.is_fenced = False
+        """Whether anything of ours is durable, so that nobody else can append."""
+        self._before_fence, self._after_fence = before_fence, after_fence
+        self._log, self._clock, self._subject, self._pen = log, clock, subject, pen
+        self._commits = 0
+        self._pending: list[EpisodeEvent] = []
+        self._soon: asyncio.Handle | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    def record(self, *commands: Command) -> None:
+        """Put down what `commands` lead to, and start writing it to the log.
+
+        Raises:
+            Rejected: a command does not fit the state.
+            VersionConflict, TooLarge, Unavailable: as `barrier`, of an earlier record.
+        """
+        for command in commands:
+            event = decide(self.episode, command)
+            self.episode = evolve(self.episode, event)
+            self._pending.append(event)
+        if self._writing is not None and self._writing.done():
+            self._writing.result()  # A refused append stops the episode here, not at a barrier.
+            self._writing = None
+        if self._writing is None and self._soon is None:
+            self._soon = asyncio.get_running_loop().call_soon(self._write_beside)
+
+    async def barrier(self) -> None:
+        """Wait until everything recorded is durable.
+
+        What nobody writes yet is written here and now: a task would only cost turns of the loop.
+
+        Raises:
+            VersionConflict: someone else has taken the episode over. Stop; write nothing more.
+            Busy, LeaseLost: before the fence, there was no claim to be had or to rely on.
+            TooLarge: an event does not fit in one message.
+            Unavailable: the log could not be written for as long as it is patient.
+        """
+        if self._writing is None:
+            self._not_soon()
+            await self._write()
+        else:
+            await asyncio.shield(self._writing)
+            self._writing = None
+
+    async def close(self) -> None:
+        """Stop writing. What is not durable by now is the next owner's to do again."""
+        self._not_soon()
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+            self._writing = None
+
+    def _write_beside(self) -> None:
+        """Write while whoever recorded goes on."""
+        self._soon = None
+        self._writing = asyncio.create_task(self._write())
+
+    def _not_soon(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+
+    async def _write(self) -> None:
+        most = EVENTS_PER_COMMIT_MAX
+        while self._pending:
+            if not self.is_fenced:
+                self._sign(await self._before_fence(self._pending[:most]))
+            events = tuple(self._pending[:most])
+            try:
+                self.version = await self._append(events)
+            except TooLarge:
+                if len(events) == 1:
+                    raise
+                most = len(events) // 2
+            else:
+                del self._pending[: len(events)]
+                await self._note_fenced()
+
+    def _sign(self, claim_revision: int) -> None:
+        """Put the claim's revision into the start, which was recorded before there was a claim."""
+        self._pending = [
+            replace(event, claim_revision=claim_revision)
+            if isinstance(event, EpisodeStarted)
+            else event
+            for event in self._pending
+        ]
+
+    async def _note_fenced(self) -> None:
+        if not self.is_fenced:
+            self.is_fenced = True
+            await self._after_fence()
+
+    async def _append(self, events: tuple[EpisodeEvent, ...]) -> int:
+        self._commits += 1
+        commit = Commit(
+            id=f"{self._pen}-{self._commits}",
+            at=self._clock.now(),
+            events=events,
+            trace=traceparent(),
+        )
+        return await self._log.append(self._subject, commit, after=self.version)

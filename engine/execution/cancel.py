@@ -1,0 +1,187 @@
+"""One go at a command that cancels an episode.
+
+The command stays in the queue until the episode has ended. So whoever runs it may end it at leisure
+or die meanwhile: the command comes again, and finds an end or nobody who runs it.
+
+Watches what the cluster wants canceled, and cancels what of it runs here, now or later.
+
+A node need not have room for a command to hear of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from engine.episodes import cancel
+from engine.episodes.cancel import Running
+from engine.episodes.episode import ENDED, Episode, Status
+from engine.execution.run import Shift
+from engine.outputs.context import OutputCrew
+from engine.runtime.leases import Keeper
+from engine.waits.handle import Blocker
+from engine.waits.wait import is_answered
+from streams import codec
+from streams.bucket import Bucket, Entry
+from streams.clock import SKEW_S
+from streams.commands import Cancel, Command
+from streams.delivery import Delivery, Unreadable
+from streams.json import UNDECODABLE
+from streams.keys import CANCELS, cancel_key, name_in
+from streams.log import Recorded
+
+CHANGES_MAX: Final = 500
+"""Changes of the gates looked at in one go."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for changes; only how often an idle canceler looks up."""
+
+
+@dataclass(frozen=True)
+class Canceler:
+    """Watches for one node."""
+
+    gates: Bucket
+    running: Running
+
+    async def serve(self) -> None:
+        """Watch for ever, also while the node stops: what runs until then can be canceled.
+
+        Raises:
+            Unavailable: the gates are away. Watching anew begins with all that stands.
+        """
+        async with self.gates.watch(under=CANCELS) as watch:
+            while True:
+                for entry in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
+                    self._look_at(entry)
+
+    def _look_at(self, entry: Entry) -> None:
+        episode_id = name_in(entry.key)
+        if entry.value is None:
+            return self.running.forget(episode_id)
+        command = _command_in(entry)
+        if command is not None:
+            self.running.wish(episode_id, cancel.end_of(command))
+        return None
+
+
+def _command_in(entry: Entry) -> Cancel | None:
+    """Return what an entry says; None if nobody can read it. The command itself is elsewhere."""
+    try:
+        command = codec.decode_command(entry.value or b"")
+    except UNDECODABLE as error:
+        log.warning("a wish to cancel is unreadable", key=entry.key, why=str(error))
+        return None
+    return command if isinstance(command, Cancel) else None
+
+
+log = structlog.get_logger("vigil.runner")
+
+
+@dataclass
+class Cancellation:
+    """One delivery of such a command, on one node.
+
+    An end takes no slot: nothing is run. Only to carry out what an episode has found takes one, and
+    whoever has none leaves it to those who run the episode, and comes again.
+    """
+
+    crew: OutputCrew
+    keeper: Keeper
+    command: Cancel
+    delivery: Delivery[Command | Unreadable]
+    _is_answered: bool = False
+
+    async def carry_out(self, episode: Episode, records: Sequence[Recorded]) -> bool:
+        """Do what can be done now; return whether the command is answered for.
+
+        Args:
+            episode: the fold of `records`; it has been opened.
+            records: its journal.
+
+        Raises:
+            Unavailable: the log or the gates are away. Let the command come again.
+        """
+        command, running = self.command, self.crew.running
+        if self._is_over(episode, records[-1]):
+            await self._answer()
+            log.info("nothing to cancel any more", status=episode.status.value, by=command.by)
+            return True
+        if running.wish(command.episode_id, cancel.end_of(command)):
+            return False
+        needs_slot = needs_expectation(episode)
+        if needs_slot and not self.crew.slots.try_take():
+            await self._tell_nodes()
+            return False
+        try:
+            return await self._end(episode, records)
+        finally:
+            if needs_slot:
+                self.crew.slots.give_back()
+
+    async def _end(self, episode: Episode, records: Sequence[Recorded]) -> bool:
+        """Have an episode end that does not run here; return whether the command is answered for.
+
+        What it has found is carried out all the same.
+        """
+        if episode.opened is not None and is_answered(records[-1]):
+            # Whoever answered it may have died before they told so, and after the end nobody will.
+            await Blocker(self.crew).tell_answer(episode.opened, records)
+        shift = Shift(self.crew, self.keeper, self._answer)
+        # Where no node has begun, none of its code has run that a crash could be counted for.
+        if not await shift.take_over(episode, records, careful=episode.attempts > 0):
+            await self._tell_nodes()
+        return self._is_answered
+
+    def _is_over(self, episode: Episode, newest: Recorded) -> bool:
+        """Return whether there is nothing to do: not even to tell, which a crash may have cut off.
+
+        A command that comes again may have ended the episode itself before. That it is the first
+        delivery does not mean that there is no other: to a node that stood still with it, another
+        may have had the second, and died of it. What nobody has begun it ended without a claim, so
+        nothing else calls anybody back to that.
+        """
+        is_first = self.delivery.deliveries == 1
+        is_unclaimed = episode.status is Status.CANCELED and not episode.attempts
+        was_there = self.delivery.at <= newest.commit.at + timedelta(seconds=SKEW_S)
+        is_told = is_first and not (is_unclaimed and was_there)
+        return _is_too_late(episode) or (episode.status in ENDED and is_told)
+
+    async def _answer(self) -> None:
+        """Say that the episode has ended, or ends without this."""
+        self.crew.running.forget(self.command.episode_id)
+        await self.crew.ports.gates.delete(cancel_key(self.command.episode_id))
+        await self.delivery.ack()
+        self._is_answered = True
+
+    async def _tell_nodes(self) -> None:
+        """Have whoever runs the episode hear of it; the key of who asked may have lapsed."""
+        key, said = cancel_key(self.command.episode_id), codec.encode_command(self.command)
+        await self.crew.ports.gates.put(key, said, ttl_s=cancel.KEY_TTL_S)
+
+
+def _is_too_late(episode: Episode) -> bool:
+    """Return whether all that is left of an episode is to carry out what cannot be taken back.
+
+    Outputs can be, until they are delivered.
+    """
+    converged = episode.converged
+    if episode.status is not Status.CONVERGING or converged is None:
+        return False
+    return not converged.outputs and not episode.outputs_left
+
+
+def needs_expectation(episode: Episode) -> bool:
+    """Return whether only a node that knows its expectation can cancel what is left of `episode`.
+
+    What it has found is carried out all the same, as its expectation says. Of one that was never
+    opened nobody can tell.
+    """
+    converged = episode.converged
+    is_found = converged is not None and bool(converged.findings) and episode.deferred is None
+    is_over = episode.status in ENDED or _is_too_late(episode)
+    return episode.opened is None or (is_found and not is_over)

@@ -1,0 +1,426 @@
+"""Reads the episode that a command is about, and has the command followed or left to others.
+
+Who is to have the episode is known before anything is done about it. A command that this node
+cannot follow is handed back; one that no node has followed for long is kept as a dead letter.
+
+Listens to what is said to an actor's episodes: rule on it, write it down, and call who goes on.
+
+Who has decided something, or when something is due, cannot know whether there is room to run
+episodes. So what is said has a queue of its own, and a small room of its own here, in which nothing
+is run. An episode that can go on by what was said is called for, by a command in the queue of those
+who run it: there it waits for a slot, on whichever node has one first.
+
+Runs an actor's episodes: pull what there is room for, read, and take each over.
+
+All nodes of an actor share its queue. So a node without a free slot asks for nothing, and hands
+back at once what still comes because it was asked for before the gate took the last slot.
+
+The journal is read before the claim is made, to know which attempt it is for, and whether this
+node can have the episode at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import structlog
+from structlog.contextvars import bound_contextvars
+
+from engine import telemetry
+from engine.dead_letters.write import Undertaker
+from engine.episodes import open as placing
+from engine.episodes.episode import ENDED, Episode, Status, fold
+from engine.episodes.recovery import NO_SUCH_EPISODE, obstacle
+from engine.execution.cancel import Cancellation, needs_expectation
+from engine.execution.run import Shift
+from engine.outputs.context import OutputCrew
+from engine.outputs.handle import OutputDesk, is_about_outputs
+from engine.runtime.catalog import Hindered, Obstacle
+from engine.runtime.consumer import taking
+from engine.runtime.leases import Keeper
+from engine.runtime.slots import Slots
+from engine.runtime.tasks import Hands, wait_first
+from engine.validation import backoff_s
+from engine.waits.handle import Attendant, is_newest
+from engine.waits.wait import is_answered, step_answered
+from streams.commands import Attending, Cancel, Carry, Command, Start
+from streams.delivery import Delivery, Unreadable
+from streams.errors import Unavailable, UnreadableEvent
+from streams.events import EpisodeResolved
+from streams.log import Recorded
+from streams.tracing import context_of
+
+BUSY_S: Final = 0.05
+"""First wait before a command comes again whose episode is not free; doubles each time."""
+
+BUSY_MAX_S: Final = 10.0
+"""Longest such wait."""
+
+OBSTACLE_MAX_S: Final = 60.0
+"""Longest wait before a command comes again whose episode this node cannot have."""
+
+MISSING_DELIVERIES_MAX: Final = 12
+"""Deliveries of a command before an episode that the journal does not hold counts as missing,
+at least: about 2 minutes of waits. A replica may show an opening later than the command that
+follows it, and an event that comes again may open an episode later than its recovery is called."""
+
+MISSING_S: Final = 120.0
+"""Age of such a command, at least: deliveries that ended for want of a slot are counted, too."""
+
+OBSTACLE_DELIVERIES_MAX: Final = 70
+"""Deliveries of a command that no node can follow before it is a dead letter, at least: about an
+hour of waits, which is longer than a deploy takes to bring a node that can."""
+
+OBSTACLE_S: Final = 3_600.0
+"""Age of such a command, at least."""
+
+WRONG_QUEUE: Final = Obstacle("wrong_queue", "it was not sent to the queue of its kind")
+"""No engine sends such a command."""
+
+NOTED_MAX: Final = 10_000
+"""Episodes remembered because this node cannot have them. Forgetting them repeats a log line."""
+
+Incoming: TypeAlias = Delivery[Command | Unreadable]
+
+log = structlog.get_logger("vigil.runner")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A command, and the episode that it is about."""
+
+    crew: OutputCrew
+    """Who is to have the episode: those with the actor as it was when that was opened."""
+    delivery: Incoming
+    command: Command
+    episode: Episode
+    """The fold of `records`."""
+    records: Sequence[Recorded]
+
+
+Follow: TypeAlias = Callable[[Case], Awaitable[bool]]
+"""Does what a command says, and returns whether it is answered for."""
+
+
+@dataclass
+class Docket:
+    """The commands to episodes of one actor, on one node."""
+
+    crew: OutputCrew
+    undertaker: Undertaker
+    is_of_said: bool
+    """Whether they are said to episodes; otherwise they call nodes to run them."""
+    _noted: set[str] = field(default_factory=set)
+
+    async def answer(self, delivery: Incoming, follow: Follow) -> None:
+        """Answer for a delivery: have it followed, bury it, or hand it back."""
+        content = delivery.content
+        try:
+            if isinstance(content, Unreadable):
+                await self.undertaker.bury(content, actor_id=self.crew.actor.id)
+                return await delivery.term(content.reason)
+            with (
+                bound_contextvars(episode_id=content.episode_id, actor=content.actor_id),
+                telemetry.span("episode", context_of(delivery.trace)),
+            ):
+                await self._answer(delivery, content, follow)
+        except Unavailable as error:
+            log.warning("command handed back: the log is away", error=str(error))
+            await hand_back(delivery)
+
+    async def _answer(self, delivery: Incoming, command: Command, follow: Follow) -> None:
+        if isinstance(command, Attending) is not self.is_of_said:
+            return await self._bury(delivery, command, WRONG_QUEUE)
+        try:
+            case = await self._case(delivery, command)
+        except Hindered as hindered:
+            return await self._refuse(delivery, command, hindered.obstacle)
+        if not await follow(case):
+            await hand_back(delivery)
+        return None
+
+    async def _bury(self, delivery: Incoming, command: Command, why: Obstacle) -> None:
+        """Leave a command to a person, who can have it sent again."""
+        await self.undertaker.bury_command(
+            command, seq=delivery.seq, reason=why.reason, detail=why.detail
+        )
+        await delivery.term(why.reason)
+
+    async def _case(self, delivery: Incoming, command: Command) -> Case:
+        """Return what a command is about.
+
+        Raises:
+            Hindered: this node cannot have the episode.
+            Unavailable: the log is away.
+        """
+        subject = self.crew.ports.stack.episode(command.episode_id)
+        try:
+            records = await self.crew.ports.log.read(subject)
+        except UnreadableEvent as error:
+            why = f"this version cannot read it: {error}"
+            raise Hindered(Obstacle("unreadable_journal", why)) from error
+        episode = fold(records)
+        # A node can end an episode that it could not run.
+        is_mere_end = isinstance(command, Cancel) and not needs_expectation(episode)
+        crew = self.crew if is_mere_end else await self._crew_for(episode, records)
+        return Case(crew=crew, delivery=delivery, command=command, episode=episode, records=records)
+
+    async def _crew_for(self, episode: Episode, records: Sequence[Recorded]) -> OutputCrew:
+        opened, is_over = episode.opened, episode.status in ENDED
+        crew = self.crew if opened is None or is_over else await self.crew.as_opened(opened)
+        hindrance = obstacle(crew.actor, episode, records)
+        if hindrance is not None:
+            raise Hindered(hindrance)
+        return crew
+
+    async def _refuse(self, delivery: Incoming, command: Command, hindrance: Obstacle) -> None:
+        """Leave a command to another node, or to a person if none has followed it for long."""
+        if self._is_hopeless(delivery, hindrance):
+            await self._give_place_back(command, seq=delivery.seq)
+            await self._bury(delivery, command, hindrance)
+        else:
+            self._note(command.episode_id, hindrance)
+            await hand_back(delivery, most_s=OBSTACLE_MAX_S)
+
+    async def _give_place_back(self, command: Command, *, seq: int) -> None:
+        """Let others have the turn of an episode that waits for a person now."""
+        if self.crew.is_laned and not isinstance(command, Cancel):
+            left = placing.left(command.actor_id, command.episode_id)
+            # Another id than its end has: it may be tried again, and end, soon after.
+            id_ = f"left.{command.episode_id}.{seq}"
+            await self.crew.ports.timers.send(left, id=id_)
+
+    def _is_hopeless(self, delivery: Incoming, hindrance: Obstacle) -> bool:
+        """Return whether a command has been looked at in vain for long.
+
+        It takes both: many deliveries may have ended for want of a slot, within seconds, and an
+        old command may have waited for any node to be up.
+        """
+        is_missing = hindrance.reason == NO_SUCH_EPISODE
+        most = MISSING_DELIVERIES_MAX if is_missing else OBSTACLE_DELIVERIES_MAX
+        least_s = MISSING_S if is_missing else OBSTACLE_S
+        age_s = (self.crew.clock.now() - delivery.at).total_seconds()
+        return delivery.deliveries >= most and age_s >= least_s
+
+    def _note(self, episode_id: str, hindrance: Obstacle) -> None:
+        """Say once why this node cannot have the episode."""
+        if episode_id in self._noted:
+            return
+        if len(self._noted) >= NOTED_MAX:
+            self._noted.clear()
+        self._noted.add(episode_id)
+        log.warning("command handed back", reason=hindrance.reason, why=hindrance.detail)
+
+
+async def hand_back(delivery: Incoming, *, most_s: float = BUSY_MAX_S) -> None:
+    """Let a command come again, later each time."""
+    await delivery.nak(delay_s=backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=most_s))
+
+
+ROOM_MAX: Final = 16
+"""Commands of one actor that are ruled on at a time on one node. Each is a few requests to the
+server and some milliseconds; a node that cannot reach it holds no more of them than this."""
+
+
+@dataclass
+class Listener:
+    """The listener of one actor on one node."""
+
+    crew: OutputCrew
+    keeper: Keeper
+    undertaker: Undertaker
+    hands: Hands
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the queue is open."""
+    _room: Slots = field(default_factory=lambda: Slots(ROOM_MAX))
+    _docket: Docket = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._docket = Docket(self.crew, self.undertaker, is_of_said=True)
+
+    async def serve(self) -> None:
+        """Rule on what is said for as long as the node may run the actor.
+
+        Raises:
+            Unavailable: the queue could not be opened.
+        """
+        labels = {"actor": self.crew.actor.id, "queue": "said"}
+        opening = self.crew.ports.inbox.open_attending(self.crew.actor.id)
+        room, withdrawn = self._room, self.crew.permits.runs.withdrawn
+        async with taking(opening, stopping=withdrawn) as source:
+            self.is_open.set()
+            while not withdrawn.is_set():
+                if not room.free:
+                    # Whatever comes meanwhile is for others.
+                    await source.pause()
+                    await wait_first(room.wait_free(), withdrawn.wait())
+                    continue
+                for delivery in await source.receive(room=room.free, wait_s=WAIT_S):
+                    room.take_late()
+                    self.hands.start(self._hear(delivery))
+                telemetry.backlog.set(source.pending, labels)
+
+    async def _hear(self, delivery: Incoming) -> None:
+        """Answer for what was said, unless the node may not any more: another may at once."""
+        try:
+            if not self.crew.permits.runs.is_given:
+                return await delivery.nak()
+            await self._docket.answer(delivery, self._follow)
+        finally:
+            self._room.give_back()
+
+    async def _follow(self, case: Case) -> bool:
+        if isinstance(case.command, Cancel):
+            cancellation = Cancellation(case.crew, self.keeper, case.command, case.delivery)
+            return await cancellation.carry_out(case.episode, case.records)
+        if not await is_newest(case.crew.ports.log, case.records):
+            return False
+        if is_about_outputs(case.command, case.episode):
+            desk = OutputDesk(case.crew)
+            return await desk.follow(case.delivery, case.command, case.episode, case.records)
+        attendant = Attendant(case.crew)
+        return await attendant.attend(case.delivery, case.command, case.episode, case.records)
+
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for commands; only how often an idle runner looks up."""
+
+SLOT_S: Final = 1.0
+"""Longest wait of a command that was pulled for a slot that has been taken since."""
+
+
+@dataclass
+class Runner:
+    """The runner of one actor on one node."""
+
+    crew: OutputCrew
+    keeper: Keeper
+    undertaker: Undertaker
+    hands: Hands
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the queue is open."""
+    _docket: Docket = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._docket = Docket(self.crew, self.undertaker, is_of_said=False)
+
+    async def serve(self) -> None:
+        """Take the actor's commands for as long as the node may run it. What runs goes on.
+
+        Raises:
+            Unavailable: the actor's queue could not be opened.
+        """
+        labels = {"actor": self.crew.actor.id, "queue": "commands"}
+        opening = self.crew.ports.inbox.open(self.crew.actor.id)
+        slots, withdrawn = self.crew.slots, self.crew.permits.runs.withdrawn
+        async with taking(opening, stopping=withdrawn) as source:
+            self.is_open.set()
+            while not withdrawn.is_set():
+                if not slots.free:
+                    # Whatever comes meanwhile is for others.
+                    await source.pause()
+                    await wait_first(slots.wait_free(), withdrawn.wait())
+                    continue
+                for delivery in await source.receive(room=slots.free, wait_s=WAIT_S):
+                    has_slot = slots.try_take()
+                    self.hands.start(self._run(delivery, has_slot=has_slot))
+                telemetry.backlog.set(source.pending, labels)
+
+    async def _run(self, delivery: Incoming, *, has_slot: bool) -> None:
+        """Answer for a delivery in a slot of its own, or hand it back if none gets free soon.
+
+        There was one when it was pulled; an event may have opened an episode in it since. A node
+        that may not run it waits for none and begins nothing: another may have room at once.
+        """
+        slots, runs = self.crew.slots, self.crew.permits.runs
+        if not has_slot and not await slots.take(within_s=SLOT_S, unless=runs.withdrawn):
+            return await delivery.nak()
+        try:
+            await (self._docket.answer(delivery, self._follow) if runs.is_given else delivery.nak())
+        finally:
+            slots.give_back()
+
+    async def _follow(self, case: Case) -> bool:
+        """Have an episode run; return whether the call is answered for."""
+        if isinstance(case.command, Carry):
+            return await self._carry(case)
+        if _has_gone_on(case):
+            await case.delivery.ack()
+            return True
+        may_be_untold = is_answered(case.records[-1]) and not _is_told(case)
+        if may_be_untold and not await Attendant(case.crew).tell_answer(case.episode, case.records):
+            return False
+        if self._has_no_turn(case):
+            return await self._ask_for_place(case)
+        if self._is_turned_away(case.episode):
+            return False
+        shift = Shift(case.crew, self.keeper, case.delivery.ack)
+        careful = not _is_first_try(case)
+        return await shift.take_over(case.episode, case.records, careful=careful)
+
+    async def _carry(self, case: Case) -> bool:
+        """Have outputs of an episode carried; return whether somebody does."""
+        shift = Shift(case.crew, self.keeper, case.delivery.ack, called_at=case.delivery.at)
+        if case.episode.status in ENDED:
+            return await shift.settle(case.episode, case.records)
+        return await shift.take_over(case.episode, case.records, careful=True)
+
+    def _is_turned_away(self, episode: Episode) -> bool:
+        """Return whether nobody has begun the episode, and a breaker of this node wants it gone."""
+        opened = episode.opened
+        return (
+            opened is not None and _is_untouched(episode) and self.crew.breakers.turns_away(opened)
+        )
+
+    def _has_no_turn(self, case: Case) -> bool:
+        """Return whether an episode can begin, or go on with its answer, and has no turn for it."""
+        command = case.command
+        is_admitted = isinstance(command, Start) and command.admitted
+        if not self.crew.is_laned:
+            return False
+        if is_answered(case.records[-1]):
+            return not (is_admitted and _is_told(case))
+        return _is_untouched(case.episode) and isinstance(command, Start) and not is_admitted
+
+    async def _ask_for_place(self, case: Case) -> bool:
+        place = placing.place(case.command.actor_id, case.command.episode_id)
+        id_ = f"place.{case.command.episode_id}.{case.delivery.seq}"
+        await self.crew.ports.timers.send(place, id=id_)
+        await case.delivery.ack()
+        return True
+
+
+def _is_told(case: Case) -> bool:
+    """Return whether the world has heard of the answer that an episode can go on with."""
+    command, step_no = case.command, step_answered(case.records[-1])
+    return isinstance(command, Start) and command.answered_step == step_no
+
+
+def _has_gone_on(case: Case) -> bool:
+    """Return whether somebody has gone on, since, with the answer that a call is about.
+
+    They have claimed the episode, or ended it. So nothing depends on this call any more.
+    """
+    command, newest = case.command, case.records[-1]
+    step_no = command.answered_step if isinstance(command, Start) else 0
+    return bool(step_no) and step_no != step_answered(newest) and _was_answered(case, step_no)
+
+
+def _was_answered(case: Case, step_no: int) -> bool:
+    events = (event for record in case.records for event in record.commit.events)
+    answers = (each for each in events if isinstance(each, EpisodeResolved))
+    return any(each.step_no == step_no for each in answers)
+
+
+def _is_first_try(case: Case) -> bool:
+    """Return whether no node can have begun with the episode: nothing can have crashed yet."""
+    is_first = isinstance(case.command, Start) and case.delivery.deliveries == 1
+    return is_first and _is_untouched(case.episode)
+
+
+def _is_untouched(episode: Episode) -> bool:
+    """Return whether no node has ever begun with the episode."""
+    return episode.status is Status.QUEUED and episode.attempts == 0

@@ -1,0 +1,342 @@
+"""Carries out what an episode decided: its findings are applied, then its outputs delivered.
+
+What cannot be done yet (an attempt that is to come later, an approval that nobody has given) is
+left for later, and the episode with it: no node has it meanwhile, and a timer calls one back.
+
+What follows the end of an episode: whoever waits for it hears of it, and the world.
+
+All of it may be done again, by whoever comes back to the episode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from engine import telemetry
+from engine.app.outputs import missing
+from engine.episodes import dry_run
+from engine.episodes import events as episode_events
+from engine.episodes import open as opening
+from engine.episodes.cancel import Run
+from engine.episodes.context import EpisodeCrew
+from engine.episodes.episode import CancelEpisode, Episode, Status
+from engine.episodes.wake import ATTEND, call_by
+from engine.findings import events as finding_events
+from engine.findings.apply import Applier
+from engine.findings.store import Applied
+from engine.outputs.context import OutputCrew
+from engine.outputs.deliver import Carried, CarriedOut, Courier, added_up
+from engine.outputs.keys import wanted
+from engine.runtime.publish import PublicEvent
+from engine.waits.handle import Blocker
+from engine.workflows import start
+from engine.workflows.begin import tell_instance
+from engine.workflows.start import count_skipped
+from streams.events import EpisodeOpened
+from streams.findings import FindingOutcome
+from streams.outputs import FAILURES, OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
+
+OUTPUTS_IN_FLIGHT_MAX: Final = 16
+"""Outputs of one episode that are carried at a time."""
+
+_CANCELED: Final = OUTCOMES[OutputStatus.CANCELED]
+
+log = structlog.get_logger("vigil.outputs")
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """Carries out what one episode decided, on one node."""
+
+    crew: OutputCrew
+    opened: EpisodeOpened
+    run: Run
+    applier: Applier
+    courier: Courier
+
+    async def carry_out(
+        self, episode: Episode, *, since: int, version: int, retells: bool
+    ) -> CarriedOut:
+        """Do all that can be done now of what `episode`, which has converged, decided.
+
+        Args:
+            episode: as it stands, under our claim.
+            since: as `oldest_of` gives it.
+            version: the episode's.
+            retells: whether what was done before may not have been told.
+
+        Raises:
+            LeaseLost, VersionConflict: someone else has the episode. What is left is theirs.
+            Contended: a finding or an output is fought over without end.
+            Unavailable: the log is away.
+        """
+        findings, news = await self._findings(
+            episode, since=since, version=version, retells=retells
+        )
+        outputs = await self._outputs(episode, retells=retells)
+        canceled = self.run.canceled
+        if canceled is not None:
+            outputs = await self._drop_pending(episode, outputs, why=canceled)
+        carried = replace(outputs, findings=findings, news=(*news, *outputs.news))
+        if canceled is None or not any(one.outcome == _CANCELED for one in carried.outputs):
+            return carried
+        end = CancelEpisode(
+            error_class=canceled.error_class,
+            error_detail=canceled.error_detail,
+            findings=findings,
+            outputs=carried.outputs,
+        )
+        return replace(carried, canceled=end)
+
+    async def tell_again(self, episode: Episode, *, since: int) -> CarriedOut:
+        """Return all there is to tell of what an `episode` that has ended decided.
+
+        Args:
+            episode: as it stands.
+            since: as `oldest_of` gives it.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        intents = episode.converged.findings if episode.converged else ()
+        applied = await self.applier.look(intents, opened=self.opened, since=since)
+        looked = await self._each(self._wanted(episode), self.courier.look)
+        outputs = added_up(looked)
+        return replace(outputs, news=(*_changes(self.opened, applied), *outputs.news))
+
+    async def settle(self, episode: Episode) -> CarriedOut:
+        """Carry what is left of the outputs of an `episode` that has ended.
+
+        Of one that was canceled, only what a person has had tried again since.
+
+        Raises:
+            As `carry_out`.
+        """
+        finished = episode.finished
+        assert finished is not None, "what is settled after an end"
+
+        async def carry(key: str) -> Carried:
+            if episode.status is Status.CANCELED and not await self.courier.is_retried(key):
+                return await self.courier.cancel(key, None, reason=finished.error_detail)
+            return await self.courier.carry(key, None)
+
+        return added_up(await self._each(self._wanted(episode), carry))
+
+    async def cancel(self, keys: Iterable[str], why: CancelEpisode, *, retells: bool) -> CarriedOut:
+        """Have outputs of steps not be delivered, unless they are settled.
+
+        Args:
+            keys: the outputs'.
+            why: how the episode ends.
+            retells: whether what was done before may not have been told.
+
+        Raises:
+            Contended, Unavailable: cancel them again.
+        """
+
+        async def cancel(key: str) -> Carried:
+            reason = why.error_detail
+            return await self.courier.cancel(key, None, reason=reason, retells=retells)
+
+        return added_up(await self._each(keys, cancel))
+
+    async def leave(self, carried: CarriedOut, *, version: int) -> None:
+        """See to it that a node comes back to what is pending, and that others have the turn.
+
+        Raises:
+            LeaseLost: another node may have the episode, and see to it.
+            Unavailable: do it again.
+        """
+        self.courier.check_claim()
+        await self.wake(carried.wakes_at, carried.pending)
+        if self.crew.is_laned:
+            actor, episode_id = self.opened.actor_id, self.opened.episode_id
+            left = opening.left_for_now(actor, episode_id)
+            await self.crew.ports.timers.send(left, id=f"left.{episode_id}.deferred.{version}")
+
+    async def wake(self, at: datetime | None, pending: Iterable[str] = ()) -> None:
+        """Have a node attend the episode by `at`; None: nothing will be due.
+
+        Sooner, if an output that is `pending` waits for a place at its route and there is one.
+
+        Raises:
+            Unavailable: do it again.
+        """
+        if at is not None:
+            await call_by(self.crew.ports, self.opened, at)
+            self.crew.outlets.line_up(pending, self.opened)
+
+    async def sleep(self) -> None:
+        """Have nobody attend the episode any more.
+
+        Raises:
+            Unavailable: do it again.
+        """
+        await self.crew.ports.timers.cancel(self.opened.actor_id, ATTEND, self.opened.episode_id)
+
+    def _wanted(self, episode: Episode) -> dict[str, OutputIntent | None]:
+        """Return what is wanted of the outside by an episode that is meant."""
+        return wanted(episode, self.opened) if dry_run.delivers(self.opened) else {}
+
+    async def _findings(
+        self, episode: Episode, *, since: int, version: int, retells: bool
+    ) -> tuple[tuple[FindingOutcome, ...], list[PublicEvent]]:
+        """Apply the findings, unless that was done before; return what there is to tell of them."""
+        assert episode.converged is not None, "what is carried out was decided"
+        intents = episode.converged.findings
+        if episode.deferred is None:
+            applied = await self.applier.apply(
+                intents,
+                opened=self.opened,
+                attempt=episode.attempts,
+                since=since,
+                version=version,
+            )
+            return tuple(one.outcome for one in applied), _changes(self.opened, applied)
+        applied = []
+        if retells:
+            applied = await self.applier.look(intents, opened=self.opened, since=since)
+        return episode.deferred.findings, _changes(self.opened, applied)
+
+    async def _outputs(self, episode: Episode, *, retells: bool) -> CarriedOut:
+        assert episode.converged is not None, "what is carried out was decided"
+        if not episode.converged.outputs and not episode.outputs_left:
+            return CarriedOut(outputs=episode.outputs_settled)
+        keyed, known = wanted(episode, self.opened), _known(episode)
+        if not dry_run.delivers(self.opened):
+            known = {one.output_key: one for one in episode.outputs_settled}
+            known |= {key: self._undelivered(key, intent) for key, intent in keyed.items()}
+        is_new = episode.attempts == 1 and episode.deferred is None
+
+        async def carry(key: str) -> Carried:
+            if self.run.canceled is not None:
+                reason = self.run.canceled.error_detail
+                return await self.courier.cancel(key, keyed[key], reason=reason, retells=retells)
+            is_first = is_new and key not in episode.outputs
+            return await self.courier.carry(key, keyed[key], is_new=is_first, retells=retells)
+
+        left = [key for key in keyed if key not in known]
+        carried = await self._each(left, carry)
+        told = await self._retold(episode) if retells else ()
+        summary = added_up(carried, known=known, order=keyed)
+        return replace(summary, news=(*told, *summary.news))
+
+    def _undelivered(self, key: str, intent: OutputIntent | None) -> OutputOutcome:
+        """Return what becomes of an output of an episode that is not meant."""
+        has_adapter = intent is None or self.crew.outlets.of(intent.adapter) is not None
+        if intent is not None and not has_adapter:
+            log.warning("not delivered", output_key=key, why=missing(intent.adapter))
+        return dry_run.undelivered(key, has_adapter=has_adapter)
+
+    async def _drop_pending(
+        self, episode: Episode, carried: CarriedOut, *, why: CancelEpisode
+    ) -> CarriedOut:
+        """Return what outputs came to once those are canceled, too, that were put off before."""
+        keyed = wanted(episode, self.opened)
+
+        async def cancel(key: str) -> Carried:
+            return await self.courier.cancel(key, keyed[key], reason=why.error_detail)
+
+        known = {one.output_key: one for one in carried.outputs}
+        dropped = added_up(await self._each(carried.pending, cancel), known=known, order=keyed)
+        return replace(dropped, news=(*carried.news, *dropped.news))
+
+    async def _retold(self, episode: Episode) -> tuple[PublicEvent, ...]:
+        """Return all there is to tell of what was settled when the episode was left last.
+
+        It is told after that: whoever left it may have died in between.
+        """
+        settled = episode.deferred.outputs if episode.deferred else ()
+        keys = [one.output_key for one in settled if dry_run.delivers(self.opened)]
+        return added_up(await self._each(keys, self.courier.look)).news
+
+    async def _each(
+        self, keys: Iterable[str], carry: Callable[[str], Awaitable[Carried]]
+    ) -> list[Carried]:
+        """Do the same for several outputs, some at a time; if one fails, none goes on."""
+        room = asyncio.Semaphore(OUTPUTS_IN_FLIGHT_MAX)
+
+        async def one(key: str) -> Carried:
+            async with room:
+                return await carry(key)
+
+        tasks = [asyncio.create_task(one(key)) for key in keys]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _changes(opened: EpisodeOpened, applied: Sequence[Applied]) -> list[PublicEvent]:
+    """Return what there is to tell of findings."""
+    return [
+        finding_events.finding_changed(opened, one.event, index=one.index, seq=one.seq)
+        for one in applied
+        if one.event is not None
+    ]
+
+
+def _known(episode: Episode) -> dict[str, OutputOutcome]:
+    """Return what is settled for good: what has failed, a person may have had tried again."""
+    later = episode.deferred.outputs if episode.deferred else ()
+    settled = (*episode.outputs_settled, *later)
+    return {one.output_key: one for one in settled if one.outcome not in FAILURES}
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """Of one episode, on one node."""
+
+    crew: EpisodeCrew
+    opened: EpisodeOpened
+    carrier: Carrier
+
+    async def note(self, episode: Episode, *, seq: int) -> None:
+        """Have breaker, workflow and lane know of the end, while someone comes back to it.
+
+        Args:
+            episode: the episode.
+            seq: what the journal has its end at.
+
+        Raises:
+            Unavailable: note it again.
+        """
+        assert episode.finished is not None, "an end that is noted"
+        await self._see_to_timers(episode)
+        await self.crew.breakers.note(self.opened, episode.finished, seq=seq)
+        await tell_instance(self.crew.ports, self.opened)
+        if self.crew.is_laned:
+            left = opening.left(self.opened.actor_id, self.opened.episode_id)
+            await self.crew.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
+
+    async def _see_to_timers(self, episode: Episode) -> None:
+        """Have nobody attend what is over, and somebody what is left of its outputs."""
+        if (block := episode.blocked) is not None:
+            await Blocker(self.crew).forget(self.opened, block)
+        elif episode.deferred is not None:
+            await self.carrier.sleep()
+        if episode.status is Status.FAILED and episode.outputs_left:
+            await self.carrier.wake(self.crew.clock.now())
+
+    def news(self, episode: Episode, *, seq: int) -> Sequence[PublicEvent]:
+        """Return what the world is told of the end, which the journal has at `seq`."""
+        assert episode.finished is not None, "an end that is told of"
+        converged = episode.converged
+        ended = episode_events.ended(self.opened, converged, episode.finished, seq=seq)
+        skipped = start.skipped(self.opened, converged, seq=seq)
+        return (ended,) if skipped is None else (ended, skipped)
+
+    def count(self, episode: Episode) -> None:
+        """Measure an end that this node has brought about."""
+        status, mode = episode.status.value, self.opened.mode.value
+        labels = {"actor": self.opened.actor_id, "mode": mode, "status": status}
+        telemetry.episodes_ended.add(1, labels)
+        count_skipped(self.opened, episode.converged)

@@ -1,0 +1,382 @@
+"""Drives one claimed episode: from where its journal stands to what is true.
+
+How long an episode has been running, and the limit on that. It stands still at barriers.
+
+The same limit cuts an episode off that is canceled. Barriers are not cut off either: what is on its
+way to the journal arrives.
+
+The log may be away for minutes. An episode that waits for it does nothing that its budget is
+there to limit, and must not fail for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from engine.app.actions import (
+    Checkpoint,
+    Converge,
+    Done,
+    Pause,
+    RequestApproval,
+    SendOutput,
+    Step,
+    Synthesize,
+    ToolCall,
+    WaitFor,
+    fingerprint,
+)
+from engine.app.checks import overspent
+from engine.app.tools import CallContext, Tool
+from engine.episodes import dry_run, recovery
+from engine.episodes.cancel import Run
+from engine.episodes.episode import Announce, CancelEpisode, Fail, Finish, Leave, Performed
+from engine.episodes.loops import find_loop
+from engine.episodes.writer import Scribe
+from engine.errors import EpisodeFailed
+from engine.execution.steps import Performer, Sender
+from engine.execution.strategy import Thinker, ended_early
+from engine.findings.store import Finder
+from engine.runtime.context import Crew
+from engine.runtime.permits import Permit
+from engine.runtime.usercode import call, in_text
+from engine.waits import answer as answers
+from engine.waits import wait as blocking
+from streams.clock import Clock
+from streams.events import EpisodeConverged, EpisodeOpened, StepAnnounced
+from streams.log import Recorded
+from streams.triggers import Mode
+
+
+class WallTime:
+    """The running time of one attempt, on top of what earlier ones used."""
+
+    def __init__(self, clock: Clock, *, limit_s: float, used_s: float) -> None:
+        """Begin to count.
+
+        Args:
+            clock: measures the time.
+            limit_s: most seconds of running, over all attempts; 0 or less is no limit.
+            used_s: seconds that earlier attempts used.
+        """
+        self.limit = clock.timeout(max(0.0, limit_s - used_s) if limit_s > 0 else None)
+        """Cuts off whoever works within it, once the time is used up."""
+        self._clock, self._limit_s = clock, limit_s
+        self._since_s = clock.monotonic_s() - used_s
+        self._is_still = False
+        self._is_cut_off = False
+
+    def used_s(self) -> float:
+        """Return the seconds of running so far, over all attempts."""
+        return self._clock.monotonic_s() - self._since_s
+
+    def cut_off(self) -> None:
+        """Cut off who works within the limit, now or right after the barrier."""
+        self._is_cut_off = True
+        if not self._is_still and not self.limit.expired():
+            self.limit.reschedule(asyncio.get_running_loop().time())
+
+    async def standing_still(self, wait: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the log without using up any time.
+
+        Raises:
+            EpisodeFailed: the time was used up before, and user code would not be cut off.
+        """
+        if self.limit.expired():
+            raise EpisodeFailed("budget_exceeded", f"wall_s: all {self._limit_s:g} used")
+        began_s, ends_s = self._clock.monotonic_s(), self.limit.when()
+        self.limit.reschedule(None)
+        self._is_still = True
+        try:
+            await wait()
+        finally:
+            waited_s = self._clock.monotonic_s() - began_s
+            self._since_s += waited_s
+            self._is_still = False
+            self.limit.reschedule(None if ends_s is None else ends_s + waited_s)
+            if self._is_cut_off:
+                self.cut_off()
+
+
+KEY_MARK_CHARS: Final = 16
+"""How much of an action's fingerprint its idempotency key holds: 64 bits, told apart per turn."""
+
+INIT: Final = "init"
+"""Phase of the state that `Strategy.init` returned: it may have read the outside, so it is kept."""
+
+
+class Leaving(Exception):
+    """The node may not go on; the episode stands at a barrier and is for another node."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """One episode on its way, on one node, under one claim."""
+
+    scribe: Scribe
+    thinker: Thinker
+    performer: Performer
+    sender: Sender
+    clock: Clock
+    run: Run
+    runs: Permit
+    """Withdrawn once the episode is to be left to another node."""
+    check_claim: Callable[[], None]
+    """Raises `LeaseLost` once the claim cannot be trusted any more."""
+
+    async def drive(self, records: Sequence[Recorded]) -> None:
+        """Run the strategy until it ends or has to wait, and record that. Findings are not applied.
+
+        Args:
+            records: the episode's journal, up to where the scribe stands.
+
+        Raises:
+            Leaving: the node may not go on; everything recorded is durable.
+            LeaseLost: the claim ended before a side effect; the call was not made.
+            VersionConflict, Unavailable: as `Scribe.barrier`; nothing more was written.
+        """
+        try:
+            await self._within_wall_time(records)
+        except Leaving:
+            # Not within the wall time: what has been left can no longer fail.
+            await self.scribe.barrier()
+            raise
+        except EpisodeFailed as failed:
+            end = self._end_of(failed)
+            if isinstance(end, CancelEpisode):
+                end = await self.sender.cancel(self.scribe.episode, end)
+            self.scribe.record(end)
+        await self.scribe.barrier()
+
+    def _end_of(self, failed: EpisodeFailed) -> CancelEpisode | Fail:
+        """Return how the episode ends: one that was to be canceled does, whatever it died of."""
+        if self.run.canceled is not None:
+            return admitting(self.run.canceled, self.scribe.episode.announced)
+        error_class, detail = in_text(failed.error_class), in_text(failed.detail)
+        denied = answers.denied(self.scribe.episode, error_class, detail)
+        settled = self.scribe.episode.outputs_settled
+        return denied or Fail(error_class=error_class, error_detail=detail, outputs=settled)
+
+    async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
+        wall_s, used_s = self.thinker.opened.budget.wall_s, self.scribe.episode.wall_used_s
+        wall = WallTime(self.clock, limit_s=wall_s, used_s=used_s)
+        try:
+            async with wall.limit:
+                with self.run.interrupting(wall.cut_off):
+                    self._check_canceled()
+                    await self._turns(await self.thinker.restore(records), wall)
+        except TimeoutError:
+            if not wall.limit.expired():
+                raise
+            self._check_canceled()
+            raise EpisodeFailed("budget_exceeded", f"wall_s: all {wall_s:g} used") from None
+
+    async def _turns(self, current: Any, wall: WallTime) -> None:
+        while True:
+            self._check_canceled()
+            self._check_leaving()
+            self._check_limits(wall)
+            turn, tokens_used = self.scribe.episode.turn, self.scribe.episode.tokens_used
+            action = await self.thinker.next_step(current, turn=turn, tokens_used=tokens_used)
+            match action:
+                case Converge() | Done() if self.scribe.episode.announced is not None:
+                    raise ended_early(self.scribe.episode.announced, action)
+                case Converge():
+                    return await self._converge(current)
+                case Done():
+                    return self._finish()
+                case RequestApproval() | WaitFor() if self.thinker.opened.mode is Mode.LIVE:
+                    return await self._block(current, action)
+                case _:
+                    current = await self._take(current, action, wall)
+
+    def _check_canceled(self) -> None:
+        if self.run.canceled is not None:
+            raise EpisodeFailed(self.run.canceled.error_class, self.run.canceled.error_detail)
+
+    def _check_leaving(self) -> None:
+        if not self.runs.is_given:
+            self.scribe.record(Leave(node=self.scribe.episode.node))
+            raise Leaving
+
+    def _check_limits(self, wall: WallTime) -> None:
+        episode = self.scribe.episode
+        spent = overspent(
+            self.thinker.opened.budget,
+            turns=episode.turns_used,
+            tokens=episode.tokens_used,
+            wall_s=wall.used_s(),
+        )
+        if spent:
+            raise EpisodeFailed("budget_exceeded", spent)
+        cycle = find_loop(episode.traces) if self.thinker.expectation.loop_detection else ()
+        if cycle:
+            steps = ", ".join(mark[:12] for mark in cycle)
+            raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
+
+    async def _block(self, current: Any, action: Pause) -> None:
+        """Leave the episode to wait, with its state in the same commit: no node has it from then.
+
+        What others can do about it follows once this is durable.
+        """
+        mark, announced = await call(fingerprint, action), self.scribe.episode.announced
+        if announced is not None:
+            await self._repeat(announced, action, mark, None)
+        block = await call(blocking.block_for, action, at=self.clock.now())
+        self.scribe.record(await self.thinker.keep(current, phase=blocking.PHASE), block)
+
+    async def _take(self, current: Any, action: Step, wall: WallTime) -> Any:
+        if not self.scribe.episode.checkpoints_kept:
+            self.scribe.record(await self.thinker.keep(current, phase=INIT))
+        acts = isinstance(action, ToolCall | Synthesize | SendOutput)
+        if acts and not self.scribe.is_fenced:
+            # Another node may have done this step before; then the fence is refused.
+            await self._barrier(wall)
+        mark = await call(fingerprint, action)
+        ctx = self._call_context(mark)
+        await self._announce(action, ctx, mark, wall)
+        if isinstance(action, SendOutput) and dry_run.delivers(self.thinker.opened):
+            performed = await self._send(action, wall)
+        else:
+            performed = await self.performer.perform(action, ctx)
+        self.scribe.record(performed)
+        step_no = self.scribe.episode.steps_recorded
+        current = await self.thinker.handle(current, action, performed, step_no=step_no)
+        if isinstance(action, Checkpoint):
+            self.scribe.record(await self.thinker.keep(current, phase=action.phase))
+        if self.thinker.expectation.durability == "strict":
+            await self._barrier(wall)
+        return current
+
+    async def _send(self, action: SendOutput, wall: WallTime) -> Performed:
+        """Have an output carried to the outside, which nothing interrupts: it has its own time."""
+        episode = self.scribe.episode
+        is_repeat = episode.announced is not None
+        if episode.announced is None:
+            announcement = await self.sender.announcement(action, turn=episode.turn)
+            self.scribe.record(announcement)
+            await self._barrier(wall)
+            episode = self.scribe.episode
+        assert episode.announced is not None, "what is sent was announced"
+        sent: list[Performed] = []
+        key = episode.announced.output_key
+
+        async def send() -> None:
+            sent.append(await self.sender.send(action, key, is_repeat=is_repeat))
+
+        await wall.standing_still(send)
+        return sent[0]
+
+    async def _barrier(self, wall: WallTime) -> None:
+        """Wait until all is durable; nothing that the outside can see follows a cancellation."""
+        await wall.standing_still(self.scribe.barrier)
+        self._check_canceled()
+
+    async def _announce(self, action: Step, ctx: CallContext, mark: str, wall: WallTime) -> None:
+        tool, announced = self.performer.tool(action), self.scribe.episode.announced
+        if announced is not None:
+            await self._repeat(announced, action, mark, tool)
+        elif tool is not None and tool.side_effect and isinstance(action, ToolCall):
+            name, key = f"{action.capability}.{action.action}", ctx.idempotency_key
+            self.scribe.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key))
+            await self._barrier(wall)
+        else:
+            return
+        # No version can take a side effect back. A node that was frozen while it announced one
+        # must not make the call now: the next owner may have made it, or said that nobody knows.
+        self.check_claim()
+
+    async def _repeat(
+        self, announced: StepAnnounced, action: Step, mark: str, tool: Tool | None
+    ) -> None:
+        """Allow a side effect that was announced by a node that died, if it may be repeated."""
+        await call(recovery.check_same, announced, asked=mark, action=action)
+        if announced.output_key:  # Carried on, not made again.
+            return
+        if tool is None or not tool.idempotent:
+            raise EpisodeFailed(
+                "outcome_unknown",
+                f"step {announced.step_no}, {announced.tool_name}: a node died during the call, and"
+                " the tool does not say that it honours idempotency keys",
+            )
+
+    async def _converge(self, current: Any) -> None:
+        turn, tokens_used = self.scribe.episode.turn, self.scribe.episode.tokens_used
+        converged = await self.thinker.converge(current, turn=turn, tokens_used=tokens_used)
+        if converged.findings or converged.outputs:
+            self.scribe.record(converged)
+        else:
+            self._finish(converged)
+
+    def _finish(self, *converged: EpisodeConverged) -> None:
+        """End the episode; one whose steps have outputs that are not settled, once those are."""
+        episode = self.scribe.episode
+        if episode.outputs_left:
+            self.scribe.record(*(converged or (EpisodeConverged(),)))
+        else:
+            self.scribe.record(*converged, Finish(outputs=episode.outputs_settled))
+
+    def _call_context(self, mark: str) -> CallContext:
+        opened, episode = self.thinker.opened, self.scribe.episode
+        key = f"{opened.episode_id}:{episode.turn}:{mark[:KEY_MARK_CHARS]}"
+        if episode.announced is not None:  # Others may know it by the key it was announced with.
+            key = episode.announced.idempotency_key
+        return CallContext(
+            actor_id=opened.actor_id,
+            expectation_id=opened.expectation_id,
+            episode_id=opened.episode_id,
+            step_no=episode.steps_recorded + 1,
+            idempotency_key=key,
+            findings=self.thinker.findings,
+            hops=opened.trigger.hops,
+        )
+
+
+def admitting(canceled: CancelEpisode, announced: StepAnnounced | None) -> CancelEpisode:
+    """Return `canceled`, admitting that a side effect may have been cut off in the middle.
+
+    Of an output that is known by itself.
+    """
+    if announced is None or announced.output_key:
+        return canceled
+    begun = f"step {announced.step_no}, {announced.tool_name}, had been announced"
+    detail = f"{canceled.error_detail}; {begun}, and nobody knows whether it happened"
+    return replace(canceled, error_detail=detail)
+
+
+def driver_of(
+    crew: Crew,
+    opened: EpisodeOpened,
+    *,
+    scribe: Scribe,
+    sender: Sender,
+    run: Run,
+    check_claim: Callable[[], None],
+) -> Driver:
+    """Return what drives an episode.
+
+    Args:
+        crew: the actor's.
+        opened: the episode.
+        scribe: writes its journal.
+        sender: delivers what its steps want delivered.
+        run: can be canceled.
+        check_claim: raises `LeaseLost` once the claim cannot be trusted any more.
+    """
+    expectation, clock = crew.actor.expectations[opened.expectation_id], crew.clock
+    findings = Finder(crew.ports.log, crew.ports.stack, clock, dry_run.prefix_of(opened))
+    return Driver(
+        scribe=scribe,
+        thinker=Thinker(expectation, opened, crew.ports.stack.name, findings),
+        performer=Performer(crew.app, crew.actor, expectation, opened, clock),
+        sender=sender,
+        clock=clock,
+        run=run,
+        runs=crew.may_go_on,
+        check_claim=check_claim,
+    )

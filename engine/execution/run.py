@@ -1,0 +1,531 @@
+"""One node's time with one episode: fence → drive → carry out → finish → tell.
+
+An episode that has to wait for somebody is left once what is to call a node back to it is in place.
+
+Each stage is durable before the next begins and harmless to repeat, so a tenure that ends
+anywhere, in a crash or in a lost claim, leaves the next one exactly what is left to do.
+
+One go at one episode: serve it to its end, and give the claim up last.
+
+The claim is given up last and on purpose. Whatever goes wrong in between leaves it to lapse,
+which calls for recovery: the next owner replays the journal and does what is left.
+
+An episode that was read before it was claimed may have moved meanwhile. That does no harm: the
+first commit names the version that was read, and is refused. Only then is it ours, and only
+then is whoever offered it told so; until then it stays with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+import structlog
+
+from engine import telemetry
+from engine.dead_letters.write import Undertaker
+from engine.episodes import events as episode_events
+from engine.episodes import recovery
+from engine.episodes.cancel import Run
+from engine.episodes.episode import (
+    ENDED,
+    RUNS,
+    UNOPENED,
+    Begin,
+    CancelEpisode,
+    Episode,
+    Fail,
+    Status,
+)
+from engine.episodes.recovery import Takeover, expiry
+from engine.episodes.writer import Scribe
+from engine.execution.conclude import Carrier, Epilogue
+from engine.execution.driver import Leaving, admitting, driver_of
+from engine.execution.steps import Sender
+from engine.execution.takeover import decide_takeover
+from engine.findings.apply import Applier
+from engine.findings.store import oldest_of
+from engine.outputs.context import OutputCrew
+from engine.outputs.deliver import NOTHING_DONE, CarriedOut, Courier
+from engine.runtime.leases import NO_CLAIM, Busy, Hold, Keeper
+from engine.runtime.publish import Herald, PublicEvent
+from engine.runtime.retry import Contended
+from engine.waits.handle import Blocker
+from streams.commands import Recover
+from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
+from streams.events import EndStatus, EpisodeEvent, EpisodeFinished, EpisodeOpened
+from streams.keys import episode_claim
+from streams.log import START, Recorded
+
+
+class Tenure:
+    """From the fence to the last public event."""
+
+    def __init__(
+        self,
+        crew: OutputCrew,
+        opened: EpisodeOpened,
+        episode: Episode,
+        records: Sequence[Recorded],
+        *,
+        hold: Hold,
+        accept: Callable[[], Awaitable[None]],
+        called_at: datetime | None = None,
+    ) -> None:
+        """Take over where `records` end; without any, `opened` is the first event of the first.
+
+        Args:
+            crew: the actor's.
+            opened: what the episode is about.
+            episode: the fold of `records`.
+            records: the episode's journal.
+            hold: on the episode.
+            accept: called once nothing can be lost any more: when the fence is durable under a
+                claim, or when all is done.
+            called_at: when this node was called because something may be due, by the server's
+                clock; None: it was called for another reason.
+        """
+        self.opened = opened
+        self._crew, self._records, self._hold, self._accept = crew, records, hold, accept
+        self.is_accepted = False
+        """Whether whoever offered the episode has been answered."""
+        self._has_begun = False
+        self._run = Run(opened)
+        self._takeover = Takeover()
+        self._telling: asyncio.Task[None] | None = None
+        self._since = oldest_of(records)
+        self._fenced_at = START
+        self._had_ended = episode.status in ENDED
+        self._had_crashed = episode.status in RUNS
+        self._was_deferred = episode.status is Status.DELIVERING
+        self._scribe = Scribe(
+            crew.ports.log,
+            crew.clock,
+            subject=crew.ports.stack.episode(opened.episode_id),
+            episode=episode,
+            version=records[-1].seq if records else START,
+            pen=next(crew.pens),
+            before_fence=self._secure,
+            after_fence=self._note_fenced,
+        )
+        applier = Applier(crew.ports, crew.cast.actors, crew.clock, crew.turns, owner=crew.actor)
+        courier = Courier(crew, opened, next(crew.pens), self._check_claim, called_at)
+        self._carrier = Carrier(crew, opened, self._run, applier, courier)
+        self._sender = Sender(self._carrier, opened, self._publish, self._retells)
+        self._epilogue = Epilogue(crew, opened, self._carrier)
+        self._herald = Herald(crew.ports.world)
+
+    @property
+    def episode(self) -> Episode:
+        """The episode as far as this tenure knows it."""
+        return self._scribe.episode
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether this node's start is durable: from then on nobody else can append."""
+        return self._scribe.is_fenced
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the end of the episode is durable, be it by this tenure or an earlier one."""
+        return self._had_ended or (self.is_fenced and self.episode.status in ENDED)
+
+    async def complete(self, *, careful: bool) -> None:
+        """Put up the fence, and do all that is left, to the last public event.
+
+        Args:
+            careful: wait for the fence before anything else. Otherwise it may ride in one commit
+                with what comes next, and is waited for only before the first step of the outside.
+
+        Raises:
+            Leaving: the node may not go on; the episode is for another node.
+            Busy: someone else has the claim, and nothing was written.
+            LeaseLost, VersionConflict: another node may have taken over, or has.
+            Contended: a finding is fought over without end. What is left is for another time.
+            TooLarge, Unwritable: the journal cannot keep an event.
+            Unavailable: the log is away. What is left is for the next owner.
+        """
+        labels = {"actor": self._crew.actor.id, "mode": self.opened.mode.value}
+        started_s = self._crew.clock.monotonic_s()
+        telemetry.episodes_running.add(1, labels)
+        try:
+            with self._crew.running.during(self._run):
+                # Only now: a breaker that opens after this finds the run there.
+                await self._crew.breakers.check(self._run)
+                carried = await self._go_on(careful=careful)
+            if self.episode.status in ENDED:
+                await self._epilogue.note(self.episode, seq=self._scribe.version)
+                await self._tell([*carried.news, *self._ended()])
+            else:
+                await self._leave_waiting(carried)
+            await self._accept_once()
+        finally:
+            telemetry.episodes_running.add(-1, labels)
+            await self._close()
+        if self.episode.status not in ENDED:
+            return
+        self._epilogue.count(self.episode)
+        telemetry.episode_duration.record(self._crew.clock.monotonic_s() - started_s, labels)
+
+    async def tell_again(self) -> None:
+        """Publish what an episode that has ended has to tell; whoever ended it may not have.
+
+        Raises:
+            Unavailable: try again later.
+        """
+        await self._epilogue.note(self.episode, seq=self._scribe.version)
+        carried = await self._carrier.tell_again(self.episode, since=self._since)
+        await self._carrier.wake(carried.wakes_at, carried.pending)
+        await self._publish([*carried.news, *self._ended()])
+        await self._accept_once()
+
+    async def settle(self) -> None:
+        """Carry what is left of the outputs of an episode that has ended; it stays as it is.
+
+        Raises:
+            LeaseLost, VersionConflict: another node may have the episode, or has.
+            Contended: an output is fought over without end.
+            Unavailable: what is left is for the next owner.
+        """
+        await self._accept_once()
+        carried = await self._carrier.settle(self.episode)
+        await self._carrier.wake(carried.wakes_at, carried.pending)
+        await self._publish(carried.news)
+
+    async def _go_on(self, *, careful: bool) -> CarriedOut:
+        """Do what the journal leaves to be done; of an episode that waits, nothing is."""
+        if self.episode.status is Status.BLOCKED and self._called_off() is None:
+            await self._check_newest()
+            return NOTHING_DONE
+        await self._fence(careful=careful)
+        return await self._drive_and_finish()
+
+    def _ended(self) -> Sequence[PublicEvent]:
+        return self._epilogue.news(self.episode, seq=self._scribe.version)
+
+    async def _check_newest(self) -> None:
+        """Raise `VersionConflict` if the episode has moved: its answer may be what we are here for.
+
+        Nothing is appended to one that waits, so no version tells that a replica was behind.
+        """
+        subject = self._crew.ports.stack.episode(self.opened.episode_id)
+        newest = await self._crew.ports.log.last(subject)
+        if newest is None or newest.seq != self._scribe.version:
+            raise VersionConflict(subject, expected=self._scribe.version)
+
+    async def _leave_waiting(self, carried: CarriedOut) -> None:
+        """See to it that the episode is gone on with once it has its answer, or its time."""
+        await self._tell(carried.news)
+        if self.episode.status is Status.BLOCKED:
+            await Blocker(self._crew).settle(self.opened)
+        else:
+            await self._carrier.leave(carried, version=self._scribe.version)
+
+    async def _fence(self, *, careful: bool) -> None:
+        """Put down this node's start, and the opening if there is none yet.
+
+        Instead of the start, what is not to be begun or gone on with any more gets its end.
+        """
+        opening = (self.opened,) if self.episode.opened is None else ()
+        if canceled := self._called_off():
+            if self.episode.outputs_left:
+                await self._hold.claim()
+                canceled = await self._sender.cancel(self.episode, canceled)
+            self._scribe.record(*opening, canceled)
+            return await self._scribe.barrier()
+        # Only what a strategy may go on with needs an expectation: this node may not know it.
+        if self.episode.status is Status.RUNNING:
+            self._takeover = await decide_takeover(self._crew, self.opened, self.episode)
+        self._has_begun = True
+        self._scribe.record(*opening, Begin(node=self._crew.node, fresh=self._takeover.fresh))
+        if careful:
+            await self._scribe.barrier()
+        return None
+
+    def _called_off(self) -> CancelEpisode | None:
+        """Return how the episode ends if no node shall run it any more; else None.
+
+        Once it is recorded what is true, it is too late to cancel it, but for outputs that are not
+        delivered yet: the carrier sees to those.
+        """
+        canceled, episode = self._run.canceled, self.episode
+        if canceled is not None and episode.converged is None:
+            return admitting(canceled, episode.announced)
+        return expiry(episode, at=self._crew.clock.now())
+
+    async def _secure(self, first: Sequence[EpisodeEvent]) -> int:
+        """Return the revision of the claim, which is made now unless the `first` commit is all."""
+        if not any(isinstance(event, EpisodeFinished) for event in first):
+            await self._hold.claim()
+        self._check_claim()
+        return self._hold.revision
+
+    async def _note_fenced(self) -> None:
+        """Tell who waits for it that the fence is up; and the world, if the end is not near."""
+        self._fenced_at = self._scribe.version
+        if self._hold.revision != NO_CLAIM:
+            await self._accept_once()
+        if self.episode.status not in ENDED and not self._was_deferred:
+            self._telling = asyncio.create_task(self._publish([self._started()]))
+
+    async def _accept_once(self) -> None:
+        if not self.is_accepted:
+            self.is_accepted = True
+            await self._accept()
+
+    async def _tell(self, news: Sequence[PublicEvent]) -> None:
+        if self._telling is not None:
+            await self._telling
+        elif self._has_begun and not self._was_deferred:
+            news = [self._started(), *news]
+        await self._publish(news)
+
+    async def _publish(self, news: Sequence[PublicEvent]) -> None:
+        if episode_events.is_public(self.opened):
+            await self._herald.tell(news)
+
+    async def _close(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+        await self._scribe.close()
+
+    async def _drive_and_finish(self) -> CarriedOut:
+        if self._takeover.error_class:
+            await self._give_up()
+        elif self.episode.status is Status.RUNNING:
+            records = () if self._takeover.fresh else self._records
+            driver = driver_of(
+                self._crew,
+                self.opened,
+                scribe=self._scribe,
+                sender=self._sender,
+                run=self._run,
+                check_claim=self._check_claim,
+            )
+            await driver.drive(records)
+        if self.episode.status is not Status.CONVERGING:
+            return NOTHING_DONE
+        carried = await self._carrier.carry_out(
+            self.episode,
+            since=self._since,
+            version=self._scribe.version,
+            retells=self._retells(),
+        )
+        self._scribe.record(carried.end)
+        await self._scribe.barrier()
+        return carried
+
+    async def _give_up(self) -> None:
+        """End the episode as the takeover says, its dead letter first if it gets one."""
+        why = self._takeover
+        if why.error_class == recovery.ATTEMPTS_EXHAUSTED:
+            undertaker = Undertaker(self._crew.ports, self._crew.clock)
+            await undertaker.bury_episode(self.opened, reason=why.error_class, detail=why.detail)
+        settled = self.episode.outputs_settled
+        self._scribe.record(
+            Fail(error_class=why.error_class, error_detail=why.detail, outputs=settled)
+        )
+        await self._scribe.barrier()
+
+    def _retells(self) -> bool:
+        """Return whether whoever had the episode before may have died before they told."""
+        return self._had_crashed or self._hold.is_stolen
+
+    def _check_claim(self) -> None:
+        self._hold.check(monotonic_s=self._crew.clock.monotonic_s())
+
+    def _started(self) -> PublicEvent:
+        return episode_events.started(
+            self.opened,
+            attempt=self.episode.attempts,
+            node=self._crew.node,
+            seq=self._fenced_at,
+        )
+
+
+Accept: TypeAlias = Callable[[], Awaitable[None]]
+
+log = structlog.get_logger("vigil.shift")
+
+
+@dataclass(frozen=True)
+class Shift:
+    """One go, of one node."""
+
+    crew: OutputCrew
+    keeper: Keeper
+    accept: Accept
+    """Called once nothing can be lost any more if this node dies: see `Tenure`."""
+    called_at: datetime | None = None
+    """See `Tenure`."""
+
+    async def open(self, opened: EpisodeOpened) -> bool:
+        """Open an episode and run it at once; return whether this node got it.
+
+        Raises:
+            Unavailable: the log was away before it was durable that this node has it.
+        """
+        return await self._run(opened, UNOPENED, (), careful=False)
+
+    async def settle(self, episode: Episode, records: Sequence[Recorded]) -> bool:
+        """Carry what is left of the outputs of an episode that has ended; return whether we may.
+
+        Args:
+            episode: the fold of `records`; it has ended.
+            records: its journal.
+
+        Raises:
+            Unavailable: the log was away before the claim was made.
+        """
+        assert episode.opened is not None, "an end of what was never opened"
+        return await self._run(episode.opened, episode, records, careful=True, settles=True)
+
+    async def take_over(
+        self, episode: Episode, records: Sequence[Recorded], *, careful: bool
+    ) -> bool:
+        """Do what is left of an episode; return whether this node got it.
+
+        Args:
+            episode: the fold of `records`; it has been opened.
+            records: its journal.
+            careful: whether it must be claimed and its start durable before any of its code runs,
+                so that a crash of that code is counted.
+
+        Raises:
+            Unavailable: the log was away before it was durable that this node has it.
+        """
+        assert episode.opened is not None, "a shift of an episode that was never opened"
+        is_over = episode.status in ENDED
+        return await self._run(episode.opened, episode, records, careful=careful or is_over)
+
+    async def _run(
+        self,
+        opened: EpisodeOpened,
+        episode: Episode,
+        records: Sequence[Recorded],
+        *,
+        careful: bool,
+        settles: bool = False,
+    ) -> bool:
+        task = asyncio.current_task()
+        assert task is not None
+        key = episode_claim(opened.actor_id, opened.episode_id)
+        hold = Hold(self.keeper, key, attempt=episode.attempts + 1, on_lost=task.cancel)
+        tenure = Tenure(
+            self.crew,
+            opened,
+            episode,
+            records,
+            hold=hold,
+            accept=self.accept,
+            called_at=self.called_at,
+        )
+        try:
+            if careful:
+                await hold.claim()
+            await self._work(tenure, hold, careful=careful, settles=settles)
+        except Busy:
+            return False
+        except asyncio.CancelledError:
+            if not hold.is_lost:
+                raise
+            task.uncancel()
+            log.warning("stopped: the claim was lost")
+        finally:
+            hold.let_lapse()
+        return tenure.is_fenced or tenure.has_ended or tenure.is_accepted
+
+    async def _work(self, tenure: Tenure, hold: Hold, *, careful: bool, settles: bool) -> None:
+        """Do what is left of an episode, and give the claim up unless it is to lapse."""
+        if settles:
+            may_go = await self._settle(tenure, hold)
+        elif tenure.has_ended:
+            await tenure.tell_again()
+            may_go = True
+        else:
+            may_go = await self._serve(tenure, hold, careful=careful)
+        if may_go:
+            has_failed = tenure.has_ended and not settles
+            finished = tenure.episode.finished if has_failed else None
+            await hold.give_up(error=_failure(finished))
+
+    async def _settle(self, tenure: Tenure, hold: Hold) -> bool:
+        """Carry outputs of an episode that has ended, and return whether its claim may be given up.
+
+        If it may not, the claim lapses and calls for the next owner.
+        """
+        try:
+            await tenure.settle()
+        except (VersionConflict, LeaseLost) as error:
+            hold.note_lost(error)
+            return False
+        except (Contended, Unavailable) as error:
+            log.warning("stopped; what is left is for the next owner", error=str(error))
+            return False
+        return True
+
+    async def _serve(self, tenure: Tenure, hold: Hold, *, careful: bool) -> bool:
+        """Serve a tenure to its end, and return whether its claim may be given up."""
+        try:
+            await tenure.complete(careful=careful)
+        except Leaving:
+            return await self._hand_over(tenure)
+        except Contended as error:
+            log.warning("a finding is fought over; handing the episode over", error=str(error))
+            return await self._hand_over(tenure)
+        except (VersionConflict, LeaseLost) as error:
+            if not tenure.is_fenced:
+                return await self._stand_back(tenure, hold)
+            hold.note_lost(error)
+            return False
+        except (TooLarge, Unwritable):
+            if tenure.is_fenced:
+                raise
+            return True
+        except Unavailable as error:
+            if not tenure.is_fenced:
+                raise
+            log.warning(
+                "stopped: the log is away; what is left is for the next owner", error=str(error)
+            )
+            return False
+        log.debug("episode ended", status=tenure.episode.status.value)
+        return True
+
+    async def _stand_back(self, tenure: Tenure, hold: Hold) -> bool:
+        """Leave an episode that has moved since it was read; return whether the claim may go.
+
+        A claim that was taken over from a lapsed one has removed the marker of the lapse, and the
+        call for recovery may have been answered elsewhere: then nothing else calls for it.
+        """
+        id_ = f"refused.{hold}"
+        return not hold.is_stolen or await self._call(tenure, reason="lapsed", id_=id_)
+
+    async def _hand_over(self, tenure: Tenure) -> bool:
+        leave_id = f"leave.{tenure.opened.episode_id}.{tenure.episode.attempts}"
+        handed_over = await self._call(tenure, reason="handover", id_=leave_id)
+        if handed_over:
+            log.info("handed over")
+        return handed_over
+
+    async def _call(self, tenure: Tenure, *, reason: str, id_: str) -> bool:
+        """Call a node to the episode. Only then may the claim go: its lapse would call, too."""
+        opened = tenure.opened
+        recover = Recover(actor_id=opened.actor_id, episode_id=opened.episode_id, reason=reason)
+        try:
+            await self.crew.ports.inbox.send(recover, id=id_)
+        except Unavailable as error:
+            log.warning("no other node called; the lease will lapse", error=str(error))
+            return False
+        return True
+
+
+def _failure(finished: EpisodeFinished | None) -> str:
+    """Return why an episode failed; empty if it did not."""
+    if finished is None or finished.status is not EndStatus.FAILED:
+        return ""
+    return f"{finished.error_class}: {finished.error_detail}"

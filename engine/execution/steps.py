@@ -1,0 +1,335 @@
+"""Performs steps: calls tools and synthesizers, records facts. A failure is a result too.
+
+The engine's own tool: it publishes domain events for strategies.
+
+An event is one hop further from the outside world than what fired the episode, whatever the
+strategy says, so that a chain of actors which wake each other ends.
+
+Sends outputs as steps of an episode: one attempt now, and what is left when it converges.
+
+The step is announced with the output's key before anything is proposed, and recorded with how far
+it got. A crash in between leaves the announcement: the next owner carries the same output on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from engine import telemetry
+from engine.app import context
+from engine.app.actions import (
+    Checkpoint,
+    Observe,
+    RequestApproval,
+    SendOutput,
+    Step,
+    Synthesize,
+    ToolCall,
+    WaitFor,
+    fingerprint,
+    without_transient,
+)
+from engine.app.actor import Actor, Expectation
+from engine.app.app import App
+from engine.app.outputs import checked_intent
+from engine.app.tools import (
+    PUBLISH,
+    Announcement,
+    CallContext,
+    EngineTool,
+    Synthesis,
+    Tool,
+    ToolFailed,
+)
+from engine.episodes import dry_run
+from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
+from engine.execution.conclude import Carrier
+from engine.outputs.keys import idempotency_key, inline_key
+from engine.runtime.publish import PublicEvent
+from engine.runtime.usercode import attempt, call, in_text
+from streams.clock import Clock
+from streams.errors import BadName, TooLarge, Unavailable
+from streams.events import EpisodeOpened, StepKind
+from streams.json import NOTHING, JsonObject, raw, unraw
+from streams.outputs import OutputOutcome, OutputResult
+from streams.tracing import traceparent
+from streams.world import World
+
+NO_TOOL: Final = "no_tool_for_capability"
+SIDE_EFFECT: Final = "dry_run_side_effect"
+
+
+@dataclass(frozen=True)
+class Performer:
+    """Performs the steps of one episode."""
+
+    app: App
+    actor: Actor
+    expectation: Expectation
+    opened: EpisodeOpened
+    clock: Clock
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        return {"actor": self.actor.id, "mode": self.opened.mode.value}
+
+    def tool(self, action: Step) -> Tool | None:
+        """Return the tool that `action` may call, if it is a tool call and there is one."""
+        tool = self._registered(action) if isinstance(action, ToolCall) else None
+        return tool if tool is not None and dry_run.may_call(self.opened, tool) else None
+
+    async def perform(self, action: Step, ctx: CallContext) -> Performed:
+        """Do `action` and return what it brought back.
+
+        Raises:
+            EpisodeFailed: the arguments or the result cannot be kept on the journal.
+        """
+        started_s = self.clock.monotonic_s()
+        with telemetry.span(f"step {type(action).__name__}"):
+            performed = await call(self._perform, action, ctx)
+        took_s = self.clock.monotonic_s() - started_s
+        telemetry.step_duration.record(took_s, {**self._labels, "kind": performed.kind})
+        return replace(performed, cost_ms=round(took_s * 1000))
+
+    async def _perform(self, action: Step, ctx: CallContext) -> Performed:
+        match action:
+            case ToolCall():
+                return await self._call_tool(action, ctx)
+            case Synthesize():
+                return await self._synthesize(action, ctx)
+            case Observe(data=data):
+                return Performed(
+                    kind=StepKind.OBSERVATION,
+                    fingerprint=fingerprint(action),
+                    result=context.encode(data, what="observation"),
+                )
+            case Checkpoint(phase=phase):
+                return Performed(
+                    kind=StepKind.CHECKPOINT,
+                    fingerprint=fingerprint(action),
+                    args=context.encode({"phase": phase}, what="phase"),
+                )
+            case RequestApproval() | WaitFor():
+                return dry_run.answer_to(action)
+            case SendOutput(intent=intent):
+                assert not dry_run.delivers(self.opened), "an output that is meant is sent"
+                checked_intent(intent)
+                key = inline_key(action, self.opened, turn=ctx.step_no)
+                left = dry_run.undelivered(key, has_adapter=intent.adapter in self.app.outputs)
+                return sent(action, result_of(left))
+            case _:
+                assert_never(action)
+
+    def _registered(self, action: ToolCall) -> Tool | None:
+        return self.app.tool(self.actor, action.capability)
+
+    async def _call_tool(self, action: ToolCall, ctx: CallContext) -> Performed:
+        tool = self._registered(action)
+        # A copy, for whoever redacts in place: the call gets the arguments as they are.
+        shown = unraw(context.encode(without_transient(action.args), what="arguments"))
+        step = Performed(
+            kind=StepKind.TOOL_CALL,
+            fingerprint=fingerprint(action),
+            tool_name=f"{action.capability}.{action.action}",
+            args=context.encode(tool.redact(shown) if tool else shown, what="arguments"),
+        )
+        override = dry_run.result_of(self.opened, step.tool_name)
+        if override is not None:
+            return _with_result(step, unraw(override), redact=tool.redact_result if tool else None)
+        if tool is None:
+            return _failed(step, NO_TOOL, f"no tool is registered as {action.capability!r}")
+        if not dry_run.may_call(self.opened, tool):
+            return _failed(step, SIDE_EFFECT, f"no override stands for {step.tool_name!r}")
+        try:
+            result = await attempt(self._called(tool, action, ctx))
+        except ToolFailed as failure:
+            return _failed(step, failure.error_class, failure.detail)
+        return _with_result(step, result, redact=tool.redact_result)
+
+    def _called(self, tool: Tool, action: ToolCall, ctx: CallContext) -> Awaitable[object]:
+        if isinstance(tool, EngineTool):
+            return tool.serve(self.opened, action.action, action.args)
+        return tool.call(action.action, action.args, ctx)
+
+    async def _synthesize(self, action: Synthesize, ctx: CallContext) -> Performed:
+        synthesizer = self.app.synthesizer_of(self.actor, self.expectation)
+        prompt = context.encode(action.prompt, what="prompt")
+        step = Performed(kind=StepKind.SYNTHESIS, fingerprint=fingerprint(action), args=prompt)
+        override = dry_run.synthesis_of(self.opened)
+        if override is not None:
+            return _with_result(step, unraw(override))
+        if synthesizer is None:
+            return _with_result(step, action.prompt)
+        try:
+            returned = await attempt(synthesizer(action.prompt, action.transient, ctx))
+        except ToolFailed as failure:
+            return _failed(step, failure.error_class, failure.detail)
+        return self._synthesized(step, returned)
+
+    def _synthesized(self, step: Performed, returned: object) -> Performed:
+        if not isinstance(returned, Synthesis):
+            return _with_result(step, returned)
+        tokens = returned.input_tokens + returned.output_tokens
+        telemetry.step_tokens.add(tokens, {**self._labels, "model": returned.model})
+        step = replace(step, cost_tokens=tokens, model=in_text(returned.model))
+        return _with_result(step, returned.content)
+
+
+def _with_result(
+    step: Performed, result: object, *, redact: Callable[[object], object] | None = None
+) -> Performed:
+    kept = context.encode(result, what="result")
+    if redact is None:
+        return replace(step, result=kept)
+    # A copy of it: whoever redacts in place must not take anything from the strategy.
+    shown = context.encode(redact(unraw(kept)), what="redacted result")
+    return replace(step, result=kept, result_shown=NOTHING if shown == kept else shown)
+
+
+def _failed(step: Performed, error_class: str, detail: str) -> Performed:
+    return replace(step, error_class=in_text(error_class), error_detail=in_text(detail))
+
+
+def result_of(outcome: OutputOutcome) -> OutputResult:
+    """Return what a strategy gets of an output that came to this."""
+    return OutputResult(
+        output_key=outcome.output_key, status=outcome.outcome, error_class=outcome.error_class
+    )
+
+
+def sent(action: SendOutput, result: OutputResult) -> Performed:
+    """Return the step that had something delivered, or not."""
+    return Performed(
+        kind=StepKind.OUTPUT,
+        fingerprint=fingerprint(action),
+        tool_name=f"{StepKind.OUTPUT.value}.{action.intent.adapter}",
+        args=raw({"adapter": action.intent.adapter}),
+        result=raw(result),
+    )
+
+
+IN_FLIGHT_MAX: Final = 32
+"""Events of one step that are published at a time."""
+
+EVENTS_MAX: Final = 1_000
+"""Most events of one step."""
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """What a step asks for."""
+
+    name: str
+    events: list[Announcement]
+
+
+@dataclass(frozen=True)
+class Publisher(Tool):
+    """Publishes on the stack that the node is in."""
+
+    world: World
+    side_effect = True
+    idempotent = True
+
+    async def call(self, action: str, args: JsonObject, ctx: CallContext) -> object:
+        """Publish the events; return how many there are."""
+        if action != PUBLISH:
+            raise ToolFailed("no_such_action", f"{action!r}; known: {PUBLISH}")
+        request = _request(args)
+        room, trace = asyncio.Semaphore(IN_FLIGHT_MAX), traceparent()
+
+        async def publish(event: Announcement) -> None:
+            async with room:
+                await self.world.publish(
+                    request.name, event.payload, id=event.id, hops=ctx.hops + 1, trace=trace
+                )
+
+        try:
+            await asyncio.gather(*map(publish, request.events))
+        except (BadName, TooLarge, TypeError, ValueError) as error:
+            raise ToolFailed("invalid_event", str(error)) from error
+        except Unavailable as error:
+            raise ToolFailed("tool_unavailable", str(error)) from error
+        return {"published": len(request.events)}
+
+    def redact(self, args: JsonObject) -> object:
+        """Return how many events there are of what name: the stream has them whole."""
+        events = args.get("events")
+        count = len(events) if isinstance(events, list) else 0
+        return {"name": args.get("name"), "events": count}
+
+
+def _request(args: Mapping[str, object]) -> _Request:
+    try:
+        request = msgspec.convert(args, _Request)
+    except msgspec.ValidationError as error:
+        raise ToolFailed("invalid_event", str(error)) from error
+    if len(request.events) > EVENTS_MAX:
+        raise ToolFailed("invalid_event", f"{len(request.events):,} events, most: {EVENTS_MAX:,}")
+    return request
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Sends the outputs of one episode, on one node."""
+
+    carrier: Carrier
+    opened: EpisodeOpened
+    tell: Callable[[Sequence[PublicEvent]], Awaitable[None]]
+    retells: Callable[[], bool]
+    """Whether what was done to outputs before may not have been told."""
+
+    async def announcement(self, action: SendOutput, *, turn: int) -> Announce:
+        """Return what says that an output is about to be proposed.
+
+        Raises:
+            EpisodeFailed: the strategy asks for an output that cannot be.
+        """
+        intent = await call(checked_intent, action.intent)
+        key = await call(inline_key, action, self.opened, turn=turn)
+        return Announce(
+            fingerprint=fingerprint(action),
+            tool_name=f"{StepKind.OUTPUT.value}.{intent.adapter}",
+            idempotency_key=idempotency_key(self.carrier.crew.ports.stack.name, key),
+            output_key=key,
+        )
+
+    async def send(self, action: SendOutput, key: str, *, is_repeat: bool) -> Performed:
+        """Carry the output that was announced as `key`, and return how far it got.
+
+        Args:
+            action: what the strategy asked for.
+            key: the output's, as announced.
+            is_repeat: whether a node that died may have begun with it.
+
+        Raises:
+            LeaseLost, VersionConflict: another node has the episode.
+            Contended: the output is fought over without end.
+            Unavailable: the log is away.
+        """
+        carried = await self.carrier.courier.carry(key, action.intent, retells=is_repeat)
+        await self.tell(carried.news)
+        outcome = carried.outcome
+        result = OutputResult(
+            output_key=key,
+            status=carried.status,
+            error_class=outcome.error_class if outcome else "",
+        )
+        return sent(action, result)
+
+    async def cancel(self, episode: Episode, why: CancelEpisode) -> CancelEpisode:
+        """Cancel what its steps have proposed and is not settled; return how the episode ends.
+
+        Raises:
+            Contended, Unavailable: do it again.
+        """
+        if not episode.outputs_left:
+            return replace(why, outputs=episode.outputs_settled)
+        canceled = await self.carrier.cancel(episode.outputs_left, why, retells=self.retells())
+        await self.tell(canceled.news)
+        return replace(why, outputs=(*episode.outputs_settled, *canceled.outputs))

@@ -1,0 +1,162 @@
+"""Asks one episode's strategy, and gives it back its state after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from engine.app import context
+from engine.app.actions import Action, Converge, Done, Step, fingerprint, problem_of
+from engine.app.actor import Expectation
+from engine.app.context import OUT_OF_REACH, Context, Findings, migrate, view_of
+from engine.app.strategy import Abort, Retry, StepTaken, conclude
+from engine.app.tools import Failure
+from engine.episodes import dry_run, recovery
+from engine.episodes.episode import Performed, Save
+from engine.errors import EpisodeFailed, InvalidAction, NondeterministicReplay, Unencodable
+from engine.runtime.usercode import call
+from streams.events import (
+    CheckpointSaved,
+    EpisodeConverged,
+    EpisodeOpened,
+    StepAnnounced,
+    StepRecorded,
+)
+from streams.json import unraw
+from streams.log import Recorded
+
+
+@dataclass(frozen=True)
+class Thinker:
+    """The strategy of one episode. Everything it raises is an `EpisodeFailed`."""
+
+    expectation: Expectation
+    opened: EpisodeOpened
+    stack: str
+    findings: Findings = OUT_OF_REACH
+    """What of the outside `init` and `converge` may read."""
+
+    async def restore(self, records: Sequence[Recorded]) -> Any:
+        """Return the state that the journal leads to: a fresh one if it holds no step yet.
+
+        Recorded results are folded through `handle_result`; nothing is done twice, and the
+        strategy must ask for the same steps as before.
+        """
+        found = recovery.tail(records)
+        current, tokens_used = await self.begin(found.checkpoint), found.tokens_before
+        for step in found.steps:
+            turn = step.step_no - found.steps_before
+            current = await self.redo(current, step, turn=turn, tokens_used=tokens_used)
+            tokens_used += step.cost_tokens
+        return current
+
+    async def begin(self, checkpoint: CheckpointSaved | None) -> Any:
+        """Return the state that was kept, or a fresh one if none was."""
+        if checkpoint is None:
+            view = view_of(self.opened, self.stack, self.findings)
+            return await call(self.expectation.strategy.init, view, self.opened.trigger)
+        return await self._kept(checkpoint)
+
+    async def redo(self, current: Any, step: StepRecorded, *, turn: int, tokens_used: int) -> Any:
+        """Return the state after `step`, which the strategy must ask for again."""
+        action = await self.next_step(current, turn=turn, tokens_used=tokens_used)
+        await self.check_same(step, action)
+        assert isinstance(action, Step)
+        return await self.handle(current, action, step, step_no=step.step_no)
+
+    async def check_same(self, recorded: recovery.Asked, action: Action) -> None:
+        """Check that `action`, asked for in a replay, is the one that was `recorded`."""
+        if isinstance(action, Converge | Done):
+            raise ended_early(recorded, action)
+        mark = await call(fingerprint, action)
+        await call(recovery.check_same, recorded, asked=mark, action=action)
+
+    async def next_step(self, current: Any, *, turn: int, tokens_used: int) -> Action:
+        """Return what the strategy wants to do on its `turn`-th turn."""
+        ctx = self._context(turn=turn, tokens_used=tokens_used)
+        action = await call(self.expectation.strategy.next_step, current, ctx)
+        if not isinstance(action, Action):
+            raise EpisodeFailed(
+                InvalidAction.error_class,
+                f"next_step() returned a {type(action).__name__};"
+                " return converge(), done(), tool_call(…), …",
+            )
+        if problem := problem_of(action):
+            raise EpisodeFailed(
+                InvalidAction.error_class,
+                f"next_step() returned a {type(action).__name__}: {problem}",
+            )
+        return action
+
+    async def handle(
+        self,
+        current: Any,
+        action: Step,
+        step: Performed | StepRecorded,
+        *,
+        step_no: int,
+    ) -> Any:
+        """Return the state after `step`, which `action` asked for."""
+        taken = StepTaken(step_no=step_no, kind=step.kind, tool=step.tool_name, action=action)
+        failure = Failure(step.error_class, step.error_detail) if step.error_class else None
+        result = failure or unraw(step.result)
+        handled = await call(self.expectation.strategy.handle_result, current, taken, result)
+        match handled:
+            case Retry(state=kept):
+                return kept
+            case Abort(error_class=error_class, detail=detail):
+                raise EpisodeFailed(error_class, detail)
+            case kept:
+                return kept
+
+    async def converge(self, current: Any, *, turn: int, tokens_used: int) -> EpisodeConverged:
+        """Return what the strategy decided is true."""
+        known = self._context(turn=turn, tokens_used=tokens_used)
+        ctx = replace(known, findings=self.findings)
+        result = await call(self.expectation.strategy.converge, current, ctx)
+        return await call(dry_run.set_apart, await call(conclude, result), self.opened)
+
+    async def keep(self, current: Any, *, phase: str) -> Save:
+        """Return what keeps the state on the journal, if a replay could make the same of it."""
+        expectation = self.expectation
+        if not isinstance(current, expectation.state_type):
+            raise EpisodeFailed(
+                Unencodable.error_class,
+                f"state: a {type(current).__name__}, where the strategy declares"
+                f" {expectation.state_type.__name__}; set `State`",
+            )
+        kept = await call(context.encode, current, what="state")
+        return Save(phase=phase, state=kept, schema_version=expectation.state_schema.version)
+
+    async def _kept(self, checkpoint: CheckpointSaved) -> Any:
+        expectation = self.expectation
+        migrated = await call(
+            migrate, checkpoint.state, expectation.state_schema, version=checkpoint.schema_version
+        )
+        return await call(context.decode, migrated, type_=expectation.state_type, what="state")
+
+    def _context(self, *, turn: int, tokens_used: int) -> Context:
+        return Context(
+            episode_id=self.opened.episode_id,
+            actor_id=self.opened.actor_id,
+            expectation_id=self.opened.expectation_id,
+            mode=self.opened.mode,
+            budget=self.opened.budget,
+            turn=turn,
+            tokens_used=tokens_used,
+        )
+
+
+def ended_early(recorded: recovery.Asked, action: Converge | Done) -> EpisodeFailed:
+    """Return what to raise when a replay asks to end before `recorded`, which did happen."""
+    if isinstance(recorded, StepAnnounced):
+        before = recorded.tool_name
+    else:
+        before = recorded.kind if isinstance(recorded, StepRecorded) else recorded.reason
+    return EpisodeFailed(
+        NondeterministicReplay.error_class,
+        f"step {recorded.step_no} was {before}; the replay asks for {action!r}",
+    )

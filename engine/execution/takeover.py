@@ -1,0 +1,139 @@
+"""Calls for the recovery of episodes whose node is gone.
+
+When a lease lapses, the server leaves a marker that every node sees, at once or when it
+comes back. Each sends `Recover` with a message id made from the marker, so the queue keeps
+one; whichever node has room takes the episode over.
+
+It calls for nothing of an actor that the node does not have. Such an actor may come later, and then
+all markers are looked at again: it may be that no other node was there to see them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from engine import telemetry
+from engine.app import actor as app_actor
+from engine.app.actor import Actor, Expectation, Policy
+from engine.app.app import App, Orphan
+from engine.episodes import recovery
+from engine.episodes.episode import Episode
+from engine.episodes.recovery import Takeover
+from engine.errors import EpisodeFailed
+from engine.runtime.context import Crew
+from engine.runtime.leases import Vacancies
+from engine.runtime.usercode import call
+from streams.clock import Clock
+from streams.commands import Recover
+from streams.errors import Unavailable
+from streams.events import EpisodeOpened
+from streams.keys import episode_of_claim
+from streams.leases import ClaimChange
+from streams.ports import Ports
+
+CHANGES_MAX: Final = 500
+"""Claim changes looked at in one go."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for changes; only how often an idle rescuer looks up."""
+
+RETRY_S: Final = 1.0
+"""Pause before a call for recovery that found the log away is made again."""
+
+log = structlog.get_logger("vigil.rescuer")
+
+
+@dataclass(frozen=True)
+class Rescuer:
+    """Watches the claims for one node."""
+
+    ports: Ports
+    actors: Collection[str]
+    """The node's, at any moment; with those of which only goes on what is open."""
+    clock: Clock
+    stopping: asyncio.Event
+    vacancies: Vacancies = field(default_factory=Vacancies)
+    """Told of every change that it sees."""
+    _passed_over: set[str] = field(default_factory=set)
+    """Actors that the node does not have, and whose episodes have lapsed: as many as a stack has at
+    most, with lapses of one day."""
+
+    async def serve(self) -> None:
+        """Watch until the node stops."""
+        while not self.stopping.is_set():
+            self._passed_over.clear()
+            async with self.ports.leases.watch() as watch:
+                while not (self.stopping.is_set() or self._must_look_again()):
+                    for change in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
+                        await self._look_at(change)
+
+    def _must_look_again(self) -> bool:
+        return any(actor in self.actors for actor in self._passed_over)
+
+    async def _look_at(self, change: ClaimChange) -> None:
+        self.vacancies.note(change)
+        episode = episode_of_claim(change.key)
+        if change.state != "expired" or episode is None:
+            return None
+        actor_id, episode_id = episode
+        if actor_id not in self.actors:
+            return self._passed_over.add(actor_id)
+        telemetry.leases.add(1, {"outcome": "lapsed"})
+        log.warning("lease lapsed; calling for recovery", actor=actor_id, episode_id=episode_id)
+        recover = Recover(actor_id=actor_id, episode_id=episode_id, reason="lapsed")
+        while True:
+            try:
+                return await self.ports.inbox.send(recover, id=f"lapse.{change.revision}")
+            except Unavailable:
+                await self.clock.sleep(RETRY_S)
+
+
+async def decide_takeover(crew: Crew, opened: EpisodeOpened, episode: Episode) -> Takeover:
+    """Return what becomes of `episode`, whose node crashed running it, now that we have it."""
+    expectation = crew.actor.expectations[opened.expectation_id]
+    try:
+        policy = await call(_policy, crew.app, expectation, opened, episode)
+    except EpisodeFailed as failed:
+        return Takeover(error_class=failed.error_class, detail=failed.detail)
+
+    def repeatable(tool_name: str) -> bool:
+        return _is_repeatable(crew.app, crew.actor, tool_name)
+
+    return recovery.take_over(
+        episode, policy, attempts_max=expectation.attempts_max, repeatable=repeatable
+    )
+
+
+def _is_repeatable(app: App, actor: Actor, tool_name: str) -> bool:
+    tool = app.tool(actor, tool_name.partition(".")[0])
+    return tool is not None and tool.idempotent
+
+
+async def _policy(
+    app: App, expectation: Expectation, opened: EpisodeOpened, episode: Episode
+) -> Policy:
+    """Return what is to become of the episode if its node crashed."""
+    resolve, policy = app.resolve_policy, expectation.recovery
+    if resolve is None:
+        return policy
+    chosen = resolve(_orphan(opened, episode)) or policy
+    if chosen not in app_actor.POLICIES:
+        known = ", ".join(app_actor.POLICIES)
+        raise EpisodeFailed("invalid_policy", f"resolve_policy gave {chosen!r}, not {known}")
+    return chosen
+
+
+def _orphan(opened: EpisodeOpened, episode: Episode) -> Orphan:
+    return Orphan(
+        episode_id=opened.episode_id,
+        actor_id=opened.actor_id,
+        expectation_id=opened.expectation_id,
+        node=episode.node,
+        crashes=episode.crashes + 1,
+        steps_recorded=episode.steps_recorded,
+    )

@@ -1,0 +1,254 @@
+"""Carries out the findings that an episode decided on.
+
+Read the finding, decide, append at that version, and on a conflict decide again. Findings
+are aggregates of their own, so this may happen after a crash for the second time: every
+event names its cause, and a cause that is already on a finding's log is not carried out again.
+
+What follows from a change is seen to before the episode records it: the timers that the finding
+needs are armed, and what was raised is enriched. After a crash both are done again, harmlessly.
+
+A finding and its episode are two aggregates, whose sequences can be compared only in one stream and
+only if neither was copied there. Then some reads are saved; otherwise nothing is compared: a
+repeated attempt reads the whole finding, and whoever may have been replaced asks each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from engine.app.actor import Actor, Expectation
+from engine.app.context import view_of
+from engine.episodes import dry_run
+from engine.findings import finding as finding_rules
+from engine.findings.enrich import Enricher
+from engine.findings.expire import Timekeeper
+from engine.findings.finding import IntentEvent
+from engine.findings.store import (
+    Applied,
+    Carried,
+    Custodian,
+    Finder,
+    Job,
+    applied_as,
+    find,
+    is_enriched_by,
+    left_out,
+    newest_of,
+    version_of,
+)
+from engine.runtime.retry import Turns
+from streams.clock import Clock
+from streams.errors import VersionConflict
+from streams.events import EpisodeOpened
+from streams.findings import Cause, Finding, FindingIntent, RaiseFinding
+from streams.log import START, Commit, Recorded
+from streams.ports import Ports
+from streams.tracing import traceparent
+
+FINDINGS_IN_FLIGHT_MAX: Final = 32
+"""Findings of one episode that are written at a time."""
+
+
+@dataclass(frozen=True)
+class Applier:
+    """Writes findings for episodes."""
+
+    ports: Ports
+    actors: Mapping[str, Actor]
+    """Those that this node knows."""
+    clock: Clock
+    turns: Turns
+    """The node's: shared by all who write findings there."""
+    owner: Actor | None = None
+    """The actor of the episodes, as it was when they were opened; None: as it is now."""
+
+    async def apply(
+        self,
+        intents: Sequence[FindingIntent],
+        *,
+        opened: EpisodeOpened,
+        attempt: int,
+        since: int = START,
+        version: int | None = None,
+    ) -> list[Applied]:
+        """Carry out `intents` and return what became of each, in order.
+
+        Those of a dry run that keeps no findings are left out.
+
+        Args:
+            intents: of one episode's convergence. Those on one key are carried out in order.
+            opened: the episode.
+            attempt: 1 if nobody can have tried before.
+            since: as `oldest_of` gives it. Used for findings in the episode's stream only.
+            version: the episode's, if someone may take it over meanwhile.
+
+        Raises:
+            VersionConflict: someone has. What is left to do is theirs.
+            Contended: a finding is fought over without end.
+            Unavailable: the log is away.
+        """
+        if not dry_run.keeps_findings(opened):
+            return left_out(intents)
+        room = asyncio.Semaphore(FINDINGS_IN_FLIGHT_MAX)
+        by_key: dict[str, list[Job]] = defaultdict(list)
+        for index, intent in enumerate(intents):
+            job = Job(
+                intent=intent,
+                index=index,
+                opened=opened,
+                attempt=attempt,
+                since=since,
+                version=version,
+            )
+            by_key[intent.finding_key].append(job)
+
+        async def in_order(jobs: list[Job]) -> list[Applied]:
+            async with room:
+                return [await self._apply(job) for job in jobs]
+
+        groups = await asyncio.gather(*(in_order(jobs) for jobs in by_key.values()))
+        return sorted((one for group in groups for one in group), key=lambda one: one.index)
+
+    async def look(
+        self, intents: Sequence[FindingIntent], *, opened: EpisodeOpened, since: int = START
+    ) -> list[Applied]:
+        """Return what became of `intents` that were all carried out before.
+
+        Args:
+            intents: of one episode's convergence.
+            opened: the episode.
+            since: as for `apply`.
+        """
+        if not dry_run.keeps_findings(opened):
+            return left_out(intents)
+        found = []
+        for index, intent in enumerate(intents):
+            cause = Cause(episode_id=opened.episode_id, index=index)
+            subject = self.ports.stack.finding(intent.finding_key)
+            after = since if self._is_beside(subject, opened.episode_id) else START
+            records = await self.ports.log.read(subject, after=after)
+            event, seq = find(records, cause)
+            found.append(applied_as(index, intent, event, seq))
+        return found
+
+    async def _apply(self, job: Job) -> Applied:
+        subject = self.ports.stack.finding(job.intent.finding_key)
+        attempt = partial(self._try, job, subject)
+        carried = await self.turns.write(subject, attempt, clock=self.clock, seed=job.id)
+        if carried.newest is None:
+            return carried.applied
+        timekeeper = Timekeeper(self.ports, self.actors, self.clock)
+        await timekeeper.arm(carried.newest, version=carried.version, before=carried.before)
+        return await self._enriched(job, carried)
+
+    async def _enriched(self, job: Job, carried: Carried) -> Applied:
+        """Return what became of an intent once the finding that it has raised is enriched."""
+        applied, callback = carried.applied, self._expectation(job).enrich
+        is_raised = isinstance(job.intent, RaiseFinding) and applied.event is not None
+        if callback is None or not is_raised or carried.is_enriched:
+            return applied
+        assert applied.event is not None
+        stack, prefix = self.ports.stack, dry_run.prefix_of(job.opened)
+        findings = Finder(self.ports.log, stack, self.clock, prefix)
+        view = view_of(job.opened, stack.name, findings)
+        custodian = Custodian(self.ports.log, self.ports.stack, self.clock, self.turns)
+        enricher = Enricher(custodian, self.clock, callback, view)
+        change = await enricher.enrich(applied.event, id=f"{job.id}.enriched")
+        if change is None or change.newest is None:
+            return applied
+        event = replace(applied.event, finding=change.newest.finding)
+        return replace(applied, event=event, seq=change.version)
+
+    def _expectation(self, job: Job) -> Expectation:
+        owner = self.owner or self.actors[job.opened.actor_id]
+        return owner.expectations[job.opened.expectation_id]
+
+    async def _try(self, job: Job, subject: str) -> Carried | None:
+        """Carry out an intent, and return what became of it; None if a rival was faster."""
+        is_beside = self._is_beside(subject, job.opened.episode_id)
+        since = job.since if is_beside else START
+        records = await self._read(subject, since=since, may_be_done=job.attempt > 1)
+        if records is None:
+            return None
+        newest, version = newest_of(records), version_of(records)
+        done, seq = find(records, job.cause)
+        if done is not None:
+            return Carried(
+                applied=applied_as(job.index, job.intent, done, seq),
+                newest=newest,
+                version=version,
+                is_enriched=is_enriched_by(records, job.cause),
+            )
+        if job.version is not None and version > (job.version if is_beside else START):
+            await self._check_ours(job.opened, version=job.version)
+        before = newest.finding if newest else None
+        commit = self._decide(job, before)
+        if commit is None:
+            return Carried(applied=applied_as(job.index, job.intent, None, START))
+        event = commit.events[0]
+        assert isinstance(event, IntentEvent), "what an intent leads to"
+        try:
+            seq = await self.ports.log.append(subject, commit, after=version)
+        except VersionConflict:
+            return None
+        applied = applied_as(job.index, job.intent, event, seq)
+        return Carried(applied=applied, newest=event, version=seq, before=before)
+
+    def _decide(self, job: Job, before: Finding | None) -> Commit | None:
+        now = self.clock.now()
+        event = finding_rules.decide(
+            before,
+            job.intent,
+            cause=job.cause,
+            actor_id=dry_run.found_by(job.opened),
+            expectation_id=job.opened.expectation_id,
+            at=now,
+            ttl_s=self._expectation(job).finding_ttl_s,
+        )
+        if event is None:
+            return None
+        return Commit(id=job.id, at=now, events=(event,), trace=traceparent())
+
+    async def _check_ours(self, opened: EpisodeOpened, *, version: int) -> None:
+        """Check that nobody had taken the episode over when the finding was read.
+
+        Whoever had may have carried out the intent, or may have found nothing to change. Either
+        came after their fence: so a finding that did not change since `version` needs no check.
+        One in another stream has no order with `version`, and needs none only if it never changed.
+        `version` itself is no copy: this tenure wrote it, and no stack is moved under a node.
+        """
+        subject = self.ports.stack.episode(opened.episode_id)
+        last = await self.ports.log.last(subject)
+        if last is None or last.seq != version:
+            raise VersionConflict(subject, expected=version)
+
+    def _is_beside(self, subject: str, episode_id: str) -> bool:
+        """Return whether the finding at `subject` is in the stream of an episode.
+
+        In two streams, sequences say nothing about what came first.
+        """
+        own = self.ports.stack.stream_of(self.ports.stack.episode(episode_id))
+        return own == self.ports.stack.stream_of(subject)
+
+    async def _read(
+        self, subject: str, *, since: int, may_be_done: bool
+    ) -> Sequence[Recorded] | None:
+        """Return the finding's newest commit, after all that may hold what has been done before.
+
+        None: the commits past `since` could not be read up to the newest, which a replica may
+        hold later than the leader. To decide without them could carry out an intent twice.
+        """
+        last = await self.ports.log.last(subject)
+        if last is None:
+            return []
+        if not may_be_done or last.seq <= since:
+            return [last]
+        records = await self.ports.log.read(subject, after=since)
+        return records if version_of(records) >= last.seq else None

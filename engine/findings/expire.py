@@ -1,0 +1,215 @@
+"""Looks at findings whose time has come: decide on the finding as it is → append → arm → tell.
+
+A timer only says that somebody should look. The finding may have been refreshed, cleared or raised
+anew since it was armed, and a timer comes again if its node dies. So whoever looks decides on the
+finding as it is, arms what it needs next, and tells the world what this timer has led to, be it
+now or before a crash.
+
+Arms the timers that findings need: when they expire, and when they get worse.
+
+Which timers a finding needs follows from the finding and from what its expectation declares, and is
+seen to after its event is on the log. Of two writers the slower may arm for what the faster has
+changed since; so each looks afterwards whether it armed for the newest event, and arms anew if not.
+A timer that is armed for what is not so any more does no harm: whoever serves it decides on the
+finding as it is then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from engine import telemetry
+from engine.app import findings
+from engine.app.actor import Actor, Expectation
+from engine.app.findings import ESCALATE, AgeEvent, Escalation
+from engine.episodes import dry_run
+from engine.findings import events as finding_events
+from engine.findings.store import Custodian, events_of, newest_event
+from engine.runtime.context import Crew
+from engine.runtime.publish import Herald
+from engine.runtime.retry import Contended
+from streams.clock import Clock
+from streams.errors import BadName, Unavailable, UnreadableEvent
+from streams.events import FindingEvent
+from streams.findings import DueTimer, Finding, FindingStatus
+from streams.log import START
+from streams.ports import Ports
+from streams.timers import Due, Timer
+from streams.tracing import traceparent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aged:
+    """A finding that is to be looked at, for its time has come. It opens nothing."""
+
+    due: Due
+    subject: str
+    """Where the finding's life is."""
+
+
+ARMINGS_MAX: Final = 16
+"""Most times that timers of one finding are armed because it changes all the time."""
+
+EXPECTATION: Final = "expectation"
+"""What the payload of a finding's timer says: the name of the expectation that raised it."""
+
+
+@dataclass(frozen=True)
+class Timekeeper:
+    """Arms timers of findings, on one node."""
+
+    ports: Ports
+    actors: Mapping[str, Actor]
+    """Those whose escalations are known here."""
+    clock: Clock
+
+    async def arm(self, event: FindingEvent, *, version: int, before: Finding | None) -> None:
+        """Arm what the finding of `event` needs. Arming again is harmless.
+
+        Args:
+            event: its newest, as far as the caller knows.
+            version: the finding's, with that event.
+            before: the finding as it was, if that is known to have its timers.
+
+        Raises:
+            Contended: it changes all the time.
+            Unavailable: the log is away. Arm again.
+        """
+        subject = self.ports.stack.finding(event.finding.finding_key)
+        for _ in range(ARMINGS_MAX):
+            wakes = self._wakes(event.finding, before)
+            if not wakes:
+                return
+            for purpose, at in wakes.items():
+                await self.ports.timers.arm(
+                    timer_of(event.finding, purpose), at=at, trace=traceparent()
+                )
+            last = await self.ports.log.last(subject)
+            if last is None or last.seq == version:
+                return
+            event, version, before = newest_event(last), last.seq, None
+        raise Contended(f"{subject}: changed {ARMINGS_MAX} times while its timers were armed")
+
+    def _wakes(self, finding: Finding, before: Finding | None) -> Mapping[str, datetime]:
+        steps = self.escalations_of(finding)
+        wakes = findings.wakes_at(finding, steps or ())
+        is_active = finding.status is FindingStatus.ACTIVE
+        if steps is None and is_active and (before is None or _gets_worse_else(finding, before)):
+            # Nobody here knows how it gets worse with age. Those who do are to look, at once.
+            return {**wakes, ESCALATE: self.clock.now()}
+        return wakes
+
+    def escalations_of(self, finding: Finding) -> Sequence[Escalation] | None:
+        """Return how `finding` gets worse with age; None: its expectation is not known here."""
+        expectation = self.expectation_of(finding)
+        return None if expectation is None else expectation.escalation.get(finding.class_, ())
+
+    def expectation_of(self, finding: Finding) -> Expectation | None:
+        """Return the expectation that raised `finding`; None: it is not known here."""
+        actor = self.actors.get(dry_run.owner_of(finding))
+        return None if actor is None else actor.expectations.get(finding.expectation_id)
+
+
+def timer_of(finding: Finding, purpose: str) -> Timer:
+    """Return the timer that has the actor of `finding` look at it."""
+    return Timer(
+        actor=dry_run.owner_of(finding),
+        purpose=purpose,
+        key=finding.finding_key,
+        payload={EXPECTATION: finding.expectation_id},
+    )
+
+
+def _gets_worse_else(finding: Finding, before: Finding) -> bool:
+    """Return whether `finding` may get worse at another time than it would have `before`."""
+    return (finding.class_, finding.severity) != (before.class_, before.severity)
+
+
+PURPOSES: Final = frozenset({findings.EXPIRE, findings.ESCALATE})
+"""Of the timers that are for findings."""
+
+
+@dataclass
+class Warden:
+    """Looks at the findings of one actor, on one node."""
+
+    crew: Crew
+    _custodian: Custodian = field(init=False)
+    _timekeeper: Timekeeper = field(init=False)
+
+    def __post_init__(self) -> None:
+        ports, clock = self.crew.ports, self.crew.clock
+        self._custodian = Custodian(ports.log, ports.stack, clock, self.crew.turns)
+        self._timekeeper = Timekeeper(ports, self.crew.cast.actors, clock)
+
+    def due(self, due: Due) -> Aged | None:
+        """Return the finding to look at; None: only another version of the actor may know how.
+
+        Args:
+            due: a timer of one of the `PURPOSES`.
+        """
+        name = due.payload.get(EXPECTATION)
+        if due.purpose == findings.ESCALATE and name not in self.crew.actor.expectations:
+            return None
+        try:
+            subject = self.crew.ports.stack.finding(due.key)
+        except BadName:
+            return None
+        return Aged(due=due, subject=subject)
+
+    async def look(self, aged: Aged) -> None:
+        """Have the finding expire or get worse if it is to, and arm what it needs next.
+
+        Raises:
+            Unavailable: the log is away, or others change it again and again, or in ways that this
+                version of the engine does not know. Look again later.
+        """
+        due = aged.due
+        try:
+            change = await self._custodian.change(
+                due.key, partial(self._rule, due), id=f"{due.id}.{due.purpose}"
+            )
+            if change.newest is None:
+                return
+            await self._timekeeper.arm(change.newest, version=change.version, before=change.before)
+            if change.is_made:
+                assert isinstance(change.newest, AgeEvent), "what a timer leads to"
+                self._count(change.newest)
+                await self._tell(change.newest, seq=change.version)
+            else:
+                await self._tell_again(aged)
+        except (Contended, UnreadableEvent) as error:
+            raise Unavailable(aged.subject, detail=str(error)) from error
+
+    def _rule(self, due: Due, newest: FindingEvent, now: datetime) -> AgeEvent | None:
+        # The server's clock has said that it is time, and ours may be behind.
+        at = max(now, due.fired_at)
+        finding, cause = newest.finding, DueTimer(timer_id=due.id)
+        if due.purpose == findings.EXPIRE:
+            return findings.expire(finding, cause=cause, at=at)
+        steps = self._timekeeper.escalations_of(finding) or ()
+        return findings.grow_worse(finding, steps, cause=cause, at=at)
+
+    async def _tell_again(self, aged: Aged) -> None:
+        """Tell what the timer led to before; whoever served it then may have died before.
+
+        That may be so also where it comes for the first time: this node may have stood still.
+        """
+        cause = DueTimer(timer_id=aged.due.id)
+        for record in await self.crew.ports.log.read(aged.subject, after=START):
+            for event in events_of(record):
+                if isinstance(event, AgeEvent) and event.cause == cause:
+                    await self._tell(event, seq=record.seq)
+
+    async def _tell(self, event: AgeEvent, *, seq: int) -> None:
+        if dry_run.is_meant(event.finding):
+            told = finding_events.finding_changed_since(event, seq=seq)
+            await Herald(self.crew.ports.world).tell([told])
+
+    def _count(self, event: AgeEvent) -> None:
+        labels = {"actor": self.crew.actor.id, "change": finding_events.change_of(event)}
+        telemetry.finding_ages.add(1, labels)

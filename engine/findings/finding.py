@@ -1,0 +1,203 @@
+"""What becomes of a finding when an episode's intent is carried out. Pure.
+
+A finding is one aggregate per key. Each of its events carries the whole finding, so the
+last one is the state, and names its cause, so that carrying out the same intent twice
+changes nothing.
+
+A finding may have an end: a time, or a time to live that every raise and update begins anew. What
+the intent says of it goes before what the finding has, and that before what its expectation
+declares. `engine.app.findings` has it end; `engine.findings.finding` is what people do to it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias, TypeGuard
+
+from msgspec.structs import replace
+
+from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_text
+from streams.events import (
+    FindingAcknowledged,
+    FindingCleared,
+    FindingClearedByHand,
+    FindingEvent,
+    FindingNoted,
+    FindingRaised,
+    FindingUpdated,
+)
+from streams.findings import (
+    Cause,
+    ClearFinding,
+    Finding,
+    FindingIntent,
+    FindingOutcome,
+    FindingStatus,
+    Person,
+    RaiseFinding,
+    UpdateFinding,
+)
+from streams.json import NOTHING
+
+
+def person(by: str, reason: str = "") -> Person:
+    """Return who decides, and why.
+
+    Raises:
+        BadRequest: no name, or one that is too long; or too many words.
+    """
+    check_text("by", by, least=1, most=BY_CHARS_MAX)
+    check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    return Person(by=by, reason=reason)
+
+
+def clear(finding: Finding, *, cause: Person, at: datetime) -> FindingClearedByHand | None:
+    """Return the end of `finding`, or None if it is not active."""
+    if finding.status is not FindingStatus.ACTIVE:
+        return None
+    cleared = replace(
+        finding,
+        status=FindingStatus.CLEARED,
+        updated_at=at,
+        cleared_at=at,
+        cleared_by=cause.by,
+        cleared_reason=cause.reason,
+    )
+    return FindingClearedByHand(finding=cleared, cause=cause)
+
+
+def acknowledge(finding: Finding, *, cause: Person, at: datetime) -> FindingAcknowledged | None:
+    """Return that somebody knows of `finding`; None if it is not active, or somebody does.
+
+    It stays active, expires and gets worse as before.
+    """
+    if finding.status is not FindingStatus.ACTIVE or finding.acknowledged_by:
+        return None
+    known = replace(finding, acknowledged_by=cause.by, acknowledged_at=at)
+    return FindingAcknowledged(finding=known, cause=cause)
+
+
+def note(finding: Finding, *, cause: Person) -> FindingNoted:
+    """Return what somebody has to say of `finding`, which may have ended."""
+    return FindingNoted(finding=finding, cause=cause)
+
+
+IntentEvent: TypeAlias = FindingRaised | FindingUpdated | FindingCleared
+"""What an intent may lead to."""
+
+
+def decide(
+    finding: Finding | None,
+    intent: FindingIntent,
+    *,
+    cause: Cause,
+    actor_id: str,
+    expectation_id: str,
+    at: datetime,
+    ttl_s: float = 0.0,
+) -> IntentEvent | None:
+    """Return what `intent` makes of `finding`, or None if it changes nothing.
+
+    Args:
+        finding: as it is.
+        intent: of an episode.
+        cause: which of the episode's intents it is.
+        actor_id: whose episode it is.
+        expectation_id: for which of the actor's expectations.
+        at: when it is carried out.
+        ttl_s: time to live of findings that say nothing of their end, in seconds; 0: for ever.
+    """
+    active = finding if finding and finding.status is FindingStatus.ACTIVE else None
+    match intent:
+        case RaiseFinding() if active is None:
+            raised = Finding(
+                finding_key=intent.finding_key,
+                raise_no=finding.raise_no + 1 if finding else 1,
+                status=FindingStatus.ACTIVE,
+                actor_id=actor_id,
+                expectation_id=expectation_id,
+                raised_by_episode_id=cause.episode_id,
+                raised_at=at,
+                updated_at=at,
+                **_said(intent),
+                **_end(None, intent, ttl_s=ttl_s, at=at),
+            )
+            return FindingRaised(finding=raised, cause=cause)
+        case RaiseFinding() | UpdateFinding() if active is not None:
+            end = _end(active, intent, ttl_s=ttl_s, at=at)
+            updated = replace(active, updated_at=at, **_said(intent), **end)
+            return FindingUpdated(finding=_no_less(updated), cause=cause)
+        case ClearFinding(reason=reason) if active is not None:
+            cleared = replace(
+                active,
+                status=FindingStatus.CLEARED,
+                updated_at=at,
+                cleared_at=at,
+                cleared_by_episode_id=cause.episode_id,
+                cleared_reason=reason,
+            )
+            return FindingCleared(finding=cleared, cause=cause)
+        case _:
+            return None
+
+
+def outcome_of(intent: FindingIntent, event: IntentEvent | None) -> FindingOutcome:
+    """Return what the episode records about an intent that led to `event`."""
+    match event:
+        case None:
+            return FindingOutcome(finding_key=intent.finding_key, outcome="unchanged")
+        case FindingRaised(finding=finding):
+            outcome = "raised"
+        case FindingUpdated(finding=finding):
+            outcome = "updated"
+        case FindingCleared(finding=finding):
+            outcome = "cleared"
+    return FindingOutcome(
+        finding_key=finding.finding_key, outcome=outcome, raise_no=finding.raise_no
+    )
+
+
+def is_of(event: FindingEvent, cause: Cause) -> TypeGuard[IntentEvent]:
+    """Return whether `cause` has led to `event`."""
+    return isinstance(event, IntentEvent) and event.cause == cause
+
+
+_CHANGEABLE: Final = (
+    "class_",
+    "severity",
+    "confidence",
+    "summary",
+    "subject_kind",
+    "subject_id",
+    "evidence",
+    "caused_by_key",
+)
+
+
+def _said(intent: RaiseFinding | UpdateFinding) -> dict[str, Any]:
+    """Return the fields on which `intent` has something to say."""
+    said = {name: getattr(intent, name, None) for name in _CHANGEABLE}
+    return {name: value for name, value in said.items() if value is not None and value != NOTHING}
+
+
+def _end(
+    active: Finding | None, intent: RaiseFinding | UpdateFinding, *, ttl_s: float, at: datetime
+) -> dict[str, Any]:
+    """Return the fields that say when the finding ends, after `intent`."""
+    said_s = intent.ttl_s if isinstance(intent, RaiseFinding) else None
+    said_at = intent.expires_at if isinstance(intent, RaiseFinding) else None
+    if said_at is not None:
+        return {"ttl_s": 0.0, "expires_at": said_at}
+    if said_s is None and active is not None and active.expires_at is not None:
+        if not active.ttl_s:
+            return {}
+        said_s = active.ttl_s
+    lasts_s = said_s or (ttl_s if isinstance(intent, RaiseFinding) else 0.0)
+    return {"ttl_s": lasts_s, "expires_at": at + timedelta(seconds=lasts_s)} if lasts_s else {}
+
+
+def _no_less(finding: Finding) -> Finding:
+    """Return `finding`, no less bad than its age has made it."""
+    least = finding.escalated_to
+    is_less = least is not None and finding.severity.rank < least.rank
+    return replace(finding, severity=least) if is_less else finding

@@ -1,0 +1,79 @@
+"""What a person does to a finding: decide on it as it is → append → tell.
+
+Each may be done again without harm: what is done already changes nothing, and is told of once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import uuid4
+
+from engine.episodes import dry_run
+from engine.errors import NoFinding
+from engine.findings import events as finding_events
+from engine.findings import finding as finding_rules
+from engine.findings.finding import person
+from engine.findings.store import Change, Custodian, Rule
+from engine.runtime.publish import Herald
+from engine.runtime.retry import Contended, Turns
+from streams.clock import Clock
+from streams.errors import Unavailable
+from streams.events import FindingClearedByHand, FindingEvent
+from streams.ports import Ports
+
+
+@dataclass(frozen=True)
+class Steward:
+    """Does to findings what people want, and returns what came of it.
+
+    Every method raises `BadRequest` if the name or the words of the person cannot be kept, and
+    `BadName` or `NoFinding` if there has never been a finding of this key; `UnreadableEvent` if a
+    newer version of the engine has written it; `UnknownOutcome` if it may be done, and then doing
+    it again is safe, but for a note; and `Unavailable` if the log is away or others change the
+    finding again and again, and then it is not done.
+    """
+
+    ports: Ports
+    clock: Clock
+
+    async def clear(self, key: str, *, by: str, reason: str = "") -> Change:
+        """End a finding, and tell the world; one that has ended stays as it is."""
+        cause = person(by, reason)
+
+        def rule(newest: FindingEvent, at: datetime) -> FindingEvent | None:
+            return finding_rules.clear(newest.finding, cause=cause, at=at)
+
+        change = await self._change(key, rule)
+        # Again, too: whoever cleared it may not have come to tell.
+        cleared = change.newest
+        if isinstance(cleared, FindingClearedByHand) and dry_run.is_meant(cleared.finding):
+            told = finding_events.finding_changed_since(cleared, seq=change.version)
+            await Herald(self.ports.world).tell([told])
+        return change
+
+    async def acknowledge(self, key: str, *, by: str, reason: str = "") -> Change:
+        """Note that a person knows of an active finding; that somebody does is noted once."""
+        cause = person(by, reason)
+
+        def rule(newest: FindingEvent, at: datetime) -> FindingEvent | None:
+            return finding_rules.acknowledge(newest.finding, cause=cause, at=at)
+
+        return await self._change(key, rule)
+
+    async def note(self, key: str, *, by: str, text: str) -> Change:
+        """Note what a person has to say of a finding, which may have ended."""
+        cause = person(by, text)
+        return await self._change(
+            key, lambda newest, _: finding_rules.note(newest.finding, cause=cause)
+        )
+
+    async def _change(self, key: str, rule: Rule) -> Change:
+        custodian = Custodian(self.ports.log, self.ports.stack, self.clock, Turns())
+        try:
+            change = await custodian.change(key, rule, id=f"person.{uuid4().hex}")
+        except Contended as error:
+            raise Unavailable(key, detail=str(error)) from error
+        if change.newest is None:
+            raise NoFinding(key)
+        return change

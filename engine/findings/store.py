@@ -1,0 +1,252 @@
+"""What an episode intended with findings, and how far it is on their logs.
+
+Changes a finding by one decision: read → decide → append at the version, and again if refused.
+
+For what no episode intends: what its age makes of a finding, what people do to it, what was looked
+up about it. Every decision is made on the finding as its own subject has it, so one that has been
+overtaken finds nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.app.findings import TTL_S_MAX
+from engine.episodes import dry_run
+from engine.findings import finding as finding_rules
+from engine.findings.finding import IntentEvent
+from engine.runtime.retry import Turns
+from engine.validation import Duration, seconds_of
+from streams.clock import Clock, SystemClock
+from streams.errors import BadName, VersionConflict
+from streams.events import EpisodeOpened, FindingEvent, FindingUpdated
+from streams.findings import Cause, Finding, FindingIntent, FindingOutcome
+from streams.log import START, Commit, EventLog, Recorded
+from streams.ports import Ports
+from streams.subjects import Stack
+from streams.tracing import traceparent
+
+Rule: TypeAlias = Callable[[FindingEvent, datetime], FindingEvent | None]
+"""What a decision at a time makes of a finding with this newest event; None: nothing."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What a decision led to."""
+
+    before: Finding | None = None
+    """The finding as it was; None: there has never been one of this key."""
+    newest: FindingEvent | None = None
+    """Its newest event since."""
+    version: int = START
+    is_made: bool = False
+    """Whether the newest event is what the decision led to; else there was nothing to change."""
+
+
+@dataclass(frozen=True)
+class Custodian:
+    """Changes findings."""
+
+    log: EventLog
+    stack: Stack
+    clock: Clock
+    turns: Turns
+
+    async def change(self, key: str, rule: Rule, *, id: str) -> Change:
+        """Change the finding `key` as `rule` says.
+
+        Args:
+            key: the finding's.
+            rule: pure; asked again whenever somebody was faster.
+            id: of the commit, unique for ever.
+
+        Raises:
+            Contended: others are faster, again and again.
+            BadName: no finding can have this key.
+            UnreadableEvent: a newer version of the engine has written the finding.
+            UnknownOutcome: no answer. It may be changed.
+            Unavailable: the log is away. It is not changed.
+        """
+        subject = self.stack.finding(key)
+        attempt = partial(self._try, subject, rule, id)
+        return await self.turns.write(subject, attempt, clock=self.clock, seed=id)
+
+    async def _try(self, subject: str, rule: Rule, id_: str) -> Change | None:
+        """Return what the decision led to; None if a rival was faster."""
+        last = await self.log.last(subject)
+        if last is None:
+            return Change()
+        newest, now = newest_event(last), self.clock.now()
+        event = rule(newest, now)
+        if event is None:
+            return Change(before=newest.finding, newest=newest, version=last.seq)
+        commit = Commit(id=id_, at=now, events=(event,), trace=traceparent())
+        try:
+            seq = await self.log.append(subject, commit, after=last.seq)
+        except VersionConflict:
+            return None
+        return Change(before=newest.finding, newest=event, version=seq, is_made=True)
+
+
+def newest_event(record: Recorded) -> FindingEvent:
+    """Return the last event of a finding's commit, which says how the finding is since."""
+    events = events_of(record)
+    assert events, f"a commit of a finding without an event, at {record.seq}"
+    return events[-1]
+
+
+def events_of(record: Recorded) -> list[FindingEvent]:
+    """Return the events of a finding's commit, in order."""
+    return [event for event in record.commit.events if isinstance(event, FindingEvent)]
+
+
+@dataclass(frozen=True)
+class Finder:
+    """`Findings` on the journal of a stack; see `engine.app.context`."""
+
+    log: EventLog
+    stack: Stack
+    clock: Clock
+    prefix: str = ""
+    """Of the keys that the dry run which asks keeps its findings under; empty: it keeps none."""
+
+    async def get(self, key: str) -> Finding | None:
+        """Return the latest raise of a finding. See `Findings.get`."""
+        kept = await self._kept(key)
+        return await self._newest(self.stack.finding(key)) if kept is None else kept
+
+    async def recent(self, key: str, within: Duration) -> Finding | None:
+        """Return the finding if it has changed lately. See `Findings.recent`."""
+        within_s = seconds_of(within, least_s=0.0, most_s=TTL_S_MAX)
+        finding = await self.get(key)
+        since = self.clock.now() - timedelta(seconds=within_s)
+        return finding if finding is not None and finding.updated_at >= since else None
+
+    async def _kept(self, key: str) -> Finding | None:
+        """Return what dry runs with our prefix have kept under `key`, as if it was meant."""
+        if not self.prefix:
+            return None
+        try:
+            subject = self.stack.finding(dry_run.key_apart(key, self.prefix))
+        except BadName:  # No finding can be kept under this one, however long `key` may be.
+            return None
+        finding = await self._newest(subject)
+        return None if finding is None else dry_run.as_meant(finding, self.prefix)
+
+    async def _newest(self, subject: str) -> Finding | None:
+        last = await self.log.last(subject)
+        return None if last is None else newest_event(last).finding
+
+
+def findings_of(ports: Ports) -> Finder:
+    """Return the findings of a stack, for a program of its own."""
+    return Finder(ports.log, ports.stack, SystemClock())
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one intent."""
+
+    index: int
+    event: IntentEvent | None
+    """With the finding as it was once it was enriched; None: there was nothing to change."""
+    seq: int
+    outcome: FindingOutcome
+
+
+class Carried(msgspec.Struct, frozen=True, kw_only=True):
+    """An intent that is on the log, and how its finding is since."""
+
+    applied: Applied
+    newest: FindingEvent | None = None
+    version: int = START
+    before: Finding | None = None
+    """The finding as it was, if we have just changed it."""
+    is_enriched: bool = False
+
+
+def oldest_of(records: Sequence[Recorded]) -> int:
+    """Return a sequence such that nothing that an episode caused is older: `since` of `Applier`.
+
+    It is that of the episode's first commit; `START`, which excludes nothing, if that is a copy. A
+    finding that was copied from another stream may stand before it, although it was caused later.
+
+    Args:
+        records: the episode's journal.
+    """
+    return START if not records or records[0].is_copied else records[0].seq
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One intent to carry out."""
+
+    intent: FindingIntent
+    index: int
+    opened: EpisodeOpened
+    attempt: int
+    """1 if nobody can have tried before."""
+    since: int
+    """As `oldest_of` gives it."""
+    version: int | None
+    """The episode's, if someone may take it over meanwhile."""
+
+    @property
+    def cause(self) -> Cause:
+        """What its events name."""
+        return Cause(episode_id=self.opened.episode_id, index=self.index)
+
+    @property
+    def id(self) -> str:
+        """Of the commit that carries it out."""
+        return f"{self.opened.episode_id}.{self.attempt}.{self.index}"
+
+
+def left_out(intents: Sequence[FindingIntent]) -> list[Applied]:
+    """Return what becomes of `intents` that are not to be carried out: nothing."""
+    return [
+        Applied(index=index, event=None, seq=START, outcome=dry_run.left_out(intent))
+        for index, intent in enumerate(intents)
+    ]
+
+
+def find(records: Sequence[Recorded], cause: Cause) -> tuple[IntentEvent | None, int]:
+    """Return what `cause` has led to, with what was added to it, and where that is."""
+    found: IntentEvent | None = None
+    seq = START
+    for record in records:
+        for event in events_of(record):
+            if finding_rules.is_of(event, cause):
+                found = event if found is None else replace(found, finding=event.finding)
+                seq = record.seq
+    return found, seq
+
+
+def is_enriched_by(records: Sequence[Recorded], cause: Cause) -> bool:
+    """Return whether what `cause` raised was enriched since."""
+    events = (event for record in records for event in events_of(record))
+    return any(
+        isinstance(event, FindingUpdated) and event.is_enrichment and event.cause == cause
+        for event in events
+    )
+
+
+def newest_of(records: Sequence[Recorded]) -> FindingEvent | None:
+    """Return the newest event of a finding; None: it has none."""
+    return newest_event(records[-1]) if records else None
+
+
+def version_of(records: Sequence[Recorded]) -> int:
+    """Return the version that a finding's `records` lead to."""
+    return records[-1].seq if records else START
+
+
+def applied_as(index: int, intent: FindingIntent, event: IntentEvent | None, seq: int) -> Applied:
+    """Return that the `index`th intent has led to `event`, which is at `seq`."""
+    return Applied(
+        index=index, event=event, seq=seq, outcome=finding_rules.outcome_of(intent, event)
+    )

@@ -1,0 +1,114 @@
+"""Closes the lane of an actor whose episodes take turns no more.
+
+A deploy may remove the limits while episodes wait. Then all of them get their turn at once, and the
+gates go on where the last dispatcher stopped. The lane says so in one commit, after which it is as
+if it had never been: should the actor have limits again, it begins anew where its gates are then.
+
+While nodes of the older version still dispatch, they have the lease, and this waits for them.
+
+It takes no causes, so nodes that run the actor do this also while nobody may wake it: what waits
+for its turn would else stand still until then. The gates find their place whenever they open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from engine.episodes.context import EpisodeCrew
+from engine.lanes import lane as lane_rules
+from engine.lanes.effects import Usher
+from engine.lanes.store import LaneBook, open_events, open_feed, read_lane
+from engine.runtime.leases import Keeper, Vacancies
+from engine.runtime.tasks import wait_first, wait_set
+from engine.triggers.events import find_position
+from streams.delivery import Source, Unreadable
+from streams.errors import VersionConflict
+from streams.feeds import Feed
+from streams.keys import lane_claim
+from streams.world import DomainEvent
+
+STANDBY_S: Final = 5.0
+"""Longest wait for the lease before it is asked for again."""
+
+log = structlog.get_logger("vigil.dispatcher")
+
+
+@dataclass
+class Drainer:
+    """Closes the lane of one actor, if it has one."""
+
+    crew: EpisodeCrew
+    keeper: Keeper
+    vacancies: Vacancies
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set at once: nobody waits for it."""
+
+    async def serve(self) -> None:
+        """Close the lane, or see that it is closed, and then wait until the permit is withdrawn.
+
+        Raises:
+            UnreadableEvent: a newer version of the engine writes it.
+            Unavailable: the log is away.
+        """
+        self.is_open.set()
+        withdrawn = self.crew.permits.runs.withdrawn
+        key = lane_claim(self.crew.actor.id)
+        while not withdrawn.is_set() and not await self._is_closed():
+            freed = self.vacancies.of(key)
+            held = await self.keeper.acquire(key, on_lost=_nothing)
+            if held is None:
+                wait = wait_set(freed, within_s=STANDBY_S, clock=self.crew.clock)
+                await wait_first(wait, withdrawn.wait())
+                continue
+            try:
+                await self._close()
+            finally:
+                await self.keeper.complete(held)
+        await withdrawn.wait()
+
+    async def _is_closed(self) -> bool:
+        book = await read_lane(self.crew)
+        lane = book.lane
+        if lane.cursors or lane.waiting or lane.admitted:
+            return False
+        # Whoever closed it may have died before all were called.
+        await self._complete(book)
+        return True
+
+    async def _close(self) -> None:
+        """Give all that wait their turn, once the gates have a place to go on from."""
+        book = await read_lane(self.crew)
+        await self._complete(book)
+        for source in await self._open_gates():
+            await source.close()
+        try:
+            await book.append(lane_rules.closing(book.lane))
+        except VersionConflict:
+            return
+        waited = len(book.lane.waiting)
+        await self._complete(await read_lane(self.crew))
+        log.info("lane closed: its actor has no limits any more", actor=book.actor, waited=waited)
+
+    async def _complete(self, book: LaneBook) -> None:
+        if book.newest is not None:
+            await Usher(self.crew).complete(book.newest, book.lane)
+
+    async def _open_gates(self) -> Sequence[Source[DomainEvent | Unreadable]]:
+        return [
+            await open_events(self.crew),
+            *[await open_feed(self.crew, feed) for feed in await self._feeds_there()],
+        ]
+
+    async def _feeds_there(self) -> Sequence[Feed]:
+        """Return the feeds whose streams exist: one that does not holds nothing to go on from."""
+        feeds = self.crew.actor.feeds()
+        return [feed for feed in feeds if await find_position(self.crew, feed) is not None]
+
+
+def _nothing() -> None:
+    """Do nothing: whether the lease is lost, the version says."""

@@ -1,0 +1,282 @@
+"""Does what a commit of a lane asks for: calls the admitted, cancels who lost, tells the world.
+
+All of it is done before the next commit, so only what the newest one asks for can be missing after
+a crash; and all of it has ids that come from the episode, so doing it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from engine import telemetry
+from engine.episodes import events as episode_events
+from engine.episodes import open as opening
+from engine.episodes.context import EpisodeCrew
+from engine.episodes.episode import CancelEpisode, Status, decide, fold
+from engine.episodes.recovery import expiry
+from engine.lanes import lane as lane_rules
+from engine.lanes.lane import Lane
+from engine.runtime.publish import Herald, PublicEvent
+from engine.waits.wait import is_answered
+from engine.workflows.begin import tell_instance
+from streams.commands import Start
+from streams.errors import Unavailable, UnreadableEvent, VersionConflict
+from streams.events import EpisodeFinished, EpisodeOpened, LaneMoved
+from streams.lanes import Ticket
+from streams.log import Commit, Recorded
+
+IN_FLIGHT_MAX: Final = 256
+"""Things done at a time."""
+
+TRIES_MAX: Final = 8
+"""Most tries to cancel an episode that others write to at the same time. A node that begins it
+wins once, and then it is not to be canceled any more."""
+
+SHED: Final = "shed_oldest"
+"""Error class of an episode that was canceled because others got its place in the lane."""
+
+
+def no_place(why: str) -> CancelEpisode:
+    """Return how an episode ends that gets no place in the lane, or loses it."""
+    return CancelEpisode(error_class=SHED, error_detail=why)
+
+
+NO_PLACE: Final = no_place("others got its place")
+
+_T = TypeVar("_T")
+
+
+@dataclass
+class Usher:
+    """Carries out the commits of one actor's lane, on one node."""
+
+    crew: EpisodeCrew
+    traces: dict[str, str] = field(default_factory=dict)
+    """Episode → `traceparent` of its cause, for those that wait since this node placed them."""
+
+    async def carry_out(
+        self, moved: LaneMoved, lane: Lane, *, version: int, openings: Mapping[str, EpisodeOpened]
+    ) -> None:
+        """Do what `moved` asks for.
+
+        Args:
+            moved: what has been committed.
+            lane: as it is after that.
+            version: of the commit.
+            openings: those of the episodes that were placed, as far as they are known.
+
+        Raises:
+            Unavailable: some of it may not be done. Do it again.
+        """
+        resumes = {each.episode_id: each for each in lane.admitted if each.resumes}
+        called = (self._called(each, resumes.get(each)) for each in moved.admitted)
+        shed = (partial(self.cancel, each, NO_PLACE) for each in moved.shed)
+        news = list(_queued(moved, lane, openings, version))
+        told = partial(Herald(self.crew.ports.world).tell, news)
+        todo: list[Callable[[], Awaitable[None]]] = [*called, *shed, told]
+        await _all(todo)
+        for each in (*moved.shed, *moved.dropped, *moved.left):
+            self.traces.pop(each, None)
+
+    async def tell_dropped(
+        self, dropped: Mapping[str, str], openings: Mapping[str, EpisodeOpened], *, version: int
+    ) -> None:
+        """Tell the world of those that get no place, before the lane says so.
+
+        Of an episode that was never opened nothing else is left: whoever came too late to tell of
+        it never could.
+
+        Args:
+            dropped: episode → why.
+            openings: those of the episodes.
+            version: that the lane was at when it was decided.
+
+        Raises:
+            Unavailable: tell it again.
+        """
+        news = [
+            episode_events.dropped(opened, detail=why, seq=version)
+            for opened, why in ((openings[each], why) for each, why in dropped.items())
+            if episode_events.is_public(opened)
+        ]
+        await Herald(self.crew.ports.world).tell(news)
+
+    async def expire(self, episodes: Iterable[str]) -> list[str]:
+        """Cancel those of `episodes` that are not worth beginning any more; return who is gone.
+
+        Raises:
+            Unavailable: as `cancel`.
+        """
+        ids, now = list(episodes), self.crew.clock.now()
+        newest = await _all([partial(self.newest, each) for each in ids])
+        cancels = (expiry(fold((last,)), at=now) if last else None for last in newest)
+        found = zip(ids, cancels, strict=True)
+        await _all([partial(self.cancel, id_, cancel) for id_, cancel in found if cancel])
+        return await self.gone(ids)
+
+    async def complete(self, newest: Recorded, lane: Lane) -> None:
+        """Do what the newest commit of a lane asks for, whoever made it.
+
+        Raises:
+            Unavailable: as `carry_out`.
+        """
+        for event in newest.commit.events:
+            if isinstance(event, LaneMoved):
+                await self._complete(event, lane, version=newest.seq)
+
+    async def call(self, episode_id: str, *, again: str = "", answered_step: int = 0) -> None:
+        """Call a node to an episode whose turn has come.
+
+        Args:
+            episode_id: the episode's.
+            again: why it is called once more; empty: it is called for the first time.
+            answered_step: the step that it goes on with, if it had a turn before. A call for an
+                earlier turn may come again; it says nothing about this one.
+
+        Raises:
+            Unavailable: call again.
+        """
+        start = Start(
+            actor_id=self.crew.actor.id,
+            episode_id=episode_id,
+            admitted=True,
+            answered_step=answered_step,
+        )
+        id_ = f"turn.{episode_id}.{again}" if again else f"turn.{episode_id}"
+        trace = self.traces.pop(episode_id, "")
+        await self.crew.ports.inbox.send(start, id=id_, trace=trace)
+
+    async def cancel(self, episode_id: str, cancel: CancelEpisode) -> None:
+        """Cancel an episode that has no place, unless a node has begun it or it was not opened.
+
+        Raises:
+            Unavailable: the log is away, or others write to it again and again. Do it again.
+        """
+        subject = self.crew.ports.stack.episode(episode_id)
+        for _ in range(TRIES_MAX):
+            newest = await self.newest(episode_id)
+            opened = opening.untouched(newest)
+            if newest is None or opened is None:
+                return await self._tell_again(newest, cancel)
+            event = decide(fold((newest,)), cancel)
+            assert isinstance(event, EpisodeFinished), "a cancel of what nobody began is its end"
+            now = self.crew.clock.now()
+            commit = Commit(id=f"{cancel.error_class}.{episode_id}", at=now, events=(event,))
+            try:
+                seq = await self.crew.ports.log.append(subject, commit, after=newest.seq)
+            except VersionConflict:
+                continue
+            labels = {"actor": self.crew.actor.id, "mode": opened.mode.value}
+            telemetry.episodes_ended.add(1, {**labels, "status": Status.CANCELED.value})
+            return await self._tell(opened, event, seq=seq)
+        raise Unavailable(subject, detail="others write to it at the same time")
+
+    async def newest(self, episode_id: str) -> Recorded | None:
+        """Return an episode's newest commit; None if there is none that this version can read.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        try:
+            return await self.crew.ports.log.last(self.crew.ports.stack.episode(episode_id))
+        except UnreadableEvent:
+            return None
+
+    async def opening_of(self, newest: Recorded | None) -> EpisodeOpened | None:
+        """Return the opening of an episode that waits for its turn; None: it does not.
+
+        Args:
+            newest: its newest commit.
+
+        Raises:
+            Unavailable: the log is away, or a replica lags.
+        """
+        if newest is None or not is_answered(newest):
+            return opening.untouched(newest)
+        records = await self.crew.ports.log.read(newest.subject)
+        if not records or records[-1].seq < newest.seq:
+            raise Unavailable(newest.subject, detail="what a replica holds is not the newest")
+        return fold(records).opened
+
+    async def gone(self, episodes: Iterable[str]) -> list[str]:
+        """Return those of `episodes` that need no turn: they have ended, or wait for something.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        ids = list(episodes)
+        newest = await _all([partial(self.newest, each) for each in ids])
+        return [
+            id_ for id_, last in zip(ids, newest, strict=True) if lane_rules.needs_no_turn(last)
+        ]
+
+    def _called(self, episode_id: str, ticket: Ticket | None) -> Callable[[], Awaitable[None]]:
+        """Return what calls a node to an episode, whose `ticket` says so if it resumes."""
+        if ticket is None:
+            return partial(self.call, episode_id)
+        again, step = f"again.{ticket.number}", ticket.answered_step
+        return partial(self.call, episode_id, again=again, answered_step=step)
+
+    async def _complete(self, moved: LaneMoved, lane: Lane, *, version: int) -> None:
+        # What has been begun since needs no call, and who waits no more is not told of as waiting.
+        placed = (ticket.episode_id for ticket in moved.placed)
+        ids = list(dict.fromkeys((*placed, *moved.admitted)))
+        newest = await _all([partial(self.newest, each) for each in ids])
+        found = (opening.untouched(each) for each in newest)
+        openings = {each.episode_id: each for each in found if each is not None}
+        waiting = {id_ for id_, last in zip(ids, newest, strict=True) if lane_rules.waits(last)}
+        admitted = tuple(each for each in moved.admitted if each in waiting)
+        todo = replace(moved, admitted=admitted)
+        await self.carry_out(todo, lane, version=version, openings=openings)
+        # Of those that were dropped some may have been opened by whoever dispatched before.
+        dropped = ((each, no_place(why)) for each, why in moved.dropped.items())
+        await _all([partial(self.cancel, each, cancel) for each, cancel in dropped])
+
+    async def _tell_again(self, newest: Recorded | None, cancel: CancelEpisode) -> None:
+        """Tell whom it concerns that an episode was canceled, if that is how it ended.
+
+        A replica that lags may lack the end, which is `newest`. The opening it has.
+        """
+        finished = None if newest is None else fold((newest,)).finished
+        if newest is None or finished is None or finished.error_class != cancel.error_class:
+            return
+        try:
+            opened = fold(await self.crew.ports.log.read(newest.subject)).opened
+        except UnreadableEvent:
+            return
+        if opened is not None:
+            await self._tell(opened, finished, seq=newest.seq)
+
+    async def _tell(self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int) -> None:
+        await self.crew.breakers.note(opened, finished, seq=seq)
+        await tell_instance(self.crew.ports, opened)
+        if episode_events.is_public(opened):
+            end = episode_events.ended(opened, None, finished, seq=seq)
+            await Herald(self.crew.ports.world).tell([end])
+
+
+def _queued(
+    moved: LaneMoved, lane: Lane, openings: Mapping[str, EpisodeOpened], version: int
+) -> Iterator[PublicEvent]:
+    placed = {ticket.episode_id for ticket in moved.placed if not ticket.resumes}
+    for position, ticket in enumerate(lane.waiting, start=1):
+        opened = openings.get(ticket.episode_id)
+        if ticket.episode_id in placed and opened is not None and episode_events.is_public(opened):
+            yield episode_events.queued(opened, position=position, seq=version)
+
+
+async def _all(work: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
+    """Return what each of `work` returns, done so many at a time as may be."""
+    room = asyncio.Semaphore(IN_FLIGHT_MAX)
+
+    async def one(each: Callable[[], Awaitable[_T]]) -> _T:
+        async with room:
+            return await each()
+
+    return await asyncio.gather(*map(one, work))

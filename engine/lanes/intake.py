@@ -1,0 +1,410 @@
+"""Brings a dispatcher what it has to decide on: events in order, and what is due: rule → settle.
+
+Events are ruled on in the order of their stream. What the cluster remembers is looked up for many
+at a time, but one after the other for the same expectation and subject, so that of two events the
+first has the cooldown.
+
+After a takeover, events come that may have been ruled on before: all that the stream holds by then
+count as repeats.
+
+Keeps outside what has come due for an actor while no more of its episodes may wait.
+
+Ticks, calm and fires by hand share a queue with the ends of episodes, which make room. So they
+are taken from it all the same, and handed back, to come again. What is outside comes in before any
+newer event does: room is kept for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, TypeAlias
+
+import structlog
+
+from engine import telemetry
+from engine.app.actor import Expectation
+from engine.app.triggers import entity_id, text_at
+from engine.dead_letters.write import Undertaker
+from engine.episodes import fire
+from engine.episodes import open as opening
+from engine.episodes.recovery import NO_SUCH_EPISODE, NO_SUCH_EXPECTATION
+from engine.lanes import lane as lane_rules
+from engine.lanes.cursors import Predecessor, Track, feed_track
+from engine.lanes.effects import Usher
+from engine.lanes.lane import Wanted
+from engine.lanes.mailbox import Asked, Cause, Item, Mailbox
+from engine.lanes.store import feed_cursor
+from engine.runtime.consumer import taking
+from engine.runtime.tasks import wait_first
+from engine.triggers import debounce, schedule
+from engine.triggers.evaluate import Arbiter
+from engine.triggers.events import STRANGE_DELIVERIES_MAX, leave, wait_position
+from engine.triggers.rules import Gated, Part
+from engine.triggers.timers import GOES_ON, RESTING_S, Alarms
+from engine.waits.wait import is_answered, step_answered
+from streams.clock import Clock
+from streams.commands import Start
+from streams.delivery import Delivery, Unreadable
+from streams.errors import Incompatible
+from streams.events import EpisodeOpened
+from streams.feeds import Feed
+from streams.log import Recorded
+from streams.timers import Due
+from streams.tracing import context_of, traceparent
+from streams.world import Followed
+
+
+def wanted_of(
+    opened: EpisodeOpened, expectation: Expectation, *, newest: Recorded | None = None
+) -> Wanted:
+    """Return the place that an episode wants, of the expectation that it is for.
+
+    Args:
+        opened: its opening.
+        expectation: the one that it is for.
+        newest: its newest commit, if it is open. One that has had a turn before, and has its answer
+            now, is never too late to go on.
+    """
+    resumes, answered_step = is_answered(newest), step_answered(newest)
+    key = text_at(opened.trigger.payload, expectation.concurrency_key)
+    return Wanted(
+        episode_id=opened.episode_id,
+        expectation_id=opened.expectation_id,
+        priority=opened.priority,
+        key=key,
+        key_limit=expectation.concurrency if key else 0,
+        start_by=None if resumes else opened.start_by,
+        resumes=resumes,
+        answered_step=answered_step,
+    )
+
+
+OUTSIDE_MAX: Final = 1_000
+"""Due messages that are outside at a time; beyond that they are let in, and the line gets longer
+than it may be. For the server gives out 10,000 unanswered ones, and an end may be behind them."""
+
+EXPECTED_S: Final = 30.0
+"""How long room is kept for one that does not come again: six times as long as it is told to stay
+away. It may have been removed, or another node may have it."""
+
+CAUSES: Final = frozenset({schedule.PURPOSE, debounce.PURPOSE, fire.PURPOSE})
+"""Purposes of what may open an episode."""
+
+Incoming: TypeAlias = Delivery[Due | Unreadable]
+
+
+@dataclass
+class Doorstep:
+    """Who is outside, for one stint."""
+
+    mailbox: Mailbox
+    clock: Clock
+    _outside: dict[str, float] = field(default_factory=dict)
+    """Id of a due message → until when it is expected, on the monotonic clock."""
+
+    async def let_in(self, deliveries: Sequence[Incoming]) -> list[Incoming]:
+        """Return those that may come in; the others are to come again.
+
+        Room is kept for both, until `shut`.
+        """
+        now_s, room, coming = self.clock.monotonic_s(), self.mailbox.room, 0
+        inside: list[Incoming] = []
+        for delivery in deliveries:
+            due = delivery.content
+            if not isinstance(due, Due) or due.purpose not in CAUSES:
+                inside.append(delivery)
+            elif room > coming or not self._has_room_for(due.id):
+                coming += 1
+                self._outside.pop(due.id, None)
+                inside.append(delivery)
+            else:
+                self._outside[due.id] = now_s + EXPECTED_S
+                await leave(delivery)
+        self._outside = {id_: until for id_, until in self._outside.items() if until > now_s}
+        self.mailbox.expect(len(self._outside) + coming)
+        return inside
+
+    def shut(self) -> None:
+        """Take note that those who came in have asked for what they want."""
+        self.mailbox.expect(len(self._outside))
+
+    def _has_room_for(self, id_: str) -> bool:
+        return id_ in self._outside or len(self._outside) < OUTSIDE_MAX
+
+
+READ_MAX: Final = 256
+"""Events read in one go."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for events or due messages; only how often an idle collector looks up."""
+
+SETTLING_MAX: Final = 64
+"""Subjects whose events are settled at a time."""
+
+log = structlog.get_logger("vigil.dispatcher")
+
+Outcome: TypeAlias = EpisodeOpened | Unreadable | None
+
+
+@dataclass
+class Collector:
+    """Brings what one actor's dispatcher needs to know, for one stint."""
+
+    arbiter: Arbiter
+    undertaker: Undertaker
+    usher: Usher
+    mailbox: Mailbox
+    over: asyncio.Event
+    """Set at the end of the stint."""
+    takes_causes: bool
+    """Whether the actor may be woken. What has been woken goes on in any case."""
+
+    def __post_init__(self) -> None:
+        self._crew = self.arbiter.crew
+        self._alarms = Alarms(self.arbiter)
+        self._expectations = self._crew.actor.expectations
+        self._doorstep = Doorstep(self.mailbox, self._crew.clock)
+
+    async def follow(self, track: Track) -> None:
+        """Bring the events of `track`, for ever.
+
+        Raises:
+            Unavailable: the log is away, or the stream is another one by now. Follow it anew from
+                what is committed.
+            Incompatible: the stream cannot be followed.
+        """
+        labels = {"actor": self._crew.actor.id, "queue": track.queue}
+        before = Predecessor(track, until=await track.newest())
+        async with track.follow(track.after) as follower:
+            while True:
+                most = self._share(await self.mailbox.wait_room(), track)
+                batch = await follower.receive(most=most, wait_s=WAIT_S)
+                new = [each for each in batch if not track.is_past(each)]
+                self.mailbox.put(await self._rule_on(new, track, before))
+                telemetry.backlog.set(follower.pending, labels)
+
+    async def follow_feed(self, feed: Feed, *, after: int | None) -> None:
+        """Bring the events of `feed`, for ever, once its stream is there, if it can be followed.
+
+        Args:
+            feed: of the actor.
+            after: how far the lane has come with it; None: it has not begun.
+
+        Raises:
+            Unavailable: as `follow`.
+        """
+        crew, position = self._crew, await wait_position(self._crew, feed)
+        labels = {"actor": crew.actor.id, "stream": feed.stream}
+        is_another = after is not None and await crew.ports.world.newest(feed) < after
+        if is_another:
+            log.warning("the stream is another one by now", **labels, begins_after=position)
+        if after is None or is_another:
+            self.mailbox.put([Item(anew={feed_cursor(feed): position})])
+            after = position
+        try:
+            await self.follow(feed_track(crew, feed, after=after))
+        except Incompatible as error:
+            # The rest of what wakes the actor goes on.
+            log.warning("the stream cannot be followed", **labels, why=str(error))
+
+    async def take_due(self) -> None:
+        """Bring what comes due, until the stint is over.
+
+        Raises:
+            Unavailable: the queue could not be opened, or the log is away.
+        """
+        crew, room = self._crew, self.mailbox.due_room
+        labels = {"actor": crew.actor.id, "queue": "due"}
+        async with taking(crew.ports.timers.open(crew.actor.id), stopping=self.over) as source:
+            if self.takes_causes:
+                await self._alarms.ticker.ensure()
+            while not self.over.is_set():
+                await wait_first(room.wait_free(), self.over.wait())
+                deliveries = await source.receive(room=max(room.free, 1), wait_s=WAIT_S)
+                if self.takes_causes:
+                    deliveries = await self._doorstep.let_in(deliveries)
+                items = await asyncio.gather(*(self._look_at(each) for each in deliveries))
+                kept = [item for item in items if item is not None]
+                for _ in kept:
+                    room.try_take()
+                self.mailbox.put(kept)
+                self._doorstep.shut()
+                telemetry.backlog.set(source.pending, labels)
+
+    def _share(self, room: int, track: Track) -> int:
+        """Return how many events of `track` may be read while there is room for so many episodes.
+
+        Each may ask for several, and others read at the same time. At least one may, or nobody
+        could ever use the last places: so a line may be longer than it may be by what is asked for
+        by one event each.
+        """
+        actor = self._crew.actor
+        readers = bool(actor.event_names()) + len(actor.feeds())
+        return max(1, min(room // (track.fan_out * readers), READ_MAX))
+
+    async def _rule_on(
+        self, batch: Sequence[Followed], track: Track, before: Predecessor
+    ) -> list[Item]:
+        parts = [await self._parts(each, before) for each in batch]
+        outcomes = iter(await self._settle_all([part for each in parts for part in each]))
+        items: list[Item] = []
+        for followed, each in zip(batch, parts, strict=True):
+            own = list(islice(outcomes, len(each)))
+            cause, seq = followed.content, followed.seq
+            asked = await self._asked(own, cause=cause, seq=seq, trace=followed.trace)
+            is_binding = _is_binding(each, own)
+            items.append(Item(cursors=track.cursors_at(seq), asked=asked, is_binding=is_binding))
+        return items
+
+    async def _parts(self, followed: Followed, before: Predecessor) -> Sequence[Part]:
+        may_arrive = before.may_have_opened(followed)
+        if isinstance(followed.content, Unreadable):
+            return [followed.content]
+        is_repeat = before.may_have_ruled_on(followed)
+        return await self.arbiter.rule(
+            followed.content, is_repeat=is_repeat, has_arrived=not may_arrive
+        )
+
+    async def _settle_all(self, parts: Sequence[Part]) -> list[Outcome]:
+        """Return what each part comes to. Those about the same subject are settled in order."""
+        outcomes: list[Outcome] = [None] * len(parts)
+        lines: defaultdict[tuple[str, str] | None, list[int]] = defaultdict(list)
+        for index, part in enumerate(parts):
+            lines[_subject_of(part)].append(index)
+        room = asyncio.Semaphore(SETTLING_MAX)
+
+        async def settle(line: Sequence[int]) -> None:
+            async with room:
+                for index in line:
+                    outcomes[index] = await self.arbiter.settle(parts[index])
+
+        await asyncio.gather(*(settle(line) for line in lines.values()))
+        return outcomes
+
+    async def _asked(
+        self,
+        outcomes: Sequence[Outcome],
+        *,
+        cause: Cause | Unreadable,
+        seq: int,
+        trace: str,
+    ) -> list[Asked]:
+        """Return the episodes among `outcomes`; what is unreadable is buried."""
+        asked: list[Asked] = []
+        for outcome in outcomes:
+            if isinstance(outcome, Unreadable):
+                await self.undertaker.bury(outcome, actor_id=self._crew.actor.id)
+            elif outcome is not None and not isinstance(cause, Unreadable):
+                asked.append(self._asking(outcome, cause, seq=seq, trace=trace))
+        return asked
+
+    def _asking(
+        self,
+        opened: EpisodeOpened,
+        cause: Cause,
+        *,
+        seq: int,
+        trace: str,
+        is_open: bool = False,
+        newest: Recorded | None = None,
+    ) -> Asked:
+        expectation = self._expectations[opened.expectation_id]
+        with telemetry.span("gate", context_of(trace)):
+            return Asked(
+                opened=opened,
+                wanted=wanted_of(opened, expectation, newest=newest),
+                cause=cause,
+                seq=seq,
+                trace=traceparent(),
+                is_open=is_open,
+            )
+
+    async def _look_at(self, delivery: Delivery[Due | Unreadable]) -> Item | None:
+        """Return what a due message comes to; None if it was handed back."""
+        due = delivery.content
+        match due:
+            case Due(purpose=opening.LEFT):
+                is_left = await self._is_left(due)
+                return Item(left=due.key if is_left else "", delivery=delivery)
+            case Due(purpose=opening.PLACE):
+                return await self._place(due, delivery)
+            case Due() if not self.takes_causes and due.purpose not in GOES_ON:
+                await delivery.nak(delay_s=RESTING_S)
+                return None
+        parts = await self._due_parts(due, delivery)
+        if parts is None:
+            await leave(delivery)
+            return None
+        outcomes = await self._settle_all(parts)
+        asked = await self._asked(outcomes, cause=due, seq=delivery.seq, trace=delivery.trace)
+        return Item(asked=asked, delivery=delivery)
+
+    async def _is_left(self, due: Due) -> bool:
+        """Return whether an episode that is said to have left its place needs it no more.
+
+        One that waited for something else may have its answer by now: then it keeps the place.
+        """
+        if opening.FOR_NOW not in due.payload:
+            return True
+        newest = await self.usher.newest(due.key)
+        return newest is None or lane_rules.needs_no_turn(newest)
+
+    async def _place(self, due: Due, delivery: Delivery[Due | Unreadable]) -> Item | None:
+        """Return what a wish for a place comes to: something only if it waits for its turn."""
+        newest = await self.usher.newest(due.key)
+        opened = await self.usher.opening_of(newest)
+        is_known = opened is None or opened.expectation_id in self._expectations
+        if newest is not None and is_known:
+            if opened is None:
+                return Item(delivery=delivery)
+            asked = self._asking(
+                opened,
+                due,
+                seq=delivery.seq,
+                trace=delivery.trace,
+                is_open=True,
+                newest=newest,
+            )
+            return Item(asked=[asked], delivery=delivery)
+        if self._is_for_others(due):
+            await leave(delivery)
+            return None
+        reason = NO_SUCH_EPISODE if newest is None else NO_SUCH_EXPECTATION
+        start = Start(actor_id=self._crew.actor.id, episode_id=due.key)
+        detail = "it waits for its turn, and no node knows it"
+        await self.undertaker.bury_command(start, seq=delivery.seq, reason=reason, detail=detail)
+        return Item(delivery=delivery)
+
+    async def _due_parts(
+        self, due: Due | Unreadable, delivery: Delivery[Due | Unreadable]
+    ) -> Sequence[Part] | None:
+        """Return the parts of a due message; None: it is left to others."""
+        if isinstance(due, Unreadable):
+            return [due]
+        parts = await self._alarms.parts(due, delivery)
+        if parts is not None or self._is_for_others(due):
+            return parts
+        letter = self._alarms.forgotten(due, delivery)
+        return [] if letter is None else [letter]
+
+    def _is_for_others(self, due: Due) -> bool:
+        """Return whether a due message that nobody knows here is left to another version's node."""
+        return self._alarms.returns_of(due) < STRANGE_DELIVERIES_MAX
+
+
+def _is_binding(parts: Sequence[Part], outcomes: Sequence[Outcome]) -> bool:
+    """Return whether what the cluster remembers has kept one of `parts` from opening an episode."""
+    settled = zip(parts, outcomes, strict=True)
+    return any(isinstance(part, Gated) and outcome is None for part, outcome in settled)
+
+
+def _subject_of(part: Part) -> tuple[str, str] | None:
+    """Return what a part is about, if its settling is a matter of what the cluster remembers."""
+    if not isinstance(part, Gated):
+        return None
+    expectation = part.expectation
+    return expectation.name, entity_id(part.event.payload, expectation.subject_key)

@@ -1,0 +1,382 @@
+"""The Lane aggregate: which episodes of an actor may run, over the whole cluster. Pure.
+
+    wanted ──placed──▶ waiting ──admitted──▶ admitted ──left──▶ (gone)
+       └──dropped         └──shed, left──▶ (gone)
+
+`admission` says who moves. The version of the lane in the journal makes its dispatcher the only
+one. So that nobody need read a lane's whole life, every `KEEP_EVERY`th commit holds all that the
+lane is, and every commit names the newest one before it that does; see `beginning`.
+
+Who of those that wait in a lane may run, and who may not even wait. Pure.
+
+A lane is in the order of rank: the highest priority first, of equal ones the lowest number, which
+is the oldest cause's. From its head on, episodes are admitted while fewer than the capacity are.
+One whose key is at its limit is passed over, and so is all behind it that has the same key; what
+has another key, or none, overtakes them. `overflow` says what becomes of those not admitted:
+
+    queue         they wait; while `queue_max` do, no more events are read: those stay in their
+                  stream, whatever their keys are
+    drop          newcomers are dropped; who waited already goes on waiting
+    shed_oldest   at most `queue_max` wait; the rest goes, the lowest priority first, and of equal
+                  ones the oldest: who waited is shed, and a newcomer is dropped
+
+What had a turn before, and goes on with what it has done, is neither dropped nor shed.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from heapq import nsmallest
+from typing import Final, Literal, TypeAlias, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.app.actor import CLUSTER_EPISODES_MAX, QUEUE_MAX, Overflow
+from engine.episodes.episode import ENDED, WAITING
+from engine.episodes.episode import fold as fold_episode
+from engine.episodes.open import untouched
+from engine.waits.wait import is_answered
+from streams.events import LaneEvent, LaneKept, LaneMoved
+from streams.json import raw
+from streams.lanes import Ticket
+from streams.log import START, Recorded
+
+DropReason: TypeAlias = Literal["no_room", "key_busy", "queue_full"]
+"""Why a newcomer got no place: too many run; as many with its key do as may; enough others wait."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of an actor may run, and wait."""
+
+    capacity: int
+    """Most episodes that are admitted at a time; see `capacity_of`."""
+    overflow: Overflow = "queue"
+    queue_max: int = QUEUE_MAX
+
+
+def capacity_of(*, cluster_max: int | None, nodes: Iterable[int]) -> int:
+    """Return how many episodes of an actor may be admitted, at most `CLUSTER_EPISODES_MAX`.
+
+    Args:
+        cluster_max: its `max_concurrent_cluster`; None: as many as the nodes have room for.
+        nodes: its `max_concurrent_episodes` on each of the nodes that take episodes now.
+    """
+    room = min(sum(nodes), CLUSTER_EPISODES_MAX)
+    return room if cluster_max is None else min(room, cluster_max)
+
+
+def ranked(waiting: Iterable[Ticket], newcomers: Iterable[Ticket]) -> list[Ticket]:
+    """Return `waiting`, which is by rank, with `newcomers` in their places."""
+    line = list(waiting)
+    for ticket in newcomers:
+        insort(line, ticket, key=_rank)
+    return line
+
+
+def admissible(line: Iterable[Ticket], running: Sequence[Ticket], *, capacity: int) -> list[Ticket]:
+    """Return those of `line`, which is by rank, that may run beside `running`, by rank."""
+    room = capacity - len(running)
+    if room <= 0:
+        return []
+    busy = Counter(_key(ticket) for ticket in running if ticket.key)
+    passed_over: set[tuple[str, str]] = set()
+    admitted: list[Ticket] = []
+    for ticket in line:
+        key = _key(ticket)
+        if _is_busy(ticket, busy) or (ticket.key_limit and key in passed_over):
+            passed_over.add(key)
+            continue
+        admitted.append(ticket)
+        busy[key] += 1
+        if len(admitted) == room:
+            break
+    return admitted
+
+
+def losers(
+    rest: Sequence[Ticket], limits: Limits, *, newcomers: frozenset[str]
+) -> Sequence[Ticket]:
+    """Return those of `rest`, which was not admitted, that may not wait either."""
+    match limits.overflow:
+        case "queue":
+            return ()
+        case "drop":
+            return [
+                ticket for ticket in rest if ticket.episode_id in newcomers and not ticket.resumes
+            ]
+        case "shed_oldest":
+            too_many = max(0, len(rest) - limits.queue_max)
+            strangers = (ticket for ticket in rest if not ticket.resumes)
+            return nsmallest(too_many, strangers, key=lambda each: (each.priority, each.number))
+        case _:
+            assert_never(limits.overflow)
+
+
+def drop_reasons(
+    dropped: Iterable[Ticket], limits: Limits, *, running: Iterable[Ticket]
+) -> dict[str, DropReason]:
+    """Return why each of `dropped` is, beside `running`, which are those just admitted, too."""
+    if limits.overflow == "shed_oldest":
+        return {ticket.episode_id: "queue_full" for ticket in dropped}
+    busy = Counter(_key(ticket) for ticket in running if ticket.key)
+    return {
+        ticket.episode_id: "key_busy" if _is_busy(ticket, busy) else "no_room" for ticket in dropped
+    }
+
+
+def _rank(ticket: Ticket) -> tuple[int, int]:
+    return -ticket.priority, ticket.number
+
+
+def _is_busy(ticket: Ticket, busy: Mapping[tuple[str, str], int]) -> bool:
+    """Return whether as many with the ticket's key run as may."""
+    is_limited = bool(ticket.key and ticket.key_limit)
+    return is_limited and busy.get(_key(ticket), 0) >= ticket.key_limit
+
+
+def _key(ticket: Ticket) -> tuple[str, str]:
+    """Return what is counted: each expectation's keys by themselves."""
+    return ticket.expectation_id, ticket.key
+
+
+KEEP_EVERY: Final = 200
+"""Commits from one that holds the whole lane to the next: the most that a new dispatcher reads."""
+
+TICKETS_KEPT_MAX: Final = 2_500
+"""Most tickets that one commit holds; a longer lane is kept once it is shorter again. With the
+longest names and keys so many are 706 KiB, of the 1 MiB that servers take."""
+
+KEY_BYTES_MAX: Final = 48
+"""Longest key, as JSON, that a ticket spells out; of a longer one it holds the hash."""
+
+
+class Lane(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lane's events add up to."""
+
+    waiting: tuple[Ticket, ...] = ()
+    """By rank."""
+    admitted: tuple[Ticket, ...] = ()
+    """In the order of their admission."""
+    cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """Name of an event, or `<stream>/<subject>` of a feed → sequence up to which all such events
+    were ruled on. Each version of the actor moves those that it watches."""
+    newest_number: int = 0
+    kept_at: int = 0
+    """Version of the newest commit that holds the whole lane; 0: there is none."""
+    moves: int = 0
+    """Since then."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """An episode that is to run when its turn comes."""
+
+    episode_id: str
+    expectation_id: str
+    priority: int = 0
+    key: str = ""
+    """Counted among those of the expectation; empty: none."""
+    key_limit: int = 0
+    """How many with the same key may run at a time; 0: any number."""
+    start_by: datetime | None = None
+    """Until when it is worth beginning; None: for ever."""
+    resumes: bool = False
+    """Whether it had a turn before, gave it up while it waited for something else, and wants one
+    again: it is never turned away, and what it gave up in the same moment is not its end."""
+    answered_step: int = 0
+    """The step that it waited for, if it resumes."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dispatcher has seen since the last decision. The lane may know any of it already."""
+
+    cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
+    anew: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """Cursors that begin, or begin again before where they are: their stream is another one."""
+    wanted: Sequence[Wanted] = ()
+    """In the order of their causes."""
+    left: Collection[str] = ()
+    """Episodes that have ended, or wait for something else."""
+
+
+EMPTY: Final = Lane()
+
+
+def decide(lane: Lane, seen: Seen, limits: Limits) -> tuple[LaneEvent, ...]:
+    """Return the events of one commit: what moves, and all of the lane if it is time to keep it.
+
+    Empty if nothing changes. An episode that is in the lane is not placed again, and one that has
+    ended, according to the same `seen`, is not placed at all. One that resumes has left before it
+    wanted a place again: in whichever order that was seen, it gets a new place for the old one.
+    """
+    known = {ticket.episode_id for ticket in (*lane.waiting, *lane.admitted)}
+    left = tuple(each for each in dict.fromkeys(seen.left) if each in known)
+    newcomers = _newcomers(seen, known=known, after=lane.newest_number)
+    new = frozenset(_ids(newcomers))
+    line = ranked(_without(lane.waiting, left), newcomers)
+    running = _without(lane.admitted, left)
+    admitted = admissible(line, running, capacity=limits.capacity)
+    lost = losers(_without(line, _ids(admitted)), limits, newcomers=new)
+    turned_away = [each for each in lost if each.episode_id in new]
+    moved = LaneMoved(
+        cursors={**seen.anew, **_advanced({**lane.cursors, **seen.anew}, seen.cursors)},
+        placed=_without(newcomers, _ids(lost)),
+        admitted=_ids(admitted),
+        shed=tuple(each for each in _ids(lost) if each not in new),
+        dropped={**drop_reasons(turned_away, limits, running=(*running, *admitted))},
+        left=left,
+    )
+    return () if moved == LaneMoved() else _commit(lane, replace(moved, kept_at=lane.kept_at))
+
+
+def overdue(lane: Lane, *, at: datetime) -> list[str]:
+    """Return the episodes that wait in `lane` and are not worth beginning any more."""
+    return [each.episode_id for each in lane.waiting if each.start_by and each.start_by < at]
+
+
+def closing(lane: Lane) -> tuple[LaneEvent, ...]:
+    """Return the events of the commit after which `lane` holds nothing: all that wait may run.
+
+    It forgets how far it has come, too. Should it be used again, it begins where the gates of the
+    actor are by then.
+    """
+    waiting, admitted = _ids(lane.waiting), _ids(lane.admitted)
+    moved = LaneMoved(admitted=waiting, left=(*admitted, *waiting), kept_at=lane.kept_at)
+    return moved, LaneKept(newest_number=lane.newest_number)
+
+
+def evolve(lane: Lane, event: LaneEvent, *, version: int) -> Lane:
+    """Return `lane` after `event`, of the commit that is its `version`. Never refuses."""
+    match event:
+        case LaneMoved():
+            return _moved(lane, event)
+        case LaneKept():
+            return Lane(
+                waiting=event.waiting,
+                admitted=event.admitted,
+                cursors=event.cursors,
+                newest_number=event.newest_number,
+                kept_at=version,
+            )
+        case _:
+            assert_never(event)
+
+
+def fold(records: Iterable[Recorded]) -> Lane:
+    """Return what a lane's `records` add up to, oldest first: all, or those since `beginning`."""
+    lane = EMPTY
+    for record in records:
+        for event in record.commit.events:
+            if isinstance(event, LaneEvent):
+                lane = evolve(lane, event, version=record.seq)
+    return lane
+
+
+def beginning(newest: Recorded | None) -> int:
+    """Return the version past which a lane is to be read, given its newest commit.
+
+    A copy of a commit names the version that the lane was kept at where it is copied from, which is
+    of no use here. So if that is the newest commit, and does not hold the lane itself, all is read.
+    """
+    match newest:
+        case Recorded(commit=commit) if any(isinstance(each, LaneKept) for each in commit.events):
+            return newest.seq - 1
+        case Recorded(is_copied=False, commit=commit):
+            kept_at = (each.kept_at for each in commit.events if isinstance(each, LaneMoved))
+            return max(START, next(kept_at, START) - 1)
+        case _:
+            return START
+
+
+def _newcomers(seen: Seen, *, known: Collection[str], after: int) -> list[Ticket]:
+    """Return a ticket for each episode that is to get a place, numbered from `after` on."""
+    back = {each.episode_id for each in seen.wanted if each.resumes}.intersection(seen.left)
+    settled = {*known, *seen.left} - back
+    tickets: list[Ticket] = []
+    for each in seen.wanted:
+        if each.episode_id not in settled:
+            settled.add(each.episode_id)
+            tickets.append(_ticket(each, number=after + len(tickets) + 1))
+    return tickets
+
+
+def _ticket(wanted: Wanted, *, number: int) -> Ticket:
+    return Ticket(
+        episode_id=wanted.episode_id,
+        expectation_id=wanted.expectation_id,
+        number=number,
+        priority=wanted.priority,
+        key=_short(wanted.key),
+        key_limit=wanted.key_limit,
+        start_by=wanted.start_by,
+        resumes=wanted.resumes,
+        answered_step=wanted.answered_step,
+    )
+
+
+def _short(key: str) -> str:
+    encoded = bytes(raw(key))
+    is_short = len(encoded) <= KEY_BYTES_MAX
+    return key if is_short else f"#{blake2b(encoded, digest_size=16).hexdigest()}"
+
+
+def _advanced(cursors: Mapping[str, int], seen: Mapping[str, int]) -> dict[str, int]:
+    """Return those of `seen` that are beyond `cursors`."""
+    return {each: seq for each, seq in seen.items() if each not in cursors or seq > cursors[each]}
+
+
+def _moved(lane: Lane, event: LaneMoved) -> Lane:
+    line = ranked(_without(lane.waiting, (*event.left, *event.shed)), event.placed)
+    waits = {ticket.episode_id: ticket for ticket in line}
+    admitted = [waits.pop(each) for each in event.admitted if each in waits]
+    return Lane(
+        waiting=tuple(waits.values()),
+        admitted=(*_without(lane.admitted, event.left), *admitted),
+        cursors={**lane.cursors, **event.cursors},
+        newest_number=max((each.number for each in event.placed), default=lane.newest_number),
+        kept_at=lane.kept_at,
+        moves=lane.moves + 1,
+    )
+
+
+def _commit(lane: Lane, moved: LaneMoved) -> tuple[LaneEvent, ...]:
+    """Return the events of the commit in which `lane` moves so."""
+    if lane.moves + 1 < KEEP_EVERY:
+        return (moved,)
+    after = _moved(lane, moved)
+    if len(after.waiting) + len(after.admitted) > TICKETS_KEPT_MAX:
+        return (moved,)
+    kept = LaneKept(
+        cursors=dict(after.cursors),
+        waiting=after.waiting,
+        admitted=after.admitted,
+        newest_number=after.newest_number,
+    )
+    return (moved, kept)
+
+
+def _without(tickets: Iterable[Ticket], episodes: Iterable[str]) -> tuple[Ticket, ...]:
+    gone = frozenset(episodes)
+    return tuple(each for each in tickets if each.episode_id not in gone)
+
+
+def _ids(tickets: Iterable[Ticket]) -> tuple[str, ...]:
+    return tuple(ticket.episode_id for ticket in tickets)
+
+
+def waits(newest: Recorded | None) -> bool:
+    """Return whether an episode waits for its turn, given its newest commit.
+
+    Nobody has begun it, or nobody has gone on with it since it had its answer. What has begun goes
+    on, and what has ended is over.
+    """
+    return untouched(newest) is not None or is_answered(newest)
+
+
+def needs_no_turn(newest: Recorded | None) -> bool:
+    """Return whether an episode has ended or waits for something else, given its newest commit."""
+    return newest is not None and fold_episode((newest,)).status in {*ENDED, *WAITING}

@@ -1,0 +1,149 @@
+"""Decides what moves in a lane, with everything that gets a place opened before it is written down.
+
+It is decided before anything is opened, so that no episode is opened that finds no room; and it is
+decided again if some of what it would place, or drop, turns out to have run already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from msgspec.structs import replace
+
+from engine.dead_letters.write import Undertaker, unopened
+from engine.episodes.open import record_opening
+from engine.lanes import lane as lane_rules
+from engine.lanes.effects import Usher
+from engine.lanes.lane import Lane, Limits, Seen
+from engine.lanes.mailbox import Asked
+from engine.triggers.evaluate import Arbiter
+from streams.errors import TooLarge, Unwritable
+from streams.events import LaneEvent, LaneMoved
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What moves, and what is known of the episodes that were asked for."""
+
+    events: Sequence[LaneEvent]
+    asked: Mapping[str, Asked]
+    """Those that were not in the lane, by episode."""
+    is_open: Mapping[str, bool] = field(default_factory=dict)
+    """Episode → whether it is open and waits for its turn, as far as it was looked up."""
+
+    @property
+    def moves(self) -> list[LaneMoved]:
+        """The moves among the events."""
+        return [event for event in self.events if isinstance(event, LaneMoved)]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing moves but cursors."""
+        return not any(
+            each.placed or each.admitted or each.shed or each.dropped or each.left
+            for each in self.moves
+        )
+
+
+@dataclass(frozen=True)
+class Placer:
+    """Decides for one actor, on one node."""
+
+    arbiter: Arbiter
+    undertaker: Undertaker
+    usher: Usher
+
+    async def decide(
+        self,
+        lane: Lane,
+        asked: Iterable[Asked],
+        limits: Limits,
+        *,
+        seen: Seen,
+    ) -> Decision:
+        """Return what moves in `lane`, everything that it places being open.
+
+        Args:
+            lane: as it stands.
+            asked: what wants a place, in the order of the causes.
+            limits: of the actor.
+            seen: what else was seen.
+
+        Raises:
+            Unavailable: the log is away. Some of it may be open.
+        """
+        wanting = self._wanting(lane, asked, left=seen.left)
+        # What has left its place in the same moment may have ended since it asked for another one.
+        sure = (id_ for id_, each in wanting.items() if each.is_open and id_ not in seen.left)
+        is_open = dict.fromkeys(sure, True)
+        while True:
+            wanted = [each.wanted for each in wanting.values()]
+            events = lane_rules.decide(lane, replace(seen, wanted=wanted), limits)
+            decision = Decision(events=events, asked=wanting, is_open=is_open)
+            found = await self._look_into(decision)
+            if not found:
+                return decision
+            # Each round knows more of at least one: it ends.
+            is_open |= {id_: open_ for id_, open_ in found.items() if open_ is not None}
+            wanting = {
+                id_: each for id_, each in wanting.items() if found.get(id_, True) is not None
+            }
+
+    def _wanting(
+        self, lane: Lane, asked: Iterable[Asked], *, left: Collection[str]
+    ) -> dict[str, Asked]:
+        """Return what is asked for and not in the lane, or has just left it, each episode once."""
+        known = {ticket.episode_id for ticket in chain(lane.waiting, lane.admitted)}
+        wanting: dict[str, Asked] = {}
+        for each in asked:
+            episode_id = each.opened.episode_id
+            is_back = each.wanted.resumes and episode_id in left and episode_id not in wanting
+            if episode_id not in known or is_back:
+                known.add(episode_id)
+                wanting[episode_id] = each
+            elif not each.is_open:
+                self.arbiter.note_duplicate(each.opened)
+        return wanting
+
+    async def _look_into(self, decision: Decision) -> dict[str, bool | None]:
+        """Open what is to be placed, and look up what is to be dropped, as far as is not done.
+
+        Returns:
+            Episode → whether it is open; None: it wants no place, for it has been begun or cannot
+            be opened.
+        """
+        asked, is_open = decision.asked, decision.is_open
+        placed = [ticket.episode_id for moved in decision.moves for ticket in moved.placed]
+        dropped = [episode_id for moved in decision.moves for episode_id in moved.dropped]
+        work = {id_: self._open(asked[id_]) for id_ in placed if not is_open.get(id_)}
+        work |= {id_: self._look_up(asked[id_]) for id_ in dropped if id_ not in is_open}
+        return dict(zip(work, await asyncio.gather(*work.values()), strict=True))
+
+    async def _open(self, asked: Asked) -> bool | None:
+        opened, crew = asked.opened, self.arbiter.crew
+        if asked.wanted.resumes:
+            return await self._look_up(asked) or None
+        now, trace = crew.clock.now(), asked.trace
+        try:
+            if await record_opening(crew.ports, opened, at=now, trace=trace):
+                self.arbiter.note_fire(opened)
+                return True
+        # Numbers and text may need more room than they came in.
+        except (TooLarge, Unwritable) as error:
+            letter = unopened(opened, asked.cause, error, stack=crew.ports.stack, seq=asked.seq)
+            await self.undertaker.bury(letter, actor_id=opened.actor_id)
+            return None
+        # Whoever dispatched before may have come as far as this.
+        return await self._look_up(asked) or None
+
+    async def _look_up(self, asked: Asked) -> bool | None:
+        newest = await self.usher.newest(asked.opened.episode_id)
+        if newest is None:
+            return False
+        if lane_rules.waits(newest):
+            return True
+        self.arbiter.note_duplicate(asked.opened)
+        return None

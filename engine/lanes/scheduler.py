@@ -1,0 +1,493 @@
+"""One node's time as the dispatcher of one actor: collect → decide → commit → carry out → answer.
+
+What is decided at one moment is one commit of the lane. What was collected is answered for last. So
+a node that dies anywhere leaves the next one exactly what is left to do: an episode that is open
+and has no place is placed when its cause comes again, and what the newest commit asks for is done
+again. Who gets no place is turned away before the commit, for nobody would come back to it.
+
+Gives the episodes of one actor their turns: one node at a time does so for the whole cluster.
+
+A lease says which. It only saves work: every decision names the version of the lane that it was
+made on, so of two nodes that both believe that they dispatch, one is refused and begins anew. The
+others stand by, and one of them takes over as soon as the lease is given up or has lapsed.
+
+Where nobody may wake the actor, because it is paused, somebody must still give turns to what waits
+already. A dispatcher that takes no causes does that, for as long as no other node takes any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from engine import telemetry
+from engine.cluster import nodes as cluster_nodes
+from engine.cluster.members import Roster
+from engine.dead_letters.write import Undertaker
+from engine.episodes import open as opening
+from engine.episodes.context import EpisodeCrew
+from engine.episodes.events import OVERFLOW
+from engine.lanes import lane as lane_rules
+from engine.lanes.cursors import missing_cursors, own_track
+from engine.lanes.effects import Usher, no_place
+from engine.lanes.intake import Collector
+from engine.lanes.lane import EMPTY, Lane, Limits, Seen, capacity_of
+from engine.lanes.mailbox import HAUL_MAX, LAG_MAX, Haul, Item, Mailbox
+from engine.lanes.place import Decision, Placer
+from engine.lanes.store import LaneBook, feed_cursor
+from engine.runtime.leases import Keeper, Vacancies
+from engine.runtime.permits import Permit
+from engine.runtime.tasks import wait_first, wait_set
+from engine.triggers.evaluate import Arbiter
+from engine.validation import backoff_s
+from streams.errors import Unavailable, UnreadableEvent, VersionConflict
+from streams.feeds import Feed
+from streams.keys import lane_claim
+
+LOOK_S: Final = 5.0
+"""Between two looks at what only time changes, in seconds: how long the same may be unwritten when
+nothing else comes, and how late what waits in vain is canceled."""
+
+NOBODY: Final = Limits(capacity=0)
+
+
+@dataclass
+class Stint:
+    """From the moment that a node reads the lane until it dispatches no more."""
+
+    crew: EpisodeCrew
+    arbiter: Arbiter
+    undertaker: Undertaker
+    roster: Roster
+    takes_causes: bool
+    """Whether the actor may be woken. What has been woken goes on in any case."""
+    over: asyncio.Event
+    """Set when it is to end."""
+    _mailbox: Mailbox = field(default_factory=Mailbox)
+    _haul: Haul = field(default_factory=Haul)
+    """What is being decided on."""
+    _reached: dict[str, int] = field(default_factory=dict)
+    """Cursors that are not written down, because nothing else was to be."""
+    _lag: int = 0
+    """Events that they passed."""
+    _is_late: bool = False
+    """Whether they have been unwritten for long."""
+    _book: LaneBook = field(init=False)
+    _usher: Usher = field(init=False)
+    _placer: Placer = field(init=False)
+
+    def __post_init__(self) -> None:
+        crew = self.crew
+        self._book = LaneBook(crew.ports, crew.clock, crew.actor.id, crew.pens)
+        self._usher = Usher(crew)
+        self._placer = Placer(self.arbiter, self.undertaker, self._usher)
+
+    async def begin(self) -> None:
+        """See to it that the lane says from where on each stream is to be followed.
+
+        Whatever is published from then on is ruled on, whoever dispatches.
+
+        Raises:
+            VersionConflict: someone else writes to the lane. Begin again.
+            UnreadableEvent: a newer version writes it.
+            Unavailable: the log is away.
+        """
+        await self._book.read()
+        missing = await missing_cursors(self.crew, self._book.lane.cursors)
+        if missing:
+            await self._complete()
+            await self._book.append(
+                lane_rules.decide(self._book.lane, Seen(cursors=missing), NOBODY)
+            )
+
+    async def serve(self) -> None:
+        """Dispatch until it is over.
+
+        Raises:
+            VersionConflict: someone else dispatches.
+            UnreadableEvent: someone newer does.
+            Unavailable: the log is away. After any of them, read the lane anew with a new stint.
+            ExceptionGroup: of such.
+        """
+        await self._take_over()
+        async with asyncio.TaskGroup() as group:
+            collector = self._collector()
+            group.create_task(collector.take_due())
+            beside = [group.create_task(each) for each in self._beside(collector)]
+            await self._decide_until_over()
+            for each in beside:
+                each.cancel()
+        await self._commit_reached()
+
+    async def hand_back(self) -> None:
+        """Leave to the next one at once what came due and was not answered for."""
+        for delivery in (*self._haul.deliveries, *self._mailbox.unanswered()):
+            await delivery.nak()
+        self._measure(EMPTY)
+
+    async def _take_over(self) -> None:
+        """Read the lane, and do what the last dispatcher may have left undone."""
+        crew, book = self.crew, self._book
+        if self.takes_causes:
+            await self.begin()
+            begun = [feed for feed in crew.actor.feeds() if self._cursor_of(feed) is not None]
+            await crew.ports.world.forget(crew.actor.id, begun)
+        else:
+            await book.read()
+        await self._complete()
+        gone = await self._usher.gone(ticket.episode_id for ticket in book.lane.admitted)
+        self._mailbox.put(Item(left=each) for each in gone)
+        self._make_room()
+        log.info(
+            "dispatching",
+            actor=crew.actor.id,
+            node=crew.node,
+            version=book.version,
+            waiting=len(book.lane.waiting),
+            admitted=len(book.lane.admitted),
+        )
+
+    async def _complete(self) -> None:
+        if self._book.newest is not None:
+            await self._usher.complete(self._book.newest, self._book.lane)
+
+    def _collector(self) -> Collector:
+        return Collector(
+            arbiter=self.arbiter,
+            undertaker=self.undertaker,
+            usher=self._usher,
+            mailbox=self._mailbox,
+            over=self.over,
+            takes_causes=self.takes_causes,
+        )
+
+    def _beside(self, collector: Collector) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield what goes on while one decision follows the other."""
+        yield self._watch_end()
+        yield self._watch_roster()
+        yield self._watch_time()
+        if self.takes_causes:
+            own = own_track(self.crew, self._book.lane.cursors)
+            if own is not None:
+                yield collector.follow(own)
+            for feed in self.crew.actor.feeds():
+                yield collector.follow_feed(feed, after=self._cursor_of(feed))
+
+    def _cursor_of(self, feed: Feed) -> int | None:
+        return self._book.lane.cursors.get(feed_cursor(feed))
+
+    async def _decide_until_over(self) -> None:
+        while True:
+            self._haul = await self._mailbox.take()
+            if self.over.is_set():
+                return
+            await self._decide_on(self._haul)
+            self._mailbox.settle(self._haul)
+            self._haul = Haul()
+            self._make_room()
+
+    async def _decide_on(self, haul: Haul) -> None:
+        """Make one decision, and answer for what it was made on."""
+        before = self._book.lane
+        reached = self._reached | haul.cursors
+        seen = Seen(cursors=reached, anew=haul.anew, left=haul.left)
+        decision = await self._placer.decide(before, haul.asked, self._limits(), seen=seen)
+        self._reached, self._lag = reached, self._lag + len(haul.items)
+        is_due = haul.is_binding or self._is_late or self._lag > LAG_MAX
+        version = self._book.version
+        if is_due or not decision.is_idle:
+            await self._turn_away(decision)
+            await self._commit(decision)
+            await self._carry_out(decision, before)
+        if haul.deliveries and version == self._book.version:
+            # What changes nothing here may be about a place that another dispatcher gave.
+            await self._book.check()
+        await self._call_again(haul, before)
+        await asyncio.gather(*(delivery.ack() for delivery in haul.deliveries))
+
+    async def _commit(self, decision: Decision) -> None:
+        if decision.events:
+            try:
+                await self._book.append(decision.events)
+            except VersionConflict:
+                await self._leave_to_others(decision)
+                raise
+        self._reached, self._lag, self._is_late = {}, 0, False
+
+    async def _turn_away(self, decision: Decision) -> None:
+        """Settle with the gates and the world for what gets no place; the lane says it next.
+
+        Once the lane says it nobody comes back to it. Before, its cause does, and if it then finds
+        room, it passes as if it had never been here.
+        """
+        openings = {id_: each.opened for id_, each in decision.asked.items()}
+        for moved in decision.moves:
+            dropped = (openings[episode_id] for episode_id in moved.dropped)
+            await asyncio.gather(*(self.arbiter.take_back(each) for each in dropped))
+            await self._usher.tell_dropped(moved.dropped, openings, version=self._book.version)
+
+    async def _leave_to_others(self, decision: Decision) -> None:
+        """Ask whoever dispatches instead for places for what was opened here in vain."""
+        for episode_id in (each for each, is_open in decision.is_open.items() if is_open):
+            place = opening.place(self.crew.actor.id, episode_id)
+            id_ = f"place.{episode_id}.{self._book.version}"
+            await self.crew.ports.timers.send(place, id=id_)
+
+    async def _carry_out(self, decision: Decision, before: Lane) -> None:
+        openings = {id_: each.opened for id_, each in decision.asked.items()}
+        traces = {id_: each.trace for id_, each in decision.asked.items() if each.trace}
+        self._usher.traces.update(traces)
+        for moved in decision.moves:
+            await self._usher.carry_out(
+                moved, self._book.lane, version=self._book.version, openings=openings
+            )
+            for episode_id, why in moved.dropped.items():
+                self._count_overflow(openings[episode_id].expectation_id)
+                if decision.is_open.get(episode_id):
+                    await self._usher.cancel(episode_id, no_place(why))
+            for ticket in before.waiting if moved.shed else ():
+                if ticket.episode_id in moved.shed:
+                    self._count_overflow(ticket.expectation_id)
+        self._measure(self._book.lane)
+
+    async def _call_again(self, haul: Haul, before: Lane) -> None:
+        """Call a node to what asks for a place and has its turn: the call was answered in vain."""
+        admitted = {ticket.episode_id for ticket in before.admitted}.difference(haul.left)
+        for each in haul.asked:
+            if each.is_open and each.opened.episode_id in admitted:
+                step = each.wanted.answered_step
+                await self._usher.call(
+                    each.opened.episode_id, again=str(each.seq), answered_step=step
+                )
+
+    async def _commit_reached(self) -> None:
+        """Say how far this node has come, so that the next one need not rule on it again."""
+        if self._reached:
+            seen = Seen(cursors=self._reached)
+            await self._book.append(lane_rules.decide(self._book.lane, seen, NOBODY))
+
+    def _limits(self) -> Limits:
+        actor = self.crew.actor
+        nodes = [self.roster.capacity(actor.id), self._own_room()]
+        capacity = capacity_of(cluster_max=actor.max_concurrent_cluster, nodes=nodes)
+        return Limits(capacity=capacity, overflow=actor.overflow, queue_max=actor.queue_max)
+
+    def _own_room(self) -> int:
+        """Return how many episodes fit on this node, if the others miss it: it is here.
+
+        A node that stood still for longer than its presence lasts would else see no room at all.
+        """
+        crew = self.crew
+        is_missed = all(each.name != crew.node for each in self.roster.nodes)
+        return crew.actor.max_concurrent_episodes if is_missed and crew.permits.runs.is_given else 0
+
+    def _make_room(self) -> None:
+        """Let events come, as many as may wait."""
+        actor, waiting = self.crew.actor, len(self._book.lane.waiting)
+        stays_in_stream = actor.overflow == "queue"
+        self._mailbox.allow(actor.queue_max - waiting if stays_in_stream else HAUL_MAX)
+
+    async def _watch_roster(self) -> None:
+        while True:
+            await self.roster.wait_change()
+            self._mailbox.nudge()
+
+    async def _watch_time(self) -> None:
+        while True:
+            await self.crew.clock.sleep(LOOK_S)
+            overdue = lane_rules.overdue(self._book.lane, at=self.crew.clock.now())
+            gone = await self._usher.expire(overdue)
+            self._mailbox.put(Item(left=each) for each in gone)
+            self._is_late = bool(self._reached)
+            self._mailbox.nudge()
+
+    async def _watch_end(self) -> None:
+        await self.over.wait()
+        self._mailbox.nudge()
+
+    def _count_overflow(self, expectation: str) -> None:
+        labels = {"actor": self.crew.actor.id, "expectation": expectation, "reason": OVERFLOW}
+        telemetry.gate_rulings.add(1, labels)
+
+    def _measure(self, lane: Lane) -> None:
+        labels = {"actor": self.crew.actor.id}
+        telemetry.lane.set(len(lane.waiting), {**labels, "state": "waiting"})
+        telemetry.lane.set(len(lane.admitted), {**labels, "state": "admitted"})
+
+
+STANDBY_S: Final = 5.0
+"""Longest wait for the lease before it is asked for again: a watch that was cut off may have
+missed that it was given up."""
+
+AGAIN_S: Final = 0.05
+"""First pause before the lane is read anew; doubles each time."""
+
+AGAIN_MAX_S: Final = 5.0
+"""Longest such pause."""
+
+log = structlog.get_logger("vigil.dispatcher")
+
+
+@dataclass
+class Dispatcher:
+    """The dispatcher of one actor on one node: it dispatches, or stands by."""
+
+    crew: EpisodeCrew
+    keeper: Keeper
+    undertaker: Undertaker
+    roster: Roster
+    vacancies: Vacancies
+    takes_causes: bool
+    """Whether it takes what wakes the actor. One that does not gives way to those who do."""
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once whatever is published is ruled on, here or elsewhere."""
+
+    def __post_init__(self) -> None:
+        self._arbiter = Arbiter(self.crew)
+        self._key = lane_claim(self.crew.actor.id)
+        self._withdrawn = self._permit.withdrawn
+        self._failures = 0
+
+    async def serve(self) -> None:
+        """Dispatch whenever it is this node's turn, for as long as it may.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        self._withdrawn = self._permit.withdrawn
+        await self._unless_withdrawn(self._wait_known())
+        if self.takes_causes:
+            await self._begin()
+        self.is_open.set()
+        await self._unless_withdrawn(self._wait_counted())
+        while not self._withdrawn.is_set():
+            await self._unless_withdrawn(self._wait_needed())
+            freed = self.vacancies.of(self._key)
+            if not await self._dispatch():
+                wait = wait_set(freed, within_s=STANDBY_S, clock=self.crew.clock)
+                await self._unless_withdrawn(wait)
+
+    @property
+    def _permit(self) -> Permit:
+        permits = self.crew.permits
+        return permits.wakes if self.takes_causes else permits.runs
+
+    async def _begin(self) -> None:
+        """See to it that the lane has a beginning, unless the permit is withdrawn meanwhile."""
+        has_begun = False
+        while not has_begun and not self._withdrawn.is_set():
+            try:
+                await self._stint(self._withdrawn).begin()
+                has_begun = True
+            except VersionConflict as error:
+                # All nodes begin at once when an actor is new, and each but one has to look again.
+                await self._pause_after(error, say=log.debug)
+            except UnreadableEvent as error:
+                await self._pause_after(error)
+
+    async def _dispatch(self) -> bool:
+        """Dispatch for as long as this node has the lease; return False if it does not get it."""
+        if self._withdrawn.is_set():
+            return False
+        over, is_understood = asyncio.Event(), True
+        held = await self.keeper.acquire(self._key, on_lost=over.set)
+        if held is None:
+            return False
+        ending = asyncio.create_task(self._end_when_due(over))
+        try:
+            while is_understood and not over.is_set():
+                is_understood = await self._serve_stint(over)
+            await self.keeper.complete(held)
+        finally:
+            # If it was not given up, this node is being cut off, or failed by surprise: it lapses.
+            self.keeper.forget(held)
+            ending.cancel()
+            await asyncio.gather(ending, return_exceptions=True)
+        return is_understood
+
+    async def _serve_stint(self, over: asyncio.Event) -> bool:
+        """Dispatch until it is over, or the lane must be read anew.
+
+        Returns:
+            Whether this version of the engine understands the lane.
+        """
+        failure: BaseException | None = None
+        stint, began_s = self._stint(over), self.crew.clock.monotonic_s()
+        try:
+            await stint.serve()
+        except* (VersionConflict, Unavailable, UnreadableEvent) as group:
+            failure = _first(group)
+        await stint.hand_back()
+        if self.crew.clock.monotonic_s() - began_s > AGAIN_MAX_S:
+            self._failures = 0
+        if failure is not None:
+            await self._pause_after(failure)
+        return not isinstance(failure, UnreadableEvent)
+
+    def _stint(self, over: asyncio.Event) -> Stint:
+        return Stint(
+            crew=self.crew,
+            arbiter=self._arbiter,
+            undertaker=self.undertaker,
+            roster=self.roster,
+            takes_causes=self.takes_causes,
+            over=over,
+        )
+
+    async def _end_when_due(self, over: asyncio.Event) -> None:
+        """End a stint when the permit is withdrawn, or when it is not needed any more."""
+        await self._unless_withdrawn(self._wait_superfluous())
+        over.set()
+
+    async def _wait_known(self) -> None:
+        """Wait until this node knows the others, and they know it."""
+        await self.roster.has_looked.wait()
+        while all(each.name != self.crew.node for each in self.roster.nodes):
+            await self.roster.wait_change()
+
+    async def _wait_counted(self) -> None:
+        """Wait until this node's own room for the actor is known, which it tells once it is open.
+
+        Before that there seems to be no room anywhere, and what finds no room may be dropped.
+        """
+        while not self._is_counted():
+            await self.roster.wait_change()
+
+    def _is_counted(self) -> bool:
+        own = (each for each in self.roster.nodes if each.name == self.crew.node)
+        return any(self.crew.actor.id in {**each.actors, **each.closed} for each in own)
+
+    async def _wait_needed(self) -> None:
+        while not self._is_needed():
+            await self.roster.wait_change()
+
+    async def _wait_superfluous(self) -> None:
+        while self._is_needed():
+            await self.roster.wait_change()
+
+    def _is_needed(self) -> bool:
+        return self.takes_causes or not cluster_nodes.is_woken(
+            self.roster.nodes, self.crew.actor.id
+        )
+
+    async def _pause_after(
+        self, failure: BaseException, *, say: Callable[..., object] = log.warning
+    ) -> None:
+        self._failures += 1
+        pause_s = backoff_s(self._failures, first_s=AGAIN_S, most_s=AGAIN_MAX_S)
+        actor = self.crew.actor.id
+        say("reading the lane anew", actor=actor, why=str(failure), again_in_s=pause_s)
+        await self._unless_withdrawn(self.crew.clock.sleep(pause_s))
+
+    async def _unless_withdrawn(self, wait: Coroutine[Any, Any, object]) -> None:
+        await wait_first(wait, self._withdrawn.wait())
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return one of the failures that came together."""
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -1,0 +1,133 @@
+"""A lane as the journal has it, and the pen that writes it.
+
+Every decision is appended at the version that it was made on. So of two nodes that both believe
+that they dispatch one gets a `VersionConflict`, and forgets what it knew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from engine.episodes.context import EpisodeCrew
+from engine.lanes import lane as lane_rules
+from engine.lanes.lane import EMPTY, Lane
+from streams.clock import Clock
+from streams.delivery import Source, Unreadable
+from streams.errors import Unavailable, VersionConflict
+from streams.events import LaneEvent
+from streams.feeds import Feed
+from streams.log import START, Commit, Recorded
+from streams.ports import Ports
+from streams.tracing import traceparent
+from streams.world import DomainEvent
+
+
+@dataclass
+class LaneBook:
+    """The lane of one actor, for one reader and writer."""
+
+    ports: Ports
+    clock: Clock
+    actor: str
+    pens: Iterator[str]
+    """Names that nobody used before, for commits."""
+    lane: Lane = EMPTY
+    version: int = START
+    newest: Recorded | None = field(default=None)
+    """The commit that it stands at, as it was read: what it asks for may not be done yet."""
+
+    async def read(self) -> None:
+        """Take the lane as the journal has it now.
+
+        Raises:
+            UnreadableEvent: a newer version of the engine writes it.
+            Unavailable: the log is away, or a replica lags.
+        """
+        subject = self.ports.stack.lane(self.actor)
+        last = await self.ports.log.last(subject)
+        after = lane_rules.beginning(last)
+        records = await self.ports.log.read(subject, after=after) if last else ()
+        self.newest = records[-1] if records else None
+        if (self.newest and self.newest.seq) != (last and last.seq):
+            raise Unavailable(subject, detail="what a replica holds is not the newest")
+        self.lane = lane_rules.fold(records)
+        self.version = self.newest.seq if self.newest else START
+
+    async def check(self) -> None:
+        """Check that the lane is as we know it, where nothing is to be written that would tell.
+
+        Raises:
+            VersionConflict: someone else dispatches. Read again, decide again.
+            Unavailable: the log is away.
+        """
+        subject = self.ports.stack.lane(self.actor)
+        last = await self.ports.log.last(subject)
+        if (last.seq if last else START) != self.version:
+            raise VersionConflict(subject, expected=self.version)
+
+    async def append(self, events: Sequence[LaneEvent]) -> None:
+        """Write a decision down.
+
+        Raises:
+            VersionConflict: someone else dispatches. Read again, decide again.
+            Unavailable: the log is away. It may be written.
+        """
+        commit = Commit(
+            id=f"lane.{next(self.pens)}",
+            at=self.clock.now(),
+            events=tuple(events),
+            trace=traceparent(),
+        )
+        subject = self.ports.stack.lane(self.actor)
+        self.version = await self.ports.log.append(subject, commit, after=self.version)
+        for event in events:
+            self.lane = lane_rules.evolve(self.lane, event, version=self.version)
+
+
+def feed_cursor(feed: Feed) -> str:
+    """Return the name of a feed's cursor."""
+    return f"{feed.stream}/{feed.subject}"
+
+
+async def read_lane(crew: EpisodeCrew) -> LaneBook:
+    """Return the lane of an actor as the journal has it.
+
+    Raises:
+        UnreadableEvent: a newer version of the engine writes it.
+        Unavailable: the log is away.
+    """
+    book = LaneBook(crew.ports, crew.clock, crew.actor.id, crew.pens)
+    await book.read()
+    return book
+
+
+async def open_events(crew: EpisodeCrew) -> Source[DomainEvent | Unreadable]:
+    """Return the actor's own events, from where its lane left off if it had one.
+
+    Raises:
+        UnreadableEvent, Unavailable: as `read_lane`.
+    """
+    lane, names = (await read_lane(crew)).lane, crew.actor.event_names()
+    return await crew.ports.world.open(crew.actor.id, names, after=_left_off(lane, names))
+
+
+async def open_feed(
+    crew: EpisodeCrew, feed: Feed, *, after: int | None = None
+) -> Source[DomainEvent | Unreadable]:
+    """Return the events of `feed`, from where the actor's lane left off if it had one.
+
+    Else from just past `after`, or without that from where the feed says.
+
+    Raises:
+        NoSuchStream: there is none of that name.
+        UnreadableEvent, Unavailable: as `read_lane`.
+        Incompatible: the server refuses us this stream.
+    """
+    lane = (await read_lane(crew)).lane
+    begins_after = lane.cursors.get(feed_cursor(feed), after)
+    return await crew.ports.world.open_feed(crew.actor.id, feed, after=begins_after)
+
+
+def _left_off(lane: Lane, names: frozenset[str]) -> int | None:
+    return min((lane.cursors[name] for name in names & lane.cursors.keys()), default=None)

@@ -1,0 +1,281 @@
+"""A node: one process that runs an app's actors. It starts, stops and supervises; no more.
+
+What takes work has its place in the lineup, which the loader changes as definitions are applied.
+The switchboard says for each actor whether its doers may take work. One that may not waits, and
+what it had open is closed; the node goes on, and takes work again once it may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from engine import telemetry
+from engine.app.app import App
+from engine.app.tools import ENGINE, WORKFLOWS
+from engine.cluster.members import Presence, Roster
+from engine.cluster.mode_watch import Switchboard
+from engine.cluster.modes import NodeMode
+from engine.dead_letters.write import Undertaker
+from engine.definitions.loader import Loader
+from engine.definitions.resolver import Editions
+from engine.episodes.breaker_store import Tripper
+from engine.episodes.cancel import Running
+from engine.execution.cancel import Canceler
+from engine.execution.steps import Publisher
+from engine.execution.takeover import Rescuer
+from engine.node.lineup import Lineup, Means, Post, Understudies
+from engine.node.stacks import absent_from, on_stack
+from engine.outputs.pool import Outlets
+from engine.runtime.catalog import Cast, in_code
+from engine.runtime.leases import Keeper, Vacancies
+from engine.runtime.retry import Turns
+from engine.runtime.tasks import Hands
+from engine.waits.signals import Lookout, Resolver
+from engine.workflows.begin import Starter
+from streams.clock import Clock, SystemClock
+from streams.errors import Incompatible, Unavailable
+from streams.ports import Ports
+from streams.tokens import name as checked_name
+
+GRACE_S: Final = 30.0
+"""How long a stopping node waits for its episodes to reach a barrier."""
+
+RESTART_S: Final = 0.2
+"""First pause before a doer that failed is started again; doubles each time."""
+
+RESTART_MAX_S: Final = 5.0
+
+US_PER_S: Final = 1_000_000
+
+log = structlog.get_logger("vigil.node")
+
+
+class Node:
+    """Runs every actor of an app until it is told to stop."""
+
+    def __init__(
+        self,
+        app: App,
+        ports: Ports,
+        *,
+        name: str,
+        clock: Clock | None = None,
+        grace_s: float = GRACE_S,
+        mode: NodeMode = NodeMode.FULL,
+        never_wakes: bool = False,
+        version: str = "",
+    ) -> None:
+        """Make a node; `run` starts it.
+
+        Args:
+            app: what to run.
+            ports: the log.
+            name: the node's own, unique in the stack: 1 to 64 of A-Z a-z 0-9 _ -
+            clock: the machine's by default.
+            grace_s: seconds a stopping node waits for its episodes to reach a barrier.
+            mode: whether it wakes actors and runs episodes, unless the registry says otherwise.
+            never_wakes: whether it only runs what other nodes have opened.
+            version: of what runs here, for people.
+
+        Raises:
+            BadName: `name` cannot name a node.
+        """
+        self.name = checked_name(name, of="node")
+        self._ports, self._grace_s, self._version = ports, grace_s, version
+        self._clock = clock or SystemClock()
+        self._stopping = asyncio.Event()
+        self._absent, app = absent_from(app, ports.stack.name), on_stack(app, ports.stack.name)
+        self._cast = Cast(in_code(app))
+        self._editions = Editions(ports, app)
+        starter = Starter(self._cast, self._editions, ports, self._clock)
+        self._app = app.supplied({ENGINE: Publisher(ports.world), WORKFLOWS: starter})
+        self._switchboard = Switchboard(
+            ports.registry,
+            app.actors,
+            self._clock,
+            node=self.name,
+            setting=mode,
+            never_wakes=never_wakes,
+        )
+        self._outlets = Outlets(self._app.outputs, ports, self._clock)
+        self._roster = Roster(ports.gates, self._clock)
+        self._vacancies = Vacancies()
+        self._running = Running()
+
+    def stop(self) -> None:
+        """Pull no more work, hand over what runs at its next barrier, and let `run` return."""
+        self._stopping.set()
+        self._switchboard.end()
+
+    async def run(self) -> bool:
+        """Run until `stop`.
+
+        Returns:
+            Whether every episode was finished or handed over within the grace period. One that
+            was not is left to its lease, which lapses and calls for recovery.
+        """
+        telemetry.look()
+        # Who takes work, and what was taken: the first stop before the others.
+        servers, hands = Hands(self._contain), Hands(self._contain)
+        means, presence = self._means(hands), self._presence()
+        lineup = Lineup(means, lambda post: servers.start(self._keep_going(post.serve)))
+        lineup.have(in_code(self._app))
+        for post in self._for_word(means):
+            servers.start(self._keep_going(post.serve))
+        loader = Loader(self._app, self._ports, means.editions, self._clock, lineup.have)
+        helping = [*self._helpers(means, lineup), loader.serve, presence.serve]
+        helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
+        helpers.append(asyncio.create_task(self._say_when_up(loader, lineup)))
+        try:
+            await self._stopping.wait()
+            log.info("node stopping", node=self.name)
+            finishing = asyncio.create_task(_finish(servers, hands))
+            helpers.append(finishing)
+            _, late = await asyncio.wait([finishing], timeout=self._grace_s)
+        finally:
+            await _cancel(helpers)
+            await servers.cut_off()
+            await hands.cut_off()
+            await self._outlets.close()
+        await presence.leave()
+        log.info("node down", node=self.name, clean=not late)
+        return not late
+
+    async def _say_when_up(self, loader: Loader, lineup: Lineup) -> None:
+        """Say that the node is up, once all queues that it may open are: what comes is seen."""
+        await loader.has_looked.wait()
+        await self._switchboard.has_looked.wait()
+        await lineup.wait_open()
+        if not self._stopping.is_set():
+            actors = sorted(self._cast.actors)
+            stack, mode = self._ports.stack.name, self._switchboard.mode
+            log.info("node up", node=self.name, actors=actors, stack=stack, mode=mode)
+            self._say_what_lacks()
+
+    def _say_what_lacks(self) -> None:
+        """Say which actors are for other stacks only, and what to do if that leaves none."""
+        if self._absent.actors:
+            gone = msgspec.structs.asdict(self._absent)
+            log.info("not of this stack", stack=self._ports.stack.name, **gone)
+        if not self._cast.actors:
+            do = "apply one, with vigil actors apply; or name this stack in the actors' stacks"
+            log.info("no actor yet: waiting for definitions", node=self.name, do=do)
+
+    def _means(self, hands: Hands) -> Means:
+        keeper = Keeper(self._ports.leases, holder=self.name, clock=self._clock)
+        return Means(
+            app=self._app,
+            cast=self._cast,
+            editions=self._editions,
+            ports=self._ports,
+            clock=self._clock,
+            node=self.name,
+            switchboard=self._switchboard,
+            keeper=keeper,
+            undertaker=Undertaker(self._ports, self._clock),
+            hands=hands,
+            running=self._running,
+            turns=Turns(),
+            outlets=self._outlets,
+            roster=self._roster,
+            vacancies=self._vacancies,
+            pens=self._pens(),
+        )
+
+    def _for_word(self, means: Means) -> Iterator[Post]:
+        """Return who brings word from outside to those who wait for it."""
+        runs = self._switchboard.runs
+        doers = (
+            Resolver(self._ports, means.undertaker, runs),
+            Lookout(self._ports, means.undertaker, runs),
+        )
+        return (Post(each, runs) for each in doers)
+
+    def _presence(self) -> Presence:
+        return Presence(
+            gates=self._ports.gates,
+            clock=self._clock,
+            switchboard=self._switchboard,
+            cast=self._cast,
+            node=self.name,
+            lease_s=self._ports.leases.ttl_s,
+            version=self._version,
+            since=self._clock.now(),
+        )
+
+    def _pens(self) -> Iterator[str]:
+        """Return names that no other node uses, nor one of this name at another time."""
+        since_us = round(self._clock.now().timestamp() * US_PER_S)
+        return (f"{self.name}.{since_us:x}.{number}" for number in count(1))
+
+    def _helpers(self, means: Means, lineup: Lineup) -> list[Callable[[], Awaitable[None]]]:
+        """Return the doers that must outlive the ones that take work."""
+        ports, cast = self._ports, self._cast
+        rescuer = Rescuer(ports, cast.served, self._clock, self._stopping, self._vacancies)
+        tripper = Tripper(ports.gates, cast, lineup.breakers)
+        canceler = Canceler(ports.gates, self._running)
+        understudies = Understudies(cast, lineup, self._roster)
+        watching = [self._follow_others, rescuer.serve, tripper.serve, canceler.serve]
+        watching.append(understudies.serve)
+        return [self._switchboard.serve, means.keeper.beat, self._outlets.serve, *watching]
+
+    async def _follow_others(self) -> None:
+        """Follow which nodes there are, as soon as that matters here.
+
+        Episodes of an actor take turns among them, or an understudy gives way to them.
+        """
+        cast = self._cast
+        await cast.wait_until(
+            lambda: bool(cast.understudies) or any(each.is_laned for each in cast.served.values())
+        )
+        await self._roster.serve()
+
+    async def _keep_going(self, doer: Callable[[], Awaitable[None]]) -> None:
+        """Run `doer`, and start it again when it fails, until it returns because the node stops."""
+        pause_s = RESTART_S
+        while not self._stopping.is_set():
+            try:
+                await doer()
+            except (Unavailable, Incompatible) as error:
+                log.warning("waiting for the log", error=str(error), again_in_s=pause_s)
+            except Exception:
+                log.exception("a doer failed; starting it again", again_in_s=pause_s)
+            else:
+                return
+            await self._pause(pause_s)
+            pause_s = min(pause_s * 2, RESTART_MAX_S)
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait for `pause_s`, or until the node stops."""
+        try:
+            async with self._clock.timeout(pause_s):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+    async def _contain(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` so that what it raises by surprise is told and harms nothing else."""
+        try:
+            await work
+        except Exception:
+            log.exception(
+                "work failed by surprise; what was not accepted comes again, a lease lapses"
+            )
+
+
+async def _finish(servers: Hands, hands: Hands) -> None:
+    """Wait until nobody takes work any more, and what was taken is done."""
+    await servers.finish()
+    await hands.finish()
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

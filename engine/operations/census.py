@@ -1,0 +1,137 @@
+"""Finds episodes that have not ended, on the journal itself.
+
+Nobody keeps a list of them but the read models, which the engine does not read. So the whole
+journal is read: a matter of seconds per million commits, for what people ask for now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from engine.episodes.cancel import cancel
+from engine.validation import check_name
+from engine.waits.wait import block_in
+from streams.events import EpisodeFinished, EpisodeOpened
+from streams.layout import Stream
+from streams.log import START, Recorded
+from streams.ports import Ports
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """An episode that waits for people or for the outside."""
+
+    actor_id: str
+    expectation_id: str
+    episode_id: str
+
+
+BATCH_MAX: Final = 1_000
+"""Commits looked at in one go."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for commits that the journal is known to hold."""
+
+
+async def open_episodes(ports: Ports, actor: str, expectation: str) -> list[str]:
+    """Return the ids of the expectation's episodes that had not ended when this was asked.
+
+    Raises:
+        UnreadableEvent: a newer version of the engine has written to the journal.
+        Unavailable: the log is away.
+    """
+    census = await _taken(ports, {actor})
+    unended = census.unended.values()
+    return [each.episode_id for each in unended if each.expectation_id == expectation]
+
+
+async def blocked_episodes(ports: Ports, actors: Collection[str]) -> list[Waiting]:
+    """Return the episodes of `actors` that were blocked when this was asked, oldest first.
+
+    Raises:
+        As `open_episodes`.
+    """
+    census = await _taken(ports, actors)
+    return [each for subject, each in census.unended.items() if subject in census.blocked]
+
+
+@dataclass
+class _Census:
+    """What is known of the episodes of some actors, by the subjects of their journals."""
+
+    actors: Collection[str]
+    unended: dict[str, Waiting] = field(default_factory=dict)
+    blocked: set[str] = field(default_factory=set)
+
+    def note(self, record: Recorded) -> None:
+        """Take note of what `record` does to an episode."""
+        subject = record.subject
+        for event in record.commit.events:
+            match event:
+                case EpisodeOpened() if event.actor_id in self.actors:
+                    self.unended[subject] = Waiting(
+                        actor_id=event.actor_id,
+                        expectation_id=event.expectation_id,
+                        episode_id=event.episode_id,
+                    )
+                case EpisodeFinished():
+                    self.unended.pop(subject, None)
+                case _:
+                    pass
+        self._note_wait(record)
+
+    def _note_wait(self, record: Recorded) -> None:
+        """Whether an episode waits is said by its newest commit alone."""
+        if record.subject in self.unended and block_in(record) is not None:
+            self.blocked.add(record.subject)
+        else:
+            self.blocked.discard(record.subject)
+
+
+async def _taken(ports: Ports, actors: Collection[str]) -> _Census:
+    census = _Census(actors)
+    async for record in _commits(ports):
+        census.note(record)
+    return census
+
+
+async def _commits(ports: Ports) -> AsyncIterator[Recorded]:
+    """Yield every commit of the journal that there was when this was asked."""
+    for partition in ports.stack.partitions_of(Stream.JOURNAL):
+        head, at = await ports.log.head(partition=partition), START
+        async with ports.log.follow(partition=partition) as follower:
+            while at < head:
+                for record in await follower.receive(most=BATCH_MAX, wait_s=WAIT_S):
+                    yield record
+                    at = record.seq
+
+
+async def cancel_related(
+    ports: Ports, actor: str, expectation: str, *, by: str, reason: str = ""
+) -> list[str]:
+    """Ask for every episode of an expectation to be canceled that has not ended; return their ids.
+
+    Also those that wait for people or for the outside. Which they are is read from the journal, all
+    of it: a matter of seconds per million commits. One that is opened meanwhile is not canceled.
+
+    Args:
+        ports: of the stack.
+        actor: the actor's id.
+        expectation: the name of one of its expectations.
+        by: who asks, for people: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        UnreadableEvent: a newer version of the engine has written to the journal.
+        Unavailable: no answer, or the server refused. Asking again is safe.
+    """
+    check_name("actor", actor)
+    check_name("expectation", expectation)
+    found = await open_episodes(ports, actor, expectation)
+    for episode_id in found:
+        await cancel(ports, actor, episode_id, by=by, reason=reason)
+    return found

@@ -1,0 +1,271 @@
+"""Settles dead letters: as a person decides, or because what one is about was gone on with.
+
+To requeue a letter is: read → rule → act → append. What is done has ids that come from the
+letter, so a crash in between is completed by requeuing it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.app import dedupe
+from engine.dead_letters import letter as dead_letter
+from engine.dead_letters.letter import Letter, _waiting
+from engine.dead_letters.write import settle
+from engine.episodes.episode import ENDED, Episode, fold
+from engine.episodes.open import open_episode
+from engine.errors import Refused, Rejected
+from engine.operations import sweep
+from engine.operations.sweep import require_there
+from engine.outputs.decide import check_is_carried, tried_again
+from engine.outputs.output import fold as fold_output
+from engine.workflows.instance import fold_instance
+from streams.clock import Clock
+from streams.codec import decode_command, decode_workflow_command
+from streams.commands import Cancel, CancelOutput, Decide, Resolve, RetryOutput, WorkflowCommand
+from streams.errors import UnreadableEvent
+from streams.events import DeadDiscarded, DeadLettered, DeadRequeued, EpisodeOpened
+from streams.json import UNDECODABLE
+from streams.layout import Kind, Stream
+from streams.log import START
+from streams.ports import Ports
+from streams.subjects import Stack
+
+Said: TypeAlias = Cancel | CancelOutput | Decide | Resolve | RetryOutput
+"""Commands by which people and programs say something; all others only call a node."""
+
+
+class Republish(msgspec.Struct, frozen=True):
+    """Publish the domain event at this sequence again."""
+
+    seq: int
+
+
+class Reopen(msgspec.Struct, frozen=True):
+    """Open an episode for what woke this one."""
+
+    episode_id: str
+
+
+class Recall(msgspec.Struct, frozen=True):
+    """Call a node to this episode again: the call before found none that could have it."""
+
+    episode_id: str
+    command: Said | None = None
+    """The command, if somebody said something by it; any other is made anew, as the episode stands
+    then."""
+
+
+class Redeliver(msgspec.Struct, frozen=True):
+    """Have this output tried again."""
+
+    output_key: str
+    actor_id: str
+    episode_id: str
+    """Whose it is."""
+
+
+class Resend(msgspec.Struct, frozen=True):
+    """Put this command to its instance of a workflow again."""
+
+    command: WorkflowCommand
+
+
+Remedy: TypeAlias = Republish | Reopen | Recall | Redeliver | Resend
+"""How a letter is tried again."""
+
+
+def remedy(letter: Letter, *, stack: Stack) -> Remedy:
+    """Return how `letter` can be tried again.
+
+    Raises:
+        Rejected: it is settled already, there is none, or what it holds cannot be tried again.
+    """
+    lettered = _waiting(letter)
+    if lettered.episode_id and stack.is_of(lettered.stream, Stream.WORK):
+        return Recall(lettered.episode_id, _said_in(lettered))
+    if lettered.episode_id:
+        kind, key = stack.aggregate_of(lettered.subject)
+        if kind is Kind.OUTPUT:
+            return Redeliver(key, lettered.actor_id, lettered.episode_id)
+        return Reopen(lettered.episode_id)
+    if lettered.stream == stack.stream(Stream.EVENTS):
+        return Republish(lettered.seq)
+    if stack.is_of(lettered.stream, Stream.WORK) and (resend := _resend_of(lettered)):
+        return resend
+    raise Rejected("it was a command, and its queue keeps none that was given up; discard it")
+
+
+def reopened(episode: Episode, *, stack: Stack) -> EpisodeOpened:
+    """Return the opening of an episode for the same trigger as `episode`: its next generation.
+
+    Raises:
+        Rejected: `episode` has not ended, or the journal does not hold it any more.
+    """
+    before = episode.opened
+    if before is None:
+        raise Rejected("the journal does not hold its episode any more; discard it")
+    if episode.status not in ENDED:
+        raise Rejected(f"its episode is still {episode.status}; once it has ended, try again")
+    generation = before.generation + 1
+    episode_id = dedupe.episode_id(
+        stack=stack.name,
+        actor=before.actor_id,
+        expectation=before.expectation_id,
+        dedupe_key=before.dedupe_key,
+        generation=generation,
+    )
+    # A person asks for it, now: neither another node's wish nor a time that has passed holds.
+    return replace(
+        before,
+        episode_id=episode_id,
+        generation=generation,
+        opened_by="",
+        is_request=False,
+        start_by=None,
+    )
+
+
+def recalled(episode: Episode) -> Episode:
+    """Return `episode` if a node may be called to it again.
+
+    Raises:
+        Rejected: it has ended, or the journal does not hold it.
+    """
+    if episode.opened is None:
+        raise Rejected("the journal does not hold its episode; discard it")
+    if episode.status in ENDED:
+        raise Rejected(f"its episode is {episode.status} by now; discard it")
+    return episode
+
+
+def _said_in(lettered: DeadLettered) -> Said | None:
+    try:
+        command = decode_command(lettered.payload)
+    except UNDECODABLE:
+        return None
+    return command if isinstance(command, Said) else None
+
+
+def _resend_of(lettered: DeadLettered) -> Resend | None:
+    try:
+        return Resend(decode_workflow_command(lettered.payload))
+    except UNDECODABLE:
+        return None
+
+
+@dataclass(frozen=True)
+class Settler:
+    """Settles dead letters, for one person or one node."""
+
+    ports: Ports
+    clock: Clock
+
+    async def requeue(self, letter_key: str, *, by: str) -> DeadRequeued:
+        """Have a letter tried again, and return what was done.
+
+        An event is published again, as it came; for an episode that was given up, another one is
+        opened; for a command, a node is called to its episode again; an output is tried again; a
+        command to an instance of a workflow is put to it again.
+
+        Args:
+            letter_key: as `Stack.aggregate_of` gives it.
+            by: who decided.
+
+        Raises:
+            Rejected: there is no such letter, it is settled, or it cannot be tried again.
+            BadName: `letter_key` cannot be a letter's.
+            Unavailable: the log is away. Requeue it again: that completes what was begun.
+        """
+        subject, letter, version = await self._read(letter_key)
+        match remedy(letter, stack=self.ports.stack):
+            case Republish(seq=seq):
+                requeued = await self._republish(seq, letter_key=letter_key, by=by)
+            case Reopen(episode_id=episode_id):
+                requeued = await self._reopen(episode_id, by=by)
+            case Recall() as recall:
+                requeued = await self._recall(recall, letter_key=letter_key, by=by)
+            case Redeliver() as redeliver:
+                requeued = await self._redeliver(redeliver, letter_key=letter_key, by=by)
+            case Resend(command=command):
+                requeued = await self._resend(command, letter_key=letter_key, by=by)
+        await settle(self.ports, self.clock, subject, letter, requeued, after=version)
+        return requeued
+
+    async def discard(self, letter_key: str, *, by: str, reason: str) -> DeadDiscarded:
+        """Note that a letter is of no use, and return what was noted.
+
+        Args:
+            letter_key: as `Stack.aggregate_of` gives it.
+            by: who decided.
+            reason: why, in words.
+
+        Raises:
+            Rejected: there is no such letter, or it is settled.
+            BadName: `letter_key` cannot be a letter's.
+            Unavailable: the log is away. It may have been noted.
+        """
+        subject, letter, version = await self._read(letter_key)
+        discarded = DeadDiscarded(by=by, reason=reason)
+        await settle(self.ports, self.clock, subject, letter, discarded, after=version)
+        return discarded
+
+    async def _read(self, letter_key: str) -> tuple[str, dead_letter.Letter, int]:
+        subject = self.ports.stack.dead_letter(letter_key)
+        records = await self.ports.log.read(subject)
+        return subject, dead_letter.fold(records), records[-1].seq if records else START
+
+    async def _republish(self, seq: int, *, letter_key: str, by: str) -> DeadRequeued:
+        event_seq = await self.ports.world.republish(seq, id=f"requeue.{letter_key}")
+        if event_seq is None:
+            stream = self.ports.stack.stream(Stream.EVENTS)
+            raise Rejected(f"{stream} does not hold the message at {seq} any more; discard it")
+        return DeadRequeued(by=by, event_seq=event_seq)
+
+    async def _reopen(self, episode_id: str, *, by: str) -> DeadRequeued:
+        opened = reopened(await self._episode(episode_id), stack=self.ports.stack)
+        await open_episode(self.ports, opened, at=self.clock.now())
+        return DeadRequeued(by=by, episode_id=opened.episode_id)
+
+    async def _recall(self, recall: Recall, *, letter_key: str, by: str) -> DeadRequeued:
+        episode = recalled(await self._episode(recall.episode_id))
+        command = recall.command or sweep.call_for(episode)
+        await self.ports.inbox.send(command, id=f"recall.{letter_key}")
+        return DeadRequeued(by=by, episode_id=recall.episode_id)
+
+    async def _redeliver(self, redeliver: Redeliver, *, letter_key: str, by: str) -> DeadRequeued:
+        id_ = f"requeue.{letter_key}"
+        retry = RetryOutput(
+            actor_id=redeliver.actor_id,
+            episode_id=redeliver.episode_id,
+            id=id_,
+            output_key=redeliver.output_key,
+            by=by,
+        )
+        failed = fold_output(await self.ports.log.read(self.ports.stack.output(retry.output_key)))
+        try:
+            tried_again(failed, retry, at=self.clock.now())
+            check_is_carried(await self.ports.log.last(self.ports.stack.episode(retry.episode_id)))
+        except Refused as error:
+            raise Rejected(f"{error}; discard it") from error
+        await self.ports.inbox.send(retry, id=id_)
+        return DeadRequeued(by=by, episode_id=redeliver.episode_id)
+
+    async def _resend(self, command: WorkflowCommand, *, letter_key: str, by: str) -> DeadRequeued:
+        id_ = command.instance_id
+        try:
+            require_there(fold_instance(await self.ports.log.read(self.ports.stack.workflow(id_))))
+        except UnreadableEvent as error:
+            raise Rejected(f"this version cannot read its instance: {error}") from error
+        await self.ports.inbox.send(command, id=f"recall.{letter_key}")
+        return DeadRequeued(by=by, instance_id=id_)
+
+    async def _episode(self, episode_id: str) -> Episode:
+        try:
+            return fold(await self.ports.log.read(self.ports.stack.episode(episode_id)))
+        except UnreadableEvent as error:
+            raise Rejected(f"this version cannot read its episode: {error}") from error

@@ -1,0 +1,270 @@
+"""Golden histories: recorded journals that today's strategies must still be able to replay.
+
+A node that takes an episode over replays its journal, so a strategy that was changed while
+episodes run must ask for the same steps as before. To know that before it is deployed, keep
+the journals of some episodes beside the code, and replay them in CI:
+
+    async with connect(url, stack=stack) as ports:        # once, by hand
+        Path("histories/checked.jsonl").write_bytes(await record(ports, episode_id))
+
+    async def test_episodes_that_run_survive_the_next_release():
+        await replay(load(Path("histories/checked.jsonl").read_bytes()), app)
+
+A history is JSON lines, one per commit, oldest first. Its events are as on the wire, tags and
+all, so a history stays readable for as long as journals of its age do. It holds results as
+the strategy got them, also where people are shown less: keep it like what is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.app.actions import Action, Converge, Done
+from engine.app.actor import Actor, Expectation
+from engine.app.app import App
+from engine.episodes import recovery
+from engine.episodes.episode import UNOPENED, Episode, Status, evolve, fold
+from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
+from engine.execution.strategy import Thinker
+from streams import codec
+from streams.errors import BadName, UnreadableEvent
+from streams.events import (
+    CheckpointSaved,
+    EpisodeConverged,
+    EpisodeEvent,
+    EpisodeOpened,
+    EpisodeStarted,
+    LogEvent,
+)
+from streams.json import UNDECODABLE
+from streams.log import Recorded
+from streams.ports import Ports
+from streams.subjects import stack_of
+
+COMMITS_MAX: Final = 100_000
+"""Most commits of one history that are read; more is not an episode's."""
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="commit@1"):
+    """One commit of a history. Like an event, it is never changed: another meaning, another tag."""
+
+    subject: str
+    seq: int
+    id: str
+    trace: str = ""
+    commit: msgspec.Raw
+    """The message's body."""
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """One event, and the episode after it."""
+
+    number: int
+    """1 for the first."""
+    seq: int
+    """Of the commit that holds it."""
+    at: datetime
+    event: EpisodeEvent
+    episode: Episode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """What became of a history."""
+
+    episode: Episode
+    """What its journal adds up to."""
+    state: Any
+    """The strategy's, after the last recorded step. `Any`, because its shape is theirs."""
+    steps: int
+    """Those that were replayed: all since the strategy last began anew."""
+    asks: Action | None
+    """What the strategy wants next; None if it fails then, as the history does."""
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(_Line)
+
+
+def frames(records: Iterable[Recorded]) -> Iterator[Frame]:
+    """Yield every event in an episode's `records`, with the state that it leads to."""
+    episode, number = UNOPENED, 0
+    for record in records:
+        for event in record.commit.events:
+            if isinstance(event, EpisodeEvent):
+                number, at = number + 1, record.commit.at
+                episode = evolve(episode, event)
+                yield Frame(number=number, seq=record.seq, at=at, event=event, episode=episode)
+
+
+async def record(ports: Ports, episode_id: str) -> bytes:
+    """Return the history of an episode as its journal tells it now.
+
+    Raises:
+        BadHistory: the journal holds no such episode.
+        UnreadableEvent: a newer version has written it.
+        Unavailable: no answer from the server.
+    """
+    records = await ports.log.read(ports.stack.episode(episode_id))
+    if not records:
+        raise BadHistory(f"the journal holds no episode {episode_id}")
+    return b"".join(_encoder.encode(_line(each)) + b"\n" for each in records)
+
+
+def load(data: bytes) -> Sequence[Recorded]:
+    """Return the commits of a history that `record` gave.
+
+    Raises:
+        BadHistory: it is none, or none that this version can read; the message names the line.
+    """
+    lines = data.splitlines()
+    if len(lines) > COMMITS_MAX:
+        raise BadHistory(f"{len(lines):,} lines; at most {COMMITS_MAX:,} are an episode's")
+    return [_recorded(line, number=number) for number, line in enumerate(lines, start=1)]
+
+
+async def replay(
+    records: Sequence[Recorded], app: App, *, defined: Iterable[Actor] = ()
+) -> Replayed:
+    """Drive today's strategy over a recorded journal, from its beginning, and perform nothing.
+
+    What was recorded takes the place of tools, synthesizers and the outside. `init` is called
+    only where no state was kept, because no step was taken; `converge`, which may read the
+    outside, never is.
+
+    Args:
+        records: an episode's journal, as `load` gives it.
+        app: with the actor and the expectation that the episode is of.
+        defined: actors that are said as data, as they are to be applied, made by `to_actor` with
+            the app. As on a node, what the app declares in code goes before them.
+
+    Raises:
+        NondeterministicReplay: the strategy asks for something else than what was recorded.
+        EpisodeFailed: it fails where, or as, the history does not.
+        BadHistory: there is no such expectation, or the history is of no episode.
+    """
+    episode = fold(records)
+    if episode.opened is None:
+        raise BadHistory("it is of no episode: nothing in it was opened")
+    stack = stack_of(records[0].subject)
+    actors = {**{actor.id: actor for actor in defined}, **app.actors}
+    thinker = Thinker(_expectation(episode.opened, actors), episode.opened, stack.name)
+    rerun = _Rerun(thinker, recovery.tail(_whole(records)))
+    try:
+        asks = await rerun.to_the_end()
+        await _check_next(thinker, episode, asks)
+    except EpisodeFailed as failed:
+        if failed.error_class == NondeterministicReplay.error_class:
+            raise NondeterministicReplay(failed.detail) from failed
+        if not _is_its_end(episode, failed, step_no=rerun.step_no):
+            raise
+        asks = None
+    return Replayed(episode=episode, state=rerun.state, steps=len(rerun.found.steps), asks=asks)
+
+
+@dataclass
+class _Rerun:
+    """A strategy on its way through what was recorded, and how far it has come."""
+
+    thinker: Thinker
+    found: recovery.Tail
+    state: Any = None
+    step_no: int = 0
+    """The step that is being replayed."""
+
+    async def to_the_end(self) -> Action:
+        """Replay every step, and return what the strategy asks for then."""
+        self.step_no, tokens_used = self.found.steps_before, self.found.tokens_before
+        self.state = await self.thinker.begin(self.found.checkpoint)
+        for turn, step in enumerate(self.found.steps, start=1):
+            self.step_no = step.step_no
+            self.state = await self.thinker.redo(
+                self.state, step, turn=turn, tokens_used=tokens_used
+            )
+            tokens_used += step.cost_tokens
+        turn = len(self.found.steps) + 1
+        return await self.thinker.next_step(self.state, turn=turn, tokens_used=tokens_used)
+
+
+async def _check_next(thinker: Thinker, episode: Episode, asks: Action) -> None:
+    """Check that the strategy goes on as the history does, as far as that goes on."""
+    asked = episode.blocked if episode.status is Status.BLOCKED else episode.announced
+    if asked is not None:
+        await thinker.check_same(asked, asks)
+    elif episode.converged == EpisodeConverged() and isinstance(asks, Done):
+        return  # It was done, and then only waited for the outputs of its steps.
+    elif episode.converged is not None and not isinstance(asks, Converge):
+        raise NondeterministicReplay(f"it converged; the replay asks for {recovery.kind_of(asks)}")
+    elif _is_done_without_result(episode) and not isinstance(asks, Done):
+        raise NondeterministicReplay(f"it was done; the replay asks for {recovery.kind_of(asks)}")
+
+
+def _is_done_without_result(episode: Episode) -> bool:
+    return episode.status is Status.DONE and episode.converged is None
+
+
+def _is_its_end(episode: Episode, failed: EpisodeFailed, *, step_no: int) -> bool:
+    """Return whether the history ends with this failure, after the same step."""
+    end = episode.finished
+    is_last = step_no == episode.steps_recorded
+    return is_last and end is not None and end.error_class == failed.error_class
+
+
+def _whole(records: Iterable[Recorded]) -> list[Recorded]:
+    """Return `records` without the states that a replay from the beginning makes by itself.
+
+    The first one is what `init` had read from the outside, and stays.
+    """
+    whole: list[Recorded] = []
+    is_kept = False
+    for each in records:
+        events: list[LogEvent] = []
+        for event in each.commit.events:
+            is_kept = is_kept and not (isinstance(event, EpisodeStarted) and event.fresh)
+            if not (is_kept and isinstance(event, CheckpointSaved)):
+                events.append(event)
+            is_kept = is_kept or isinstance(event, CheckpointSaved)
+        whole.append(replace(each, commit=replace(each.commit, events=tuple(events))))
+    return whole
+
+
+def _expectation(opened: EpisodeOpened, actors: Mapping[str, Actor]) -> Expectation:
+    actor = actors.get(opened.actor_id)
+    expectation = actor.expectations.get(opened.expectation_id) if actor else None
+    if expectation is None:
+        raise BadHistory(
+            f"there is no expectation {opened.expectation_id!r} of an actor"
+            f" {opened.actor_id!r}, which its episode is of"
+        )
+    return expectation
+
+
+def _line(recorded: Recorded) -> _Line:
+    return _Line(
+        subject=recorded.subject,
+        seq=recorded.seq,
+        id=recorded.commit.id,
+        trace=recorded.commit.trace,
+        commit=msgspec.Raw(codec.encode_commit(recorded.commit)),
+    )
+
+
+def _recorded(line: bytes, *, number: int) -> Recorded:
+    try:
+        said = _decoder.decode(line)
+        stack_of(said.subject)
+        return codec.decode_commit(
+            bytes(said.commit),
+            subject=said.subject,
+            seq=said.seq,
+            commit_id=said.id,
+            trace=said.trace,
+        )
+    except (*UNDECODABLE, UnreadableEvent, BadName) as error:
+        raise BadHistory(f"line {number}: {error}") from error

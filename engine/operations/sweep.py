@@ -1,0 +1,321 @@
+"""Calls nodes to episodes that were forgotten: look → rule → call. A person sends it out.
+
+Whoever asks names candidates, from wherever they know them; what is true is looked up here,
+on the journal, in the queue and in the claims.
+
+Whether an instance has been forgotten, and what to put to it then. Pure.
+
+No instance is, by design: whoever takes a command to one first does what its newest commit asks
+for, and answers for the command when all is done. A sweep finds what even that has missed, such as
+a command that was lost with a queue that somebody emptied. What it asks for is harmless to repeat.
+
+Calls nodes to instances of workflows that were forgotten: look → rule → call, as for episodes.
+
+Whoever asks names candidates; what is true is looked up on the journal and among the timers.
+
+Whether an episode has been forgotten, and what to ask for then. Pure.
+
+An operator's belt and braces: what a node's crash leaves is recovered by itself, from the
+marker of the lapsed lease. A sweep finds what even that has missed, such as a command that
+was lost with a queue that somebody emptied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from engine.app.workflow_starter import starter_id
+from engine.episodes.episode import ENDED, WAITING, Episode, Status, fold
+from engine.episodes.recovery import Verdict
+from engine.episodes.wake import ATTEND
+from engine.errors import Rejected
+from engine.waits.wait import block_in, next_wake
+from engine.workflows.effects import wake_at
+from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
+from engine.workflows.start import CONDUCT
+from streams.clock import Clock
+from streams.commands import Advance, Attend, Command, Recover, Start, StepDone, WorkflowCommand
+from streams.errors import UnreadableEvent
+from streams.events import EpisodeFinished, WorkflowFinished
+from streams.keys import episode_claim, wait_key
+from streams.log import Recorded
+from streams.ports import Ports
+from streams.workflows import StepStatus, WorkflowStatus
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that runs, as far as the instance knows, and what its own journal says of it."""
+
+    told: StepDone
+    """What tells its end to the instance."""
+    is_open: bool
+    has_ended: bool
+
+
+def running(instance: Instance) -> Iterator[StepDone]:
+    """Yield what would tell the ends of all attempts that run, also of those to undo something."""
+    begun = instance.begun
+    workflow, id_ = begun.spec.name, begun.instance_id
+    for (step, number), item in instance.with_status(StepStatus.RUNNING):
+        yield StepDone(
+            workflow=workflow,
+            instance_id=id_,
+            step=step,
+            item=number,
+            attempt=item.attempt,
+            episode_id=item.episode_id,
+        )
+    for (step, number), undoing in instance.undoings.items():
+        if undoing.ended is None:
+            yield StepDone(
+                workflow=workflow,
+                instance_id=id_,
+                step=step,
+                item=number,
+                attempt=undoing.attempt,
+                episode_id=undoing.episode_id,
+                is_compensation=True,
+            )
+
+
+def judge_instance(
+    instance: Instance,
+    attempts: Sequence[Attempt],
+    *,
+    is_armed: bool,
+    silent_s: float,
+    stale_after_s: float,
+) -> Verdict:
+    """Return what is to be done about `instance`; `RECOVERED`: have a node look at it.
+
+    Args:
+        instance: as its journal stands.
+        attempts: those that `running` yields, as their own journals stand.
+        is_armed: whether a timer will have somebody look at it.
+        silent_s: seconds since its last commit.
+        stale_after_s: how long it may be silent.
+    """
+    if instance.started is None or instance.phase in INSTANCE_ENDED:
+        return Verdict.ENDED
+    if silent_s < stale_after_s:
+        return Verdict.HELD
+    is_lost = any(each.has_ended or not each.is_open for each in attempts)
+    # What is to be canceled may not have heard of it: nothing shows whether it has.
+    may_not_know = instance.phase is WorkflowStatus.STOPPING
+    is_due = wake_at(instance) is not None
+    waits = attempts or is_due or instance.status is WorkflowStatus.BLOCKED
+    if is_lost or may_not_know or not waits or (is_due and not is_armed):
+        return Verdict.RECOVERED
+    return Verdict.WAITING
+
+
+def calls_for(instance: Instance, attempts: Sequence[Attempt]) -> Sequence[WorkflowCommand]:
+    """Return what has some node go on with `instance`: first the ends that it may not know."""
+    begun = instance.begun
+    advance = Advance(workflow=begun.spec.name, instance_id=begun.instance_id)
+    return [*(each.told for each in attempts if each.has_ended), advance]
+
+
+def require_there(instance: Instance) -> None:
+    """See whether anything can be put to `instance` again.
+
+    Raises:
+        Rejected: the journal does not hold it.
+    """
+    if instance.started is None:
+        raise Rejected("the journal does not hold its instance; discard it")
+
+
+@dataclass(frozen=True)
+class InstanceSweeper:
+    """Sweeps for one person."""
+
+    ports: Ports
+    clock: Clock
+    stale_after_s: float
+    is_dry: bool = False
+    """Only look: call nobody."""
+    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(IN_FLIGHT_MAX))
+
+    async def sweep(self, instance_ids: Iterable[str]) -> Sequence[Verdict]:
+        """Return what there was to do about each instance, done unless `is_dry`.
+
+        Raises:
+            Unavailable: the log is away. Sweep again: whoever was called is not called twice.
+        """
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._look_at(each)) for each in instance_ids]
+        return [task.result() for task in tasks]
+
+    async def _look_at(self, instance_id: str) -> Verdict:
+        try:
+            async with self._room:
+                records = await self.ports.log.read(self.ports.stack.workflow(instance_id))
+        except UnreadableEvent:
+            return Verdict.UNREADABLE
+        instance = fold_instance(records)
+        if instance.started is None or instance.phase in INSTANCE_ENDED:
+            return Verdict.ENDED
+        attempts = await asyncio.gather(*(self._attempt(each) for each in running(instance)))
+        verdict = judge_instance(
+            instance,
+            attempts,
+            is_armed=await self._is_armed(instance),
+            silent_s=(self.clock.now() - records[-1].commit.at).total_seconds(),
+            stale_after_s=self.stale_after_s,
+        )
+        if verdict is Verdict.RECOVERED and not self.is_dry:
+            await self._call(instance, attempts)
+        return verdict
+
+    async def _attempt(self, told: StepDone) -> Attempt:
+        """Return how far an attempt is: it is an episode's, or an instance's."""
+        stack = self.ports.stack
+        async with self._room:
+            try:
+                newest = await self.ports.log.last(stack.episode(told.episode_id))
+                newest = newest or await self.ports.log.last(stack.workflow(told.episode_id))
+            except UnreadableEvent:  # Of a newer version: it goes on there.
+                return Attempt(told=told, is_open=True, has_ended=False)
+        return Attempt(told=told, is_open=newest is not None, has_ended=_has_ended(newest))
+
+    async def _is_armed(self, instance: Instance) -> bool:
+        begun = instance.begun
+        timer = starter_id(begun.spec.name), CONDUCT, begun.instance_id
+        async with self._room:
+            return await self.ports.timers.pending(*timer) is not None
+
+    async def _call(self, instance: Instance, attempts: Sequence[Attempt]) -> None:
+        for number, command in enumerate(calls_for(instance, attempts)):
+            # The journal has not moved since; should another sweep see the same, one call is kept.
+            id_ = f"sweep.{instance.begun.instance_id}.{instance.version}.{number}"
+            async with self._room:
+                await self.ports.inbox.send(command, id=id_)
+
+
+def _has_ended(newest: Recorded | None) -> bool:
+    events = newest.commit.events if newest is not None else ()
+    return any(isinstance(event, EpisodeFinished | WorkflowFinished) for event in events)
+
+
+def judge_episode(episode: Episode, *, silent_s: float, stale_after_s: float) -> Verdict:
+    """Return what `episode`'s journal says of it; `RECOVERED`: unless somebody is at it, do so.
+
+    `WAITING`: unless what is to call a node back to it is missing.
+
+    Args:
+        episode: as its journal stands.
+        silent_s: seconds since its last commit.
+        stale_after_s: how long it may be silent.
+    """
+    if episode.status in ENDED or episode.status is Status.UNOPENED:
+        return Verdict.ENDED
+    if silent_s < stale_after_s:
+        return Verdict.HELD
+    return Verdict.WAITING if episode.status in WAITING else Verdict.RECOVERED
+
+
+def call_for(episode: Episode) -> Command:
+    """Return the command that has some node go on with `episode`, which must have been opened."""
+    opened = episode.opened
+    assert opened is not None, "a call for an episode that was never opened"
+    if episode.status in WAITING:
+        return Attend(actor_id=opened.actor_id, episode_id=opened.episode_id)
+    if episode.attempts:
+        return Recover(actor_id=opened.actor_id, episode_id=opened.episode_id, reason="swept")
+    return Start(actor_id=opened.actor_id, episode_id=opened.episode_id)
+
+
+IN_FLIGHT_MAX: Final = 32
+"""Episodes looked at at a time."""
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """An episode that may have been forgotten."""
+
+    actor_id: str
+    episode_id: str
+
+
+@dataclass(frozen=True)
+class Sweeper:
+    """Sweeps for one person."""
+
+    ports: Ports
+    clock: Clock
+    name: str
+    """Holds a claim for the moment that it takes to see whether anyone has it."""
+    stale_after_s: float
+    is_dry: bool = False
+    """Only look: call nobody."""
+
+    async def sweep(self, candidates: Iterable[Candidate]) -> Sequence[Verdict]:
+        """Return what there was to do about each of `candidates`, done unless `is_dry`.
+
+        Raises:
+            Unavailable: the log is away. Sweep again: whoever was called is not called twice.
+        """
+        room = asyncio.Semaphore(IN_FLIGHT_MAX)
+
+        async def one(candidate: Candidate) -> Verdict:
+            async with room:
+                return await self._look_at(candidate)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(candidate)) for candidate in candidates]
+        return [task.result() for task in tasks]
+
+    async def _look_at(self, candidate: Candidate) -> Verdict:
+        try:
+            records = await self.ports.log.read(self.ports.stack.episode(candidate.episode_id))
+        except UnreadableEvent:
+            return Verdict.UNREADABLE
+        episode = fold(records)
+        verdict = judge_episode(
+            episode, silent_s=self._silent_s(records), stale_after_s=self.stale_after_s
+        )
+        if verdict is Verdict.WAITING and not await self._is_forgotten(records, candidate):
+            return verdict
+        if verdict not in (Verdict.WAITING, Verdict.RECOVERED):
+            return verdict
+        if await self.ports.inbox.is_waiting(candidate.actor_id, candidate.episode_id):
+            return Verdict.CALLED
+        if await self._is_held(candidate):
+            return Verdict.HELD
+        if not self.is_dry:
+            # The journal has not moved since; should another sweep see the same, one call is kept.
+            call_id = f"sweep.{candidate.episode_id}.{records[-1].seq}"
+            await self.ports.inbox.send(call_for(episode), id=call_id)
+        return Verdict.RECOVERED
+
+    async def _is_forgotten(self, records: Sequence[Recorded], candidate: Candidate) -> bool:
+        """Return whether nothing would call a node back to an episode that waits."""
+        ports, actor, id_ = self.ports, candidate.actor_id, candidate.episode_id
+        block = block_in(records[-1])
+        if block is not None and block.ref:
+            entry = await ports.registry.get(wait_key(block.ref, id_, block.step_no))
+            if entry is None:
+                return True
+        if block is not None and next_wake(block, after=self.clock.now()) is None:
+            return False
+        return await ports.timers.pending(actor, ATTEND, id_) is None
+
+    def _silent_s(self, records: Sequence[Recorded]) -> float:
+        if not records:
+            return 0.0
+        return (self.clock.now() - records[-1].commit.at).total_seconds()
+
+    async def _is_held(self, candidate: Candidate) -> bool:
+        """Return whether some node has the claim: then nobody else can take it."""
+        key = episode_claim(candidate.actor_id, candidate.episode_id)
+        # Should we end in between, it lapses, and that calls for recovery by itself.
+        lease = await self.ports.leases.acquire(key, holder=self.name)
+        if lease is None:
+            return True
+        await self.ports.leases.complete(lease)
+        return False

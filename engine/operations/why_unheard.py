@@ -1,0 +1,279 @@
+"""Whether any node that is up can rule on what is said to an episode, as far as nodes say. Pure.
+
+Whoever answers an episode has a node write that down, and it takes one that can have the episode
+as it was opened: with its actor, at its revision, and with its expectation. Where there is none,
+what was said stays in the actor's queue. It is never lost, but nodes that take it and can do
+nothing with it give up in the end: then it is a dead letter, which a person can have put again.
+
+What nodes say of themselves does not tell everything: whether one of another revision can have this
+one, too, it finds out when it tries.
+
+Asks, for a person or a program, whether anybody rules on what is said to an episode.
+
+An answer is durable once it is sent, and nobody need be there to rule on it. Who wants to know
+whether somebody is, asks here: before, or when nothing has come of it for a while.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+
+from engine.app.workflow_starter import starter_id
+from engine.cluster.members import live_nodes
+from engine.cluster.modes import SWITCHES, NodeMode
+from engine.cluster.nodes import ActorInfo, NodeInfo
+from engine.episodes.episode import ENDED, Episode, fold
+from engine.errors import Refused
+from engine.outputs.output import fold as fold_output
+from engine.validation import check_id
+from streams.definitions import Edition
+from streams.events import EpisodeOpened
+from streams.events.definitions import DefinitionKind
+from streams.ports import Ports
+
+NODES_SHOWN_MAX: Final = 5
+"""Most nodes that are told of in one line."""
+
+UNTIL_THEN: Final = "until then, and is ruled on then"
+FOR_AN_HOUR: Final = "for about an hour, then it is a dead letter to requeue"
+"""How long a queue keeps what nobody can rule on. The hour is how long nodes try in vain before
+they give up: `OBSTACLE_S` and `OBSTACLE_DELIVERIES_MAX` of `engine.execution.commands`."""
+
+LACKS: Final = "it does not have it"
+DISABLED: Final = "it is disabled"
+NOBODY: Final = "none is up at all"
+START_ONE: Final = "start one that does"
+
+
+class Unheard(msgspec.Struct, frozen=True, kw_only=True):
+    """Why nobody rules on what is said to an episode, or to an instance of a workflow."""
+
+    why: str
+    """In words, with the nodes that are up and what they say of it."""
+    is_certain: bool
+    """Whether no node that is up can; otherwise none of them has said that it can."""
+    is_tried: bool
+    """Whether some of them take it nevertheless, and give up in about an hour if they cannot."""
+    remedy: str
+    """What to do, in words: which node to switch on, if its mode is all that is in the way."""
+
+    def __str__(self) -> str:
+        """Return all of it in one line, what to do, and what becomes of what was said."""
+        kept = FOR_AN_HOUR if self.is_tried else UNTIL_THEN
+        return f"{self.why}; {self.remedy}: what was asked for stays in the queue {kept}"
+
+
+class _Hears(Enum):
+    """What a node can do about what is said."""
+
+    YES = auto()
+    PERHAPS = auto()
+    """It finds out when it tries."""
+    NO = auto()
+    """It takes what is said, and hands it back."""
+    NOTHING = auto()
+    """It does not even take it."""
+
+
+class _Ear(msgspec.Struct, frozen=True):
+    """One node, and what it can do about what is said."""
+
+    node: str
+    hears: _Hears
+    why: str = ""
+    """Why it cannot; empty: it can."""
+    switch: str = ""
+    """The command after which it could; empty: none is known."""
+
+
+def unheard(
+    nodes: Iterable[NodeInfo], actor: str, episode: Episode | None = None
+) -> Unheard | None:
+    """Return why no node rules on what is said to an episode; None: one does.
+
+    Args:
+        nodes: those that are up.
+        actor: whose episode it is.
+        episode: as its journal stands; None: whoever has the actor can, since the episode is only
+            to end.
+    """
+    # Of what has ended only outputs are left, which need neither its revision nor its expectation.
+    is_open = episode is not None and episode.status not in ENDED
+    opened = episode.opened if episode is not None and is_open else None
+    return _told(_what(actor, opened), [_ear(node, actor, opened) for node in nodes])
+
+
+def instance_unheard(
+    nodes: Iterable[NodeInfo], workflow: str, *, edition: Edition | None
+) -> Unheard | None:
+    """Return why no node rules on what is said to an instance of a workflow; None: one does.
+
+    Args:
+        nodes: those that are up.
+        workflow: its name.
+        edition: its definition, also if it is disabled: then any node that runs anything may see to
+            what is open of it. None: it is not defined as data.
+    """
+    ears = [_ear_of_workflow(node, workflow, edition) for node in nodes]
+    return _told(f"workflow {workflow!r}", ears)
+
+
+def _told(what: str, ears: Sequence[_Ear]) -> Unheard | None:
+    heard = {ear.hears for ear in ears}
+    if _Hears.YES in heard:
+        return None
+    is_certain = _Hears.PERHAPS not in heard
+    runs = "runs" if is_certain else "is sure to run"
+    return Unheard(
+        why=f"no node that is up {runs} {what} ({_reasons(ears) if ears else NOBODY})",
+        is_certain=is_certain,
+        is_tried=bool(heard - {_Hears.NOTHING}),
+        remedy=next((f"{ear.switch}, or {START_ONE}" for ear in ears if ear.switch), START_ONE),
+    )
+
+
+def _what(actor: str, opened: EpisodeOpened | None) -> str:
+    if opened is None:
+        return f"actor {actor!r}"
+    if opened.revision:
+        return f"revision {opened.revision} of actor {actor!r}"
+    return f"actor {actor!r} with expectation {opened.expectation_id!r}"
+
+
+def _reasons(ears: Sequence[_Ear]) -> str:
+    """Return which node says what, with those together that say the same.
+
+    First those that say more than that they lack it: what can be mended is never left out for them.
+    """
+    said: defaultdict[str, list[str]] = defaultdict(list)
+    for ear in sorted(ears, key=lambda each: each.why == LACKS)[:NODES_SHOWN_MAX]:
+        said[ear.why].append(ear.node)
+    told = [f"{', '.join(names)}: {why}" for why, names in said.items()]
+    more = len(ears) - NODES_SHOWN_MAX
+    return "; ".join([*told, f"and {more:,} more"] if more > 0 else told)
+
+
+def _ear(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -> _Ear:
+    info = node.actors.get(actor)
+    if info is not None:
+        return _ear_of_runner(node, actor, info, opened)
+    if actor in node.closed:
+        return _ear_of_stand_in(node, actor, opened)
+    why = node.problems.get(_named(DefinitionKind.AGENT, actor), LACKS)
+    return _Ear(node.name, _Hears.NOTHING, why)
+
+
+def _ear_of_runner(
+    node: NodeInfo, actor: str, info: ActorInfo, opened: EpisodeOpened | None
+) -> _Ear:
+    could = _ear_of_able(node.name, info, opened)
+    return could if info.runs else _idle(node, actor, could.hears)
+
+
+def _ear_of_able(node: str, info: ActorInfo, opened: EpisodeOpened | None) -> _Ear:
+    """Return what a node can do that has the actor, as far as its mode lets it."""
+    if opened is None:
+        return _Ear(node, _Hears.YES)
+    if opened.revision not in (0, info.revision):
+        has = f"it has revision {info.revision}" if info.revision else "it has it in code"
+        return _Ear(node, _Hears.PERHAPS, has)
+    # A node that has much to say of itself leaves the expectations out.
+    if info.expectations and opened.expectation_id not in info.expectations:
+        return _Ear(node, _Hears.NO, f"there it has no expectation {opened.expectation_id!r}")
+    return _Ear(node, _Hears.YES)
+
+
+def _idle(node: NodeInfo, actor: str, could: _Hears) -> _Ear:
+    """Return that a node runs nothing of an actor by its mode, and what it `could` otherwise."""
+    if SWITCHES[node.mode].runs:
+        why, whose = "by its mode for it, it runs nothing of it", f" --actor {actor}"
+    else:
+        why, whose = f"it is in mode {node.mode.value}, and runs nothing", ""
+    switch = f"`vigil mode {node.name} {NodeMode.FULL.value}{whose}`"
+    return _Ear(node.name, _Hears.NOTHING, why, "" if could is _Hears.NO else switch)
+
+
+def _ear_of_stand_in(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -> _Ear:
+    """Return what a node can do that has only that go on which is open of an actor."""
+    if opened is None:
+        return _Ear(node.name, _Hears.YES)
+    if not opened.revision:
+        return _Ear(node.name, _Hears.NO, "its code has it no more, as when this was opened")
+    key = _named(DefinitionKind.AGENT, actor)
+    problem, about = node.problems.get(key, ""), node.problems_at.get(key)
+    if problem and about == opened.revision:
+        return _Ear(node.name, _Hears.NO, problem)
+    if problem:
+        return _Ear(node.name, _Hears.PERHAPS, f"revision {about}: {problem}" if about else problem)
+    if actor in node.understudies:
+        return _Ear(node.name, _Hears.PERHAPS, f"{DISABLED}, and could not run there")
+    return _Ear(node.name, _Hears.PERHAPS, DISABLED)
+
+
+def _ear_of_workflow(node: NodeInfo, workflow: str, edition: Edition | None) -> _Ear:
+    starter = starter_id(workflow)
+    info = node.actors.get(starter)
+    if info is not None:
+        return _ear_of_runner(node, starter, info, None)
+    if edition is None:
+        return _Ear(node.name, _Hears.NOTHING, LACKS)
+    if not SWITCHES[node.mode].runs:
+        return _idle(node, starter, _Hears.PERHAPS)
+    usual = LACKS if edition.holds else DISABLED
+    why = node.problems.get(_named(DefinitionKind.WORKFLOW, workflow), usual)
+    return _Ear(node.name, _Hears.PERHAPS, why)
+
+
+def _named(kind: DefinitionKind, id_: str) -> str:
+    """Return what a node calls a definition, where it says why it cannot run it."""
+    return f"{kind.value}.{id_}"
+
+
+async def why_unheard(ports: Ports, episode_id: str) -> Unheard | None:
+    """Return why no node that is up rules on what is said to an episode; None: one does.
+
+    As far as nodes say of themselves: one that has just stopped is missed within the life of its
+    lease. As text it is one line with what to do, and what becomes of what was said.
+
+    Args:
+        ports: of the stack.
+        episode_id: the episode's.
+
+    Raises:
+        BadRequest: `episode_id` is no id.
+        Refused: there is no such episode.
+        UnreadableEvent: a newer version of the engine has written it.
+        Unavailable: no answer, or the server refused.
+    """
+    check_id("episode_id", episode_id)
+    return await _why_unheard(ports, episode_id)
+
+
+async def why_output_unheard(ports: Ports, key: str) -> Unheard | None:
+    """Return why no node that is up rules on what is said about an output; None: one does.
+
+    Args:
+        ports: of the stack.
+        key: the output's.
+
+    Raises:
+        BadName: no output can have such a key.
+        Refused: there is no such output.
+        UnreadableEvent, Unavailable: as `why_unheard`.
+    """
+    output = fold_output(await ports.log.read(ports.stack.output(key)))
+    if output.proposed is None:
+        raise Refused("there is no such output")
+    return await _why_unheard(ports, output.proposed.episode_id)
+
+
+async def _why_unheard(ports: Ports, episode_id: str) -> Unheard | None:
+    episode = fold(await ports.log.read(ports.stack.episode(episode_id)))
+    if episode.opened is None:
+        raise Refused("there is no such episode")
+    return unheard(await live_nodes(ports.gates), episode.opened.actor_id, episode)

@@ -1,0 +1,181 @@
+"""Dead letters of outputs: one for each failure, settled once the output is tried again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+from engine.dead_letters import letter as dead_letter
+from engine.dead_letters.write import Undertaker, settle
+from engine.errors import Rejected
+from engine.outputs.output import UNPROPOSED, Output
+from engine.outputs.output import evolve as evolve_output
+from engine.outputs.store import Parcel
+from streams.clock import Clock
+from streams.errors import VersionConflict
+from streams.events import DeadLettered, DeadRequeued, OutputEvent, OutputProposed, OutputRetried
+from streams.layout import Kind
+from streams.log import START
+from streams.outputs import OutputStatus
+from streams.ports import Ports
+
+MARK_BYTES: Final = 16
+"""Of the hash of an output's key: so many that no two are ever met with the same."""
+
+
+def cause_of(output: Output) -> str:
+    """Return what the dead letter of `output` is called after: each time it fails is another.
+
+    Not after the key itself, which may be as long as a token can be.
+    """
+    assert output.proposed is not None, "what failed was proposed"
+    mark = hashlib.blake2b(output.proposed.output_key.encode(), digest_size=MARK_BYTES).hexdigest()
+    return f"{mark}.{output.proposed.proposal_no}.{output.retries}"
+
+
+def gone_on(
+    happened: Iterable[tuple[OutputEvent, datetime]],
+) -> tuple[Output, DeadRequeued] | None:
+    """Return an output as it failed when it was last gone on with, and what settles its letter.
+
+    None: it has never failed, or nobody has gone on with it since.
+
+    Args:
+        happened: to the output, oldest first, and when.
+    """
+    found = list(_each_gone_on(happened))
+    return found[-1] if found else None
+
+
+def gone_on_from(
+    failed: Output, happened: Iterable[tuple[OutputEvent, datetime]]
+) -> DeadRequeued | None:
+    """Return what settles the letter of one failure; None: nobody has gone on from there.
+
+    Args:
+        failed: the output as it was when it had failed.
+        happened: to the output, before and since, oldest first, and when.
+    """
+    cause = cause_of(failed)
+    found = (requeued for output, requeued in _each_gone_on(happened) if cause_of(output) == cause)
+    return next(found, None)
+
+
+def _each_gone_on(
+    happened: Iterable[tuple[OutputEvent, datetime]],
+) -> Iterator[tuple[Output, DeadRequeued]]:
+    """Yield an output each time that it had failed and was gone on with, and what settles that."""
+    output = UNPROPOSED
+    for event, at in happened:
+        requeued = _requeued_by(event, output) if output.status is OutputStatus.FAILED else None
+        if requeued is not None:
+            yield output, requeued
+        output = evolve_output(output, event, at=at)
+
+
+def _requeued_by(event: OutputEvent, failed: Output) -> DeadRequeued | None:
+    match event:
+        case OutputRetried(by=by):
+            assert failed.proposed is not None, "what failed was proposed"
+            return DeadRequeued(by=by, episode_id=failed.proposed.episode_id)
+        case OutputProposed(actor_id=actor_id, episode_id=episode_id):
+            return DeadRequeued(by=f"actor {actor_id}", episode_id=episode_id)
+        case _:
+            return None
+
+
+OUTPUT_FAILED: Final = "output_failed"
+"""Reason of the dead letter of an output."""
+
+
+async def write_failed(undertaker: Undertaker, output: Output) -> None:
+    """Keep a dead letter for an output that has failed, each time that it has.
+
+    Others may have gone on with it since `output` was read: who proposed it anew, or had it
+    tried again, has found no letter to settle. So once there is one, the output is looked at
+    again, and the letter settled if need be. Whoever goes on with it later finds the letter.
+
+    Raises:
+        Unavailable: it could not be written; its episode is not to go on yet.
+    """
+    ports, clock = undertaker.ports, undertaker.clock
+    proposed, failed, stack = output.proposed, output.failed, ports.stack
+    assert proposed is not None, "what failed was proposed"
+    assert failed is not None, "what is buried has failed"
+    subject = stack.output(proposed.output_key)
+    letter = DeadLettered(
+        reason=OUTPUT_FAILED,
+        detail=f"{proposed.adapter}: {failed.error_class}: {failed.error_detail}",
+        stream=stack.stream_of(subject),
+        seq=START,
+        subject=subject,
+        actor_id=proposed.actor_id,
+        episode_id=proposed.episode_id,
+    )
+    await undertaker.write(stack.dead(Kind.OUTPUT, cause_of(output)), letter)
+    # It is only read: whoever adds nothing needs no pen.
+    by_now = Parcel(ports, clock, proposed.output_key, pen="")
+    await by_now.read()
+    await note_gone_on_from(ports, clock, output, by_now.history)
+
+
+async def note_retried(ports: Ports, clock: Clock, failed: Output, *, by: str) -> None:
+    """Note on the dead letter of an output that it is tried again, unless that is known.
+
+    Args:
+        failed: the output, as it was when it had failed.
+        by: who wants that.
+
+    Raises:
+        Unavailable: the log is away. Doing it again is safe.
+    """
+    assert failed.proposed is not None, "what failed was proposed"
+    await _note(ports, clock, failed, DeadRequeued(by=by, episode_id=failed.proposed.episode_id))
+
+
+async def note_gone_on(
+    ports: Ports, clock: Clock, happened: Iterable[tuple[OutputEvent, datetime]]
+) -> None:
+    """Note on the dead letter of an output that it was gone on with, unless that is known.
+
+    Whoever tried it again, or proposed it anew, may have died before it was noted.
+
+    Args:
+        happened: to the output, oldest first, and when.
+
+    Raises:
+        Unavailable: the log is away. Doing it again is safe.
+    """
+    found = gone_on(happened)
+    if found is not None:
+        await _note(ports, clock, *found)
+
+
+async def note_gone_on_from(
+    ports: Ports, clock: Clock, failed: Output, happened: Iterable[tuple[OutputEvent, datetime]]
+) -> None:
+    """Note on the dead letter of one failure that the output was gone on with since, if so.
+
+    Args:
+        failed: the output, as it was when it had failed.
+        happened: to the output, before and since, oldest first, and when.
+
+    Raises:
+        Unavailable: the log is away. Doing it again is safe.
+    """
+    requeued = gone_on_from(failed, happened)
+    if requeued is not None:
+        await _note(ports, clock, failed, requeued)
+
+
+async def _note(ports: Ports, clock: Clock, failed: Output, requeued: DeadRequeued) -> None:
+    subject = ports.stack.dead(Kind.OUTPUT, cause_of(failed))
+    # Of a letter that was just buried a replica may not know yet.
+    newest = await ports.log.last(subject)
+    if newest is None:
+        return
+    with suppress(Rejected, VersionConflict):  # Whoever requeued the letter has noted it.
+        await settle(ports, clock, subject, dead_letter.fold([newest]), requeued, after=newest.seq)

@@ -1,0 +1,329 @@
+"""What is to be done about an output, and what comes of what was done. Pure.
+
+Whoever carries an output asks for the next move, makes it, and asks again, until it is settled or
+nothing can be done before later.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.errors import Refused
+from engine.outputs.output import Output, is_own, outcome_of
+from engine.waits.approval import APPROVAL_EXPIRED, next_reminder_at, problem_of_decision
+from engine.waits.wait import block_in
+from streams.blocks import Approval, OnExpiry
+from streams.clock import SKEW_S
+from streams.commands import CancelOutput, Decide, RetryOutput, Verdict
+from streams.events import (
+    OutputApproved,
+    OutputCanceled,
+    OutputFailed,
+    OutputPostponed,
+    OutputProposed,
+    OutputRejected,
+    OutputRetried,
+)
+from streams.log import Recorded
+from streams.outputs import OutputOutcome, OutputStatus
+
+RETRY_AFTER_S_MAX: Final = 3_600.0
+"""Longest that a receiver can put the next attempt off, in seconds."""
+
+EARLY_S: Final = 1.0
+"""How much too early an attempt may be made again, in seconds: the clocks of nodes differ."""
+
+EARLY_SHARE: Final = 0.1
+"""And how much of the pause before it may be left off by that, at most."""
+
+OUTCOME_UNKNOWN: Final = "outcome_unknown"
+"""Error class of an output whose last attempt was cut off by a crash."""
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """There is nothing left to do, as far as one episode is concerned."""
+
+    outcome: OutputOutcome
+
+
+class Later(msgspec.Struct, frozen=True):
+    """Nothing can be done before `at`; None: before somebody decides."""
+
+    at: datetime | None
+
+
+class Propose(msgspec.Struct, frozen=True):
+    """The key is free, for the `proposal_no`-th time."""
+
+    proposal_no: int
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """The adapter is to be called, for the `number`-th time."""
+
+    number: int
+
+
+class Fail(msgspec.Struct, frozen=True):
+    """It cannot be delivered."""
+
+    event: OutputFailed
+
+
+Move: TypeAlias = Settled | Later | Propose | Attempt | Fail
+
+
+def next_move(
+    output: Output, key: str, *, episode_id: str, attempts_max: int, at: datetime
+) -> Move:
+    """Return what is to be done about an output that an episode wants delivered.
+
+    Args:
+        output: as its log stands.
+        key: its key.
+        episode_id: the episode.
+        attempts_max: most attempts that its route makes.
+        at: now.
+    """
+    outcome = outcome_of(output, key, episode_id=episode_id)
+    if outcome is not None:
+        return Settled(outcome)
+    if not is_own(output, episode_id=episode_id):
+        return Propose(output.proposed.proposal_no + 1 if output.proposed else 1)
+    if output.status is OutputStatus.AWAITING_APPROVAL:
+        return Later(wakes_at(output, at=at))
+    if output.retry_at is not None and output.retry_at - at > _early(output):
+        return Later(output.retry_at)
+    if output.is_attempted and output.attempts_counted >= attempts_max:
+        detail = f"a node died during attempt {output.attempts}, the last there may be"
+        event = OutputFailed(
+            attempt=output.attempts, error_class=OUTCOME_UNKNOWN, error_detail=detail
+        )
+        return Fail(event)
+    return Attempt(output.attempts + 1)
+
+
+def _early(output: Output) -> timedelta:
+    """Return how much too early an output that is put off may be attempted."""
+    assert output.retry_at is not None, "it is put off"
+    assert output.postponed_at is not None, "what is put off was so at some time"
+    pause = output.retry_at - output.postponed_at
+    return max(min(timedelta(seconds=EARLY_S), pause * EARLY_SHARE), timedelta())
+
+
+def after_failure(
+    output: Output,
+    *,
+    error_class: str,
+    detail: str,
+    is_permanent: bool,
+    attempts_max: int,
+    pause_s: float,
+    retry_after_s: float | None,
+    at: datetime,
+) -> OutputPostponed | OutputFailed:
+    """Return what comes of an attempt that failed at `at`.
+
+    Args:
+        output: with the attempt.
+        error_class: of the failure.
+        detail: for people.
+        is_permanent: whether another attempt is of no use.
+        attempts_max: most attempts that its route makes.
+        pause_s: how long the route waits before the next one.
+        retry_after_s: how long the receiver wants it to wait, if it says so; it is not made sooner
+            than that, but for what is over `RETRY_AFTER_S_MAX`.
+        at: when it failed.
+    """
+    if is_permanent or output.attempts_counted >= attempts_max:
+        return OutputFailed(attempt=output.attempts, error_class=error_class, error_detail=detail)
+    wanted_s = min(max(retry_after_s or 0.0, 0.0), RETRY_AFTER_S_MAX)
+    return OutputPostponed(
+        attempt=output.attempts,
+        error_class=error_class,
+        error_detail=detail,
+        retry_at=at + timedelta(seconds=max(pause_s, wanted_s)),
+    )
+
+
+def wakes_at(output: Output, *, at: datetime) -> datetime | None:
+    """Return when an output that is not settled is to be looked at next, after `at`; None: never.
+
+    What can be delivered is to be looked at when its time has come, be that in the past.
+    """
+    if output.status is OutputStatus.PROPOSED:
+        return output.retry_at or at
+    if output.status is not OutputStatus.AWAITING_APPROVAL:
+        return None
+    assert output.proposed is not None, "what waits was proposed"
+    approval, since = output.proposed.approval, output.asked_at
+    assert approval is not None, "what waits for approval says what for"
+    assert since is not None, "people are asked since some time"
+    reminder = next_reminder_at(since, every_s=approval.remind_every_s, at=at)
+    times = [each for each in (reminder, approval.expires_at) if each is not None]
+    return min(times, default=None)
+
+
+def expired(
+    output: Output, *, at: datetime
+) -> OutputApproved | OutputRejected | OutputFailed | None:
+    """Return what it means that nobody has decided on an output by `at`; None: it is not late."""
+    if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
+        return None
+    approval = output.proposed.approval
+    if approval is None or approval.expires_at is None or at < approval.expires_at:
+        return None
+    reason = f"nobody decided by {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    if approval.on_expiry is OnExpiry.APPROVE:
+        return OutputApproved(by="", reason=reason)
+    if approval.on_expiry is OnExpiry.FAIL:
+        return OutputFailed(attempt=0, error_class=APPROVAL_EXPIRED, error_detail=reason)
+    return OutputRejected(by="", reason=reason, is_expiry=True)
+
+
+def has_expired(output: Output) -> bool:
+    """Return whether an output has failed because nobody has approved it in time."""
+    return output.failed is not None and output.failed.error_class == APPROVAL_EXPIRED
+
+
+def answered(
+    output: Output, command: Decide, *, at: datetime
+) -> OutputApproved | OutputRejected | None:
+    """Return what a decision made at `at` leads to; None: it has been recorded before.
+
+    Raises:
+        Refused: it cannot stand; the message says why.
+    """
+    if output.proposed is None:
+        raise Refused("there is no such output")
+    _check_whose(output.proposed, command)
+    decided = output.decided
+    if decided is not None and decided.decision_id == command.id:
+        return None
+    if decided is not None:
+        raise Refused(_in_words(output))
+    approval = output.proposed.approval
+    if output.status is not OutputStatus.AWAITING_APPROVAL or approval is None:
+        why = f" ({output.failed.error_class})" if output.failed else ""
+        raise Refused(f"it does not wait for approval: it is {output.status}{why}")
+    if problem := problem_of_decision(approval, command, at=at):
+        raise Refused(problem)
+    if command.verdict is Verdict.APPROVE:
+        return OutputApproved(by=command.by, reason=command.reason, decision_id=command.id)
+    return OutputRejected(by=command.by, reason=command.reason, decision_id=command.id)
+
+
+def _in_words(output: Output) -> str:
+    what = "approved" if isinstance(output.decided, OutputApproved) else "rejected"
+    by = (
+        f" by {output.decided.by}" if output.decided and output.decided.by else ", for want of time"
+    )
+    when = f" at {output.decided_at:%Y-%m-%d %H:%M:%S} UTC" if output.decided_at else ""
+    return f"it was {what}{by}{when}"
+
+
+def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> OutputRetried | None:
+    """Return what it leads to that a person wants an output tried again; None: it was so before.
+
+    What nobody has approved in time is asked for once more, for as long as at first.
+
+    Args:
+        output: as its log stands.
+        command: what the person wants.
+        at: now.
+
+    Raises:
+        Refused: it cannot be; the message says why.
+    """
+    if output.proposed is None:
+        raise Refused("there is no such output")
+    if command.id in output.retry_ids:
+        return None
+    if output.status is not OutputStatus.FAILED and not _is_put_off(output):
+        raise Refused(
+            f"it is {output.status}; only what has failed, or is put off, can be tried again"
+        )
+    _check_whose(output.proposed, command)
+    return OutputRetried(
+        by=command.by,
+        reason=command.reason,
+        retry_id=command.id,
+        approval=_asked_again(output, at=at),
+    )
+
+
+def called_off(output: Output, command: CancelOutput) -> OutputCanceled | None:
+    """Return what it leads to that a person wants an output canceled; None: it was so before.
+
+    Args:
+        output: as its log stands.
+        command: what the person wants.
+
+    Raises:
+        Refused: it cannot be; the message says why.
+    """
+    if output.proposed is None:
+        raise Refused("there is no such output")
+    if output.canceled is not None and output.canceled.cancel_id == command.id:
+        return None
+    _check_whose(output.proposed, command)
+    if output.status not in (OutputStatus.AWAITING_APPROVAL, OutputStatus.PROPOSED):
+        raise Refused(f"it is {output.status}; only what is still to be delivered can be canceled")
+    return OutputCanceled(by=command.by, reason=command.reason, cancel_id=command.id)
+
+
+def check_is_said_since(output: Output, *, at: datetime) -> None:
+    """Refuse what was said of an output before it had failed, once a person has it tried again.
+
+    Another node has refused or followed it; one that stood still may hold it all the same. What is
+    said since must never be refused for that, so what was said in the minute before passes, too: by
+    that much clocks may differ.
+
+    Args:
+        output: as its log stands.
+        at: when it was said, by the server's clock.
+
+    Raises:
+        Refused: it was said before.
+    """
+    revived = output.revived_at
+    if revived is not None and at < revived - timedelta(seconds=SKEW_S):
+        raise Refused(f"it has failed since; it was tried again at {revived:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def check_is_carried(newest: Recorded | None) -> None:
+    """Refuse to try outputs again while their episode waits for an answer, however long it does.
+
+    Args:
+        newest: commit of the episode that would carry them.
+
+    Raises:
+        Refused: nobody would carry them before that.
+    """
+    if block_in(newest) is not None:
+        raise Refused("its episode waits for an answer; try it again once it has one")
+
+
+def _check_whose(proposed: OutputProposed, command: CancelOutput | Decide | RetryOutput) -> None:
+    """Refuse what was said of one episode's output once another's has its key."""
+    if proposed.episode_id != command.episode_id:
+        raise Refused(f"it is of episode {proposed.episode_id} by now")
+
+
+def _is_put_off(output: Output) -> bool:
+    is_pending = output.status is OutputStatus.PROPOSED and not output.is_attempted
+    return is_pending and output.retry_at is not None
+
+
+def _asked_again(output: Output, *, at: datetime) -> Approval | None:
+    """Return what people are asked before an output is tried again; None: nothing."""
+    approval = output.proposed.approval if output.proposed else None
+    if approval is None or output.decided is not None:
+        return None
+    if approval.expires_at is None or output.asked_at is None:
+        return approval
+    return replace(approval, expires_at=at + (approval.expires_at - output.asked_at))

@@ -1,0 +1,535 @@
+"""Carries outputs to the outside, for the episode that wants them there.
+
+For each: look → rule → make the next move, until it is settled or nothing can be done before later.
+Attempts at delivery are the deliverer's.
+
+Every commit names the version that it was decided on, so of two who carry one output only one
+writes.
+
+Takes one output to its adapter: take a place → write the attempt down → call → write what came.
+
+Whatever is called was written down before; so a crash in the middle is seen by the next who carries
+the output, and the attempt is made again, with the same idempotency key.
+
+Who is frozen between the two and awakes when another has taken over may still call the adapter once
+more than is known: receivers that must hear nothing twice honour the idempotency key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import isfinite
+from typing import Final, TypeAlias
+
+import structlog
+
+from engine import telemetry
+from engine.app.outputs import NO_ADAPTER, DeliveryFailed, OutputView, Retries, missing
+from engine.dead_letters.write import Undertaker
+from engine.episodes.episode import CancelEpisode, Finish
+from engine.outputs.context import OutputCrew
+from engine.outputs.dead_letters import note_gone_on, write_failed
+from engine.outputs.decide import (
+    Attempt,
+    Fail,
+    Later,
+    Move,
+    Propose,
+    Settled,
+    after_failure,
+    next_move,
+)
+from engine.outputs.events import output_news
+from engine.outputs.keys import idempotency_key, proposal
+from engine.outputs.output import Output, is_own
+from engine.outputs.pool import Outlet
+from engine.outputs.rate_limit import PLACE_S
+from engine.outputs.store import Overtaken, Parcel
+from engine.runtime.context import Crew
+from engine.runtime.publish import PublicEvent
+from engine.runtime.retry import CONFLICTS_MAX, Contended
+from engine.runtime.usercode import in_text
+from engine.validation import backoff_s, jittered_s
+from streams.clock import Clock
+from streams.errors import VersionConflict
+from streams.events import (
+    EpisodeDeferred,
+    EpisodeOpened,
+    OutputAttempted,
+    OutputCanceled,
+    OutputDelivered,
+    OutputEvent,
+    OutputFailed,
+    OutputForgone,
+    OutputPostponed,
+    OutputProposed,
+)
+from streams.findings import FindingOutcome
+from streams.json import unraw
+from streams.log import START
+from streams.outputs import OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
+
+Came: TypeAlias = OutputDelivered | OutputPostponed | OutputFailed
+"""What may come of an attempt."""
+
+log = structlog.get_logger("vigil.outputs")
+
+CLASS_CHARS_MAX: Final = 100
+"""Longest error class that is kept of what an adapter says, in characters: the end of an episode
+has those of all its outputs in one event."""
+
+_CAME: Final[Mapping[type[Came], str]] = {
+    OutputDelivered: "delivered",
+    OutputPostponed: "postponed",
+    OutputFailed: "failed",
+}
+
+
+async def make_attempt(outlet: Outlet, output: Output, *, clock: Clock, stack: str) -> Came:
+    """Call the adapter, and return what came of it.
+
+    Args:
+        outlet: the adapter, with a place taken for this call.
+        output: what is to be delivered, with the attempt put down.
+        clock: of the node.
+        stack: its name.
+    """
+    view = _view(output, stack)
+    began_s = clock.monotonic_s()
+    came: Came
+    try:
+        ref = await outlet.deliver(view)
+    except DeliveryFailed as failed:
+        came = _after(output, failed, outlet, clock)
+    else:
+        came = OutputDelivered(attempt=output.attempts, delivered_ref=ref)
+    labels = {"adapter": view.adapter, "outcome": _CAME[type(came)]}
+    telemetry.output_attempts.add(1, labels)
+    telemetry.output_duration.record(clock.monotonic_s() - began_s, labels)
+    _log(view, came)
+    return came
+
+
+def _log(view: OutputView, came: Came) -> None:
+    said = {"adapter": view.adapter, "output_key": view.output_key, "attempt": view.attempt}
+    match came:
+        case OutputDelivered():
+            log.info("delivered", **said)
+        case OutputPostponed(error_class=error_class, retry_at=at):
+            log.warning(
+                "not delivered; tried again", **said, error_class=error_class, retry_at=str(at)
+            )
+        case OutputFailed(error_class=error_class):
+            log.warning("not delivered", **said, error_class=error_class)
+
+
+def _after(
+    output: Output, failed: DeliveryFailed, outlet: Outlet, clock: Clock
+) -> OutputPostponed | OutputFailed:
+    retries, key = outlet.route.retries, output.proposed.output_key if output.proposed else ""
+    tries = max(1, output.attempts_counted)
+    pause_s = backoff_s(tries, first_s=retries.first_s, most_s=retries.most_s)
+    return after_failure(
+        output,
+        error_class=in_text(failed.error_class)[:CLASS_CHARS_MAX],
+        detail=in_text(failed.detail),
+        is_permanent=bool(failed.permanent),
+        attempts_max=retries.attempts_max,
+        pause_s=jittered_s(pause_s, seed=f"{key}.{output.attempts}"),
+        retry_after_s=_seconds(failed.retry_after_s),
+        at=clock.now(),
+    )
+
+
+def _seconds(given: object) -> float | None:
+    """Return what an adapter says as a number of seconds; None if it is none."""
+    if isinstance(given, int | float) and not isinstance(given, bool) and isfinite(given):
+        return float(given)
+    return None
+
+
+def _view(output: Output, stack: str) -> OutputView:
+    proposed = output.proposed
+    assert proposed is not None, "what is delivered was proposed"
+    return OutputView(
+        output_key=proposed.output_key,
+        adapter=proposed.adapter,
+        payload=unraw(proposed.payload),
+        idempotency_key=idempotency_key(stack, proposed.output_key),
+        attempt=output.attempts,
+        episode_id=proposed.episode_id,
+        actor_id=proposed.actor_id,
+        expectation_id=proposed.expectation_id,
+        stack=stack,
+    )
+
+
+@dataclass(frozen=True)
+class Carried:
+    """How far an output has got."""
+
+    key: str
+    outcome: OutputOutcome | None
+    """None: it is not settled."""
+    status: str
+    """The outcome, or where it is in its life."""
+    wakes_at: datetime | None
+    """When it is to be looked at again; None: when somebody decides, or never."""
+    news: tuple[PublicEvent, ...]
+    """What there is to tell of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarriedOut:
+    """How far an episode's decisions are carried out."""
+
+    findings: tuple[FindingOutcome, ...] = ()
+    outputs: tuple[OutputOutcome, ...] = ()
+    """Those that are settled."""
+    pending: tuple[str, ...] = ()
+    """Keys of the others."""
+    wakes_at: datetime | None = None
+    """When something is due about those; None: when somebody decides."""
+    news: tuple[PublicEvent, ...] = ()
+    """What there is to tell: of findings first, then of outputs."""
+    canceled: CancelEpisode | None = None
+    """How the episode ends instead, if outputs were canceled with it."""
+
+    @property
+    def end(self) -> Finish | EpisodeDeferred | CancelEpisode:
+        """What the episode records of it."""
+        if self.canceled is not None:
+            return self.canceled
+        if self.pending:
+            return EpisodeDeferred(
+                findings=self.findings, outputs=self.outputs, pending=self.pending
+            )
+        return Finish(findings=self.findings, outputs=self.outputs)
+
+
+NOTHING_DONE: Final = CarriedOut()
+
+
+def added_up(
+    carried: Iterable[Carried],
+    *,
+    known: Mapping[str, OutputOutcome] | None = None,
+    order: Iterable[str] = (),
+) -> CarriedOut:
+    """Return what several outputs came to, in `order`, with what is `known` of others."""
+    by_key = {one.key: one for one in carried}
+    outcomes = dict(known or {})
+    outcomes |= {key: one.outcome for key, one in by_key.items() if one.outcome is not None}
+    keys = list(dict.fromkeys((*order, *outcomes)))
+    wakes = [one.wakes_at for one in by_key.values() if one.wakes_at is not None]
+    return CarriedOut(
+        outputs=tuple(outcomes[key] for key in keys if key in outcomes),
+        pending=tuple(key for key, one in by_key.items() if one.outcome is None),
+        wakes_at=min(wakes, default=None),
+        news=tuple(event for one in by_key.values() for event in one.news),
+    )
+
+
+@dataclass(frozen=True)
+class Deliverer:
+    """Makes the attempts of one episode, on one node."""
+
+    crew: Crew
+    check_claim: Callable[[], None]
+    """Raises `LeaseLost` once the claim cannot be trusted any more."""
+
+    async def propose(
+        self, parcel: Parcel, outlet: Outlet | None, proposed: OutputProposed
+    ) -> Later | None:
+        """Put an output down, with the first attempt if that can be made at once.
+
+        Returns:
+            When the next attempt is due; None: ask what is to be done about the output now.
+
+        Raises:
+            Overtaken: others have added to the output; nothing was done.
+            LeaseLost, VersionConflict: another node may have the episode, or has.
+            Unavailable: the log is away.
+        """
+        may_go = proposed.approval is None and self.crew.may_go_on.is_given
+        if outlet is None or not may_go or not outlet.throttle.try_enter(parcel.key):
+            await parcel.write(proposed)
+            return None
+        return await self._deliver(parcel, outlet, proposed)
+
+    async def attempt(self, parcel: Parcel, outlet: Outlet | None) -> Later | None:
+        """Make an attempt with an output that was put down.
+
+        Args:
+            parcel: the output's.
+            outlet: its adapter; None: there is none here, and it fails.
+
+        Returns:
+            When the next attempt is due; None: ask what is to be done about the output now.
+
+        Raises:
+            Overtaken, LeaseLost, VersionConflict, Unavailable: as `propose`.
+        """
+        if outlet is None:
+            await parcel.write(_no_adapter(parcel.output))
+            return None
+        runs, throttle = self.crew.may_go_on, outlet.throttle
+        # Who has just come must not overtake all those who were sent away before.
+        is_soon = bool(parcel.since) or throttle.is_open_to_new(within_s=PLACE_S)
+        has_place = (
+            runs.is_given
+            and is_soon
+            and await throttle.enter(parcel.key, within_s=PLACE_S, unless=runs.withdrawn)
+        )
+        if has_place:
+            return await self._deliver(parcel, outlet)
+        pause_s = throttle.send_away_s(parcel.key) if runs.is_given else 0.0
+        return Later(self.crew.clock.now() + timedelta(seconds=pause_s))
+
+    async def _deliver(
+        self, parcel: Parcel, outlet: Outlet, *first: OutputProposed
+    ) -> Later | None:
+        """Make an attempt, in a place that was taken for it; put down `first` with it."""
+        try:
+            number = 1 if first else parcel.output.attempts + 1
+            await parcel.write(*first, OutputAttempted(attempt=number, node=self.crew.node))
+            # No version can take a call back: a node that was frozen must not make it now.
+            self.check_claim()
+            came = await make_attempt(
+                outlet, parcel.output, clock=self.crew.clock, stack=self.crew.ports.stack.name
+            )
+        finally:
+            outlet.throttle.leave()
+        # A conflict here is another owner's doing: this node has lost the episode.
+        await parcel.append(came)
+        return Later(came.retry_at) if isinstance(came, OutputPostponed) else None
+
+
+def _no_adapter(output: Output) -> OutputFailed:
+    assert output.proposed is not None, "what is attempted was proposed"
+    detail = missing(output.proposed.adapter)
+    return OutputFailed(attempt=output.attempts, error_class=NO_ADAPTER, error_detail=detail)
+
+
+@dataclass(frozen=True)
+class Courier:
+    """Carries the outputs of one episode, on one node."""
+
+    crew: OutputCrew
+    opened: EpisodeOpened
+    pen: str
+    """Unique for ever: commits are named after it."""
+    check_claim: Callable[[], None]
+    """Raises `LeaseLost` once the claim cannot be trusted any more."""
+    called_at: datetime | None = None
+    """When this node was called because something may be due, by the server's clock. A clock that
+    is behind that would find nothing due, and have it called again at once, over and over."""
+
+    async def carry(
+        self,
+        key: str,
+        intent: OutputIntent | None,
+        *,
+        is_new: bool = False,
+        retells: bool = False,
+    ) -> Carried:
+        """Carry one output as far as it gets now.
+
+        Args:
+            key: the output's.
+            intent: what is wanted; None: it is carried only if it was proposed.
+            is_new: whether nobody can have begun with it for this episode.
+            retells: whether all that has happened to it is news, for it may not have been told.
+
+        Raises:
+            LeaseLost, VersionConflict: another node may carry it, or does.
+            Contended: its log is fought over without end.
+            TooLarge, Unwritable: its log cannot keep it.
+            Unavailable: the log is away.
+        """
+        parcel = self._parcel(key)
+        if not is_new:
+            await parcel.read()
+        for _ in range(CONFLICTS_MAX):
+            self.check_claim()
+            try:
+                done = await self._move(parcel, intent)
+            except Overtaken:
+                await parcel.read()
+            else:
+                if done is not None:
+                    await note_gone_on(self.crew.ports, self.crew.clock, parcel.history)
+                    return self._carried(parcel, done, retells=retells)
+        raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
+
+    async def look(self, key: str) -> Carried:
+        """Return how far an output has got, and do nothing about it. All of it is news.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        parcel = self._parcel(key)
+        await parcel.read()
+        move = self._next(parcel, Retries())
+        if isinstance(move, Settled):
+            await self._bury(parcel)
+        if isinstance(move, Settled | Later):
+            return self._carried(parcel, move, retells=True)
+        if isinstance(move, Propose):
+            return self._carried(parcel, _dropped(key), retells=True)
+        return self._carried(parcel, Later(self._now()), retells=True)
+
+    async def is_retried(self, key: str) -> bool:
+        """Return whether a person has had an output tried again.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        parcel = self._parcel(key)
+        await parcel.read()
+        return parcel.output.retries > 0
+
+    async def cancel(
+        self, key: str, intent: OutputIntent | None, *, reason: str, retells: bool = False
+    ) -> Carried:
+        """Have an output not be delivered, unless it is settled.
+
+        It is written down also of what nobody has proposed: whoever stood still since they were
+        about to is refused, and finds that.
+
+        Args:
+            key: the output's.
+            intent: what was wanted, if that is known.
+            reason: why, for people.
+            retells: as for `carry`.
+
+        Raises:
+            Contended: its log is fought over without end.
+            Unavailable: the log is away.
+        """
+        parcel = self._parcel(key)
+        for _ in range(CONFLICTS_MAX):
+            await parcel.read()
+            move = self._next(parcel, Retries())
+            if isinstance(move, Settled):
+                return self._carried(parcel, move, retells=retells)
+            try:
+                await parcel.append(*self._ending(parcel, move, intent, reason=reason))
+            except VersionConflict:
+                continue
+            return self._carried(parcel, _dropped(key), retells=retells)
+        raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
+
+    def _ending(
+        self, parcel: Parcel, move: Move, intent: OutputIntent | None, *, reason: str
+    ) -> tuple[OutputEvent, ...]:
+        """Return what says that an output is not to be delivered for this episode.
+
+        What has failed for others stays theirs: a person may have it tried again.
+        """
+        canceled = OutputCanceled(reason=reason)
+        if not isinstance(move, Propose):
+            return (canceled,)
+        if intent is None or parcel.output.status is OutputStatus.FAILED:
+            return (self._forgone,)
+        return (self._proposal(parcel, intent, move), canceled)
+
+    @property
+    def _forgone(self) -> OutputForgone:
+        return OutputForgone(episode_id=self.opened.episode_id)
+
+    @property
+    def _deliverer(self) -> Deliverer:
+        return Deliverer(self.crew, self.check_claim)
+
+    def _proposal(self, parcel: Parcel, intent: OutputIntent, move: Propose) -> OutputProposed:
+        now, number = self.crew.clock.now(), move.proposal_no
+        return proposal(intent, parcel.key, self.opened, proposal_no=number, at=now)
+
+    def _parcel(self, key: str) -> Parcel:
+        mark = idempotency_key(self.crew.ports.stack.name, key)
+        return Parcel(self.crew.ports, self.crew.clock, key, pen=f"{self.pen}.{mark}")
+
+    def _is_ours(self, output: Output) -> bool:
+        return is_own(output, episode_id=self.opened.episode_id)
+
+    def _next(self, parcel: Parcel, retries: Retries) -> Move:
+        return next_move(
+            parcel.output,
+            parcel.key,
+            episode_id=self.opened.episode_id,
+            attempts_max=retries.attempts_max,
+            at=self._now(),
+        )
+
+    def _now(self) -> datetime:
+        now = self.crew.clock.now()
+        return now if self.called_at is None else max(now, self.called_at)
+
+    async def _move(self, parcel: Parcel, intent: OutputIntent | None) -> Settled | Later | None:
+        """Make the next move; return it if it was the last one for now."""
+        outlet = self._outlet(parcel.output, intent)
+        move = self._next(parcel, outlet.route.retries if outlet else Retries())
+        match move:
+            case Settled():
+                await self._bury(parcel)
+                return move
+            case Later():
+                return move
+            case Propose():
+                if intent is not None:
+                    proposed = self._proposal(parcel, intent, move)
+                    return await self._deliverer.propose(parcel, outlet, proposed)
+                # It was announced, and nobody came to propose it.
+                await parcel.write(self._forgone)
+            case Attempt():
+                return await self._deliverer.attempt(parcel, outlet)
+            case Fail(event=failed):
+                await parcel.write(failed)
+        return None
+
+    def _outlet(self, output: Output, intent: OutputIntent | None) -> Outlet | None:
+        said = output.proposed if self._is_ours(output) else intent
+        return self.crew.outlets.of(said.adapter) if said else None
+
+    async def _bury(self, parcel: Parcel) -> None:
+        """Keep a dead letter of what has failed for good; doing so again changes nothing.
+
+        Others may have proposed it anew before whoever saw it fail had come as far as this.
+        """
+        proposal = parcel.proposal_of(self.opened.episode_id)
+        if proposal is not None and proposal.output.status is OutputStatus.FAILED:
+            await write_failed(Undertaker(self.crew.ports, self.crew.clock), proposal.output)
+
+    def _carried(self, parcel: Parcel, last: Settled | Later, *, retells: bool) -> Carried:
+        output, proposal = parcel.output, parcel.proposal_of(self.opened.episode_id)
+        outcome = last.outcome if isinstance(last, Settled) else None
+        news: list[PublicEvent] = []
+        if proposal is not None:
+            known = START if retells or parcel.since is None else parcel.since
+            since = proposal.told_until(known)
+            news = output_news(self.opened, proposal.proposed, proposal.history, since=since)
+        if outcome is not None and proposal is not None:
+            self._free_place(proposal.proposed.adapter, parcel.key)
+        if outcome is not None and parcel.version > (parcel.since or START):
+            adapter = proposal.proposed.adapter if proposal else ""
+            telemetry.outputs.add(1, {"adapter": adapter, "outcome": outcome.outcome})
+        return Carried(
+            key=parcel.key,
+            outcome=outcome,
+            status=outcome.outcome if outcome else str(output.status),
+            wakes_at=last.at if isinstance(last, Later) else None,
+            news=tuple(news),
+        )
+
+    def _free_place(self, adapter: str, key: str) -> None:
+        """Have nobody wait behind an output that is settled."""
+        outlet = self.crew.outlets.of(adapter)
+        if outlet is not None:
+            outlet.throttle.forget(key)
+
+
+def _dropped(key: str) -> Settled:
+    return Settled(OutputOutcome(output_key=key, outcome=OUTCOMES[OutputStatus.CANCELED]))

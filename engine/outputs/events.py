@@ -1,0 +1,138 @@
+"""What the world is told about outputs: public events, as data. Pure.
+
+Like all public events (`engine.episodes.events`): at least once each, under ids that stay the same,
+and nothing of a dry run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Final
+
+from engine.outputs.output import Output
+from engine.runtime.publish import PublicEvent
+from streams.events import (
+    EpisodeOpened,
+    OutputApproved,
+    OutputCanceled,
+    OutputDelivered,
+    OutputEvent,
+    OutputFailed,
+    OutputProposed,
+    OutputRejected,
+    OutputRetried,
+)
+from streams.json import JsonObject
+
+_WHAT: Final[Mapping[type[OutputEvent], str]] = {
+    OutputProposed: "proposed",
+    OutputApproved: "approved",
+    OutputRejected: "rejected",
+    OutputDelivered: "delivered",
+    OutputFailed: "failed",
+    OutputCanceled: "canceled",
+}
+"""What the world is told of. Attempts are the engine's own matter."""
+
+DECIDED: Final = frozenset({"output.approved", "output.rejected", "output.failed"})
+"""Names of what is told of a decision, or of its lack, before any attempt."""
+
+CANCELED: Final = "output.canceled"
+
+_MARK_BYTES: Final = 16
+"""Of the hash of an output's key in an id: so many that no two are ever met with the same."""
+
+
+def output_news(
+    opened: EpisodeOpened,
+    proposed: OutputProposed,
+    history: Iterable[tuple[OutputEvent, int]],
+    *,
+    since: int,
+) -> list[PublicEvent]:
+    """Return what the world is told of what happened to an output.
+
+    Args:
+        opened: the episode that proposed it.
+        proposed: its proposal.
+        history: all that has happened to that, and where each event is on the log.
+        since: nothing is told of what is there or before.
+    """
+    news: list[PublicEvent] = []
+    retries = 0
+    for event, seq in history:
+        retries += isinstance(event, OutputRetried)
+        what = _WHAT.get(type(event))
+        if what is not None and seq > since:
+            # It fails once for each time that it is tried; all else happens once.
+            suffix = f"{what}.{retries}" if isinstance(event, OutputFailed) and retries else what
+            payload = {**_said(proposed), **_more(event), "journal_seq": seq}
+            news.append(_event(opened, proposed, what, suffix, payload))
+    return news
+
+
+def output_reminder(opened: EpisodeOpened, output: Output, *, number: int, seq: int) -> PublicEvent:
+    """Return `output.reminder`: it still waits for approval. An id for each reminder."""
+    proposed = output.proposed
+    assert proposed is not None, "what people are reminded of was proposed"
+    payload = {**_said(proposed), **_asked(proposed), "number": number, "journal_seq": seq}
+    # Who has it tried again after the time ran out has people asked, and reminded, once more.
+    times = f"{output.retries}.{number}" if output.retries else f"{number}"
+    return _event(opened, proposed, "reminder", f"reminder.{times}", payload)
+
+
+def _more(event: OutputEvent) -> JsonObject:
+    match event:
+        case OutputProposed():
+            return _asked(event)
+        case OutputApproved(by=by, reason=reason):
+            return {"by": by, "reason": reason}
+        case OutputRejected(by=by, reason=reason, is_expiry=is_expiry):
+            return {"by": by, "reason": reason, "is_expiry": is_expiry}
+        case OutputDelivered(attempt=attempt, delivered_ref=ref):
+            return {"attempts": attempt, "delivered_ref": ref}
+        case OutputFailed(attempt=attempt, error_class=error_class):
+            # Its detail quotes the receiver, which may quote credentials: not for everybody.
+            return {"attempts": attempt, "error_class": error_class}
+        case OutputCanceled(by=by, reason=reason):
+            return {"by": by, "reason": reason}
+        case _:
+            return {}
+
+
+def _asked(proposed: OutputProposed) -> JsonObject:
+    approval = proposed.approval
+    if approval is None:
+        return {"requires_approval": False}
+    expires_at = approval.expires_at.isoformat() if approval.expires_at else None
+    return {
+        "requires_approval": True,
+        "payload_hash": approval.plan_hash,
+        "summary": approval.summary,
+        "approvers": list(approval.approvers),
+        "expires_at": expires_at,
+    }
+
+
+def _said(proposed: OutputProposed) -> JsonObject:
+    return {
+        "episode_id": proposed.episode_id,
+        "actor_id": proposed.actor_id,
+        "expectation_id": proposed.expectation_id,
+        "output_key": proposed.output_key,
+        "adapter": proposed.adapter,
+        "proposal_no": proposed.proposal_no,
+    }
+
+
+def _event(
+    opened: EpisodeOpened, proposed: OutputProposed, what: str, suffix: str, payload: JsonObject
+) -> PublicEvent:
+    mark = blake2b(proposed.output_key.encode(), digest_size=_MARK_BYTES).hexdigest()
+    return PublicEvent(
+        name=f"output.{what}",
+        id=f"output.{mark}.{proposed.proposal_no}.{suffix}",
+        payload=payload,
+        hops=opened.trigger.hops + 1,
+    )

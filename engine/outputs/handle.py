@@ -1,0 +1,407 @@
+"""Writes down what people want of one output: rule on its log → append → tell of it.
+
+Whoever gets the command writes, at the version that was ruled on. What is refused has no effect and
+is noted.
+
+Tells the world what becomes of outputs that no node carries, as people decide and time passes.
+
+Whoever carries an output tells of it themselves; what both tell has one id, and is told once.
+
+Inspects the outputs of an episode that nobody has: is it to be gone on with, or when will it be.
+
+What time alone brings about is done on the way: who was to decide is reminded, and what nobody has
+decided in time expires. None of that needs the episode to be taken over.
+
+Follows commands about outputs: rule on the output's log → append → have its episode go on.
+
+Like an answer to an episode, a decision is appended by whoever gets it, at the version that it was
+ruled on. What is then to be carried is carried by a node that has room for the episode, which is
+called; if somebody has it at that moment, the call comes again, for they may have looked at the
+output before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+import structlog
+
+from engine.app.outputs import Retries
+from engine.dead_letters.write import Undertaker
+from engine.episodes import events as episode_events
+from engine.episodes.episode import ENDED, Episode, Status
+from engine.episodes.wake import call_by
+from engine.errors import Refused
+from engine.outputs.context import OutputCrew
+from engine.outputs.dead_letters import note_retried, write_failed
+from engine.outputs.decide import (
+    Attempt,
+    Fail,
+    Later,
+    Move,
+    answered,
+    called_off,
+    check_is_carried,
+    check_is_said_since,
+    expired,
+    has_expired,
+    next_move,
+    tried_again,
+)
+from engine.outputs.events import CANCELED, DECIDED, output_news, output_reminder
+from engine.outputs.keys import wanted
+from engine.outputs.output import Output, is_own
+from engine.outputs.rate_limit import PLACE_S
+from engine.outputs.store import Parcel
+from engine.runtime.context import Crew
+from engine.runtime.publish import Herald
+from engine.waits.approval import reminder_no
+from streams.commands import Attend, CancelOutput, Carry, Command, Decide, RetryOutput
+from streams.delivery import Delivery, Unreadable
+from streams.events import EpisodeOpened, OutputEvent
+from streams.log import START, Recorded
+from streams.outputs import OutputStatus
+from streams.tracing import traceparent
+from streams.world import World
+
+
+@dataclass(frozen=True)
+class OutputHerald:
+    """Tells of the outputs of one episode.
+
+    Raises:
+        Unavailable: from each of its methods; tell of it again later.
+    """
+
+    world: World
+    opened: EpisodeOpened
+
+    async def tell(self, parcel: Parcel, names: Collection[str]) -> None:
+        """Tell what of these names has happened to an output."""
+        proposal = parcel.proposal_of(self.opened.episode_id)
+        if proposal is None or not episode_events.is_public(self.opened):
+            return
+        news = output_news(self.opened, proposal.proposed, proposal.history, since=START)
+        told = [each for each in news if each.name in names]
+        if told:
+            await Herald(self.world).tell(told)
+
+    async def tell_decided(self, parcel: Parcel) -> None:
+        """Tell how an output was decided, if nothing has followed from that yet."""
+        is_ours = is_own(parcel.output, episode_id=self.opened.episode_id)
+        if is_ours and not parcel.output.attempts:
+            await self.tell(parcel, DECIDED)
+
+    async def remind(self, parcel: Parcel, *, at: datetime) -> None:
+        """Remind people of an output that waits for them, if that is due `at` this time."""
+        output = parcel.output
+        if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
+            return
+        approval, since = output.proposed.approval, output.asked_at
+        if approval is None or since is None or not episode_events.is_public(self.opened):
+            return
+        number = reminder_no(since, every_s=approval.remind_every_s, at=at)
+        if number:
+            news = output_reminder(self.opened, output, number=number, seq=parcel.version)
+            await Herald(self.world).tell([news])
+
+
+log = structlog.get_logger("vigil.outputs")
+
+
+@dataclass(frozen=True)
+class OutputClerk:
+    """Writes for one actor, on one node.
+
+    Raises:
+        Unavailable: from each of its methods. Let the command come again.
+    """
+
+    crew: Crew
+
+    async def decide(self, command: Decide, episode: Episode, *, at: datetime) -> bool:
+        """Write a decision down, and return whether there is one: this one, or that time is up.
+
+        Args:
+            command: what was decided.
+            episode: whose output it is about.
+            at: when, by the server's clock.
+        """
+        refusals: list[Refused] = []
+
+        def ruled(output: Output) -> OutputEvent | None:
+            refusals.clear()
+            try:
+                check_is_said_since(output, at=at)
+                return answered(output, command, at=at)
+            except Refused as refused:
+                refusals.append(refused)
+                is_meant = is_own(output, episode_id=command.episode_id)
+                return expired(output, at=at) if is_meant else None
+
+        parcel = self._parcel(command.output_key)
+        is_written = await parcel.amend(ruled)
+        _note(command, refusals)
+        if is_written or not refusals:
+            await self._herald(episode.opened).tell_decided(parcel)
+        return is_written or not refusals
+
+    async def retry(self, command: RetryOutput, newest: Recorded) -> bool:
+        """Write down that an output is tried again, and return whether it is.
+
+        Args:
+            command: what a person wants.
+            newest: commit of its episode.
+        """
+        refusals: list[Refused] = []
+        before: list[Output] = []
+
+        def ruled(output: Output) -> OutputEvent | None:
+            refusals.clear()
+            before[:] = [output]
+            try:
+                check_is_carried(newest)
+                return tried_again(output, command, at=self.crew.clock.now())
+            except Refused as refused:
+                refusals.append(refused)
+                return None
+
+        if await self._parcel(command.output_key).amend(ruled):
+            await note_retried(self.crew.ports, self.crew.clock, before[0], by=command.by)
+        _note(command, refusals)
+        return not refusals
+
+    async def cancel(self, command: CancelOutput, episode: Episode, *, at: datetime) -> bool | None:
+        """Write down that an output is canceled, and return whether it is.
+
+        None: an attempt is under way, and nobody knows yet what comes of it.
+
+        Args:
+            command: what a person wants.
+            episode: whose output it is about.
+            at: when they said so, by the server's clock.
+        """
+        refusals: list[Refused] = []
+        parcel = self._parcel(command.output_key)
+
+        def ruled(output: Output) -> OutputEvent | None:
+            refusals.clear()
+            try:
+                check_is_said_since(output, at=at)
+                canceled = called_off(output, command)
+            except Refused as refused:
+                refusals.append(refused)
+                return None
+            return None if output.is_attempted else canceled
+
+        await parcel.amend(ruled)
+        if not refusals and parcel.output.is_attempted:
+            return None
+        _note(command, refusals)
+        if not refusals:
+            await self._herald(episode.opened).tell(parcel, frozenset({CANCELED}))
+        return not refusals
+
+    def _herald(self, opened: EpisodeOpened | None) -> OutputHerald:
+        assert opened is not None, "an episode that was opened"
+        return OutputHerald(self.crew.ports.world, opened)
+
+    def _parcel(self, key: str) -> Parcel:
+        return Parcel(self.crew.ports, self.crew.clock, key, pen=next(self.crew.pens))
+
+
+def _note(command: CancelOutput | Decide | RetryOutput, refusals: Sequence[Refused]) -> None:
+    kind, key = type(command).__name__.lower(), command.output_key
+    for refused in refusals:
+        log.info("refused", command=kind, output_key=key, by=command.by, why=str(refused))
+
+
+LOOKS_IN_FLIGHT_MAX: Final = 16
+"""Outputs of one episode that are looked at, at a time."""
+
+
+@dataclass(frozen=True)
+class OutputInspector:
+    """Looks at the outputs of one episode, on one node."""
+
+    crew: OutputCrew
+    opened: EpisodeOpened
+    episode: Episode
+    at: datetime
+    """Now, by the server's clock: what people have until a time for is ruled on by that, as their
+    decisions are."""
+
+    async def finds_work(self) -> bool:
+        """Return whether the episode is to be gone on with; remind and expire what is due else.
+
+        What is due later has a node called again.
+
+        Raises:
+            Unavailable: the log is away. Look again.
+        """
+        room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
+
+        async def look(key: str) -> datetime | bool | None:
+            async with room:
+                return await self._look(key)
+
+        keys = self._keys()
+        found = await asyncio.gather(*(look(key) for key in keys))
+        times = [each for each in found if isinstance(each, datetime)]
+        if times:
+            # Also if there is work: that may wait for a slot, and nobody else is to.
+            await call_by(self.crew.ports, self.opened, min(times))
+        if any(each is True for each in found):
+            return True
+        if times:
+            self.crew.outlets.line_up(keys, self.opened)
+        return False
+
+    def _keys(self) -> Sequence[str]:
+        """Return the keys of outputs of the episode that may not be settled."""
+        deferred = self.episode.deferred
+        if deferred is not None and self.episode.status is Status.DELIVERING:
+            return deferred.pending
+        return list(wanted(self.episode, self.opened))
+
+    async def _look(self, key: str) -> datetime | bool | None:
+        """Return whether something is to be done about an output now; or when it will be, if so."""
+        parcel = Parcel(self.crew.ports, self.crew.clock, key, pen=next(self.crew.pens))
+        await parcel.amend(self._expired)
+        await self._bury(parcel)
+        herald = OutputHerald(self.crew.ports.world, self.opened)
+        await herald.tell_decided(parcel)
+        await herald.remind(parcel, at=self.at)
+        move = next_move(
+            parcel.output,
+            key,
+            episode_id=self.opened.episode_id,
+            attempts_max=Retries().attempts_max,
+            at=max(self.at, self.crew.clock.now()),
+        )
+        if isinstance(move, Later):
+            return move.at
+        away_s = self._stays_away_s(parcel, move)
+        if away_s:
+            return self.crew.clock.now() + timedelta(seconds=away_s)
+        if self.episode.status in ENDED:
+            return isinstance(move, Attempt | Fail)
+        return True
+
+    def _expired(self, output: Output) -> OutputEvent | None:
+        is_ours = is_own(output, episode_id=self.opened.episode_id)
+        return expired(output, at=self.at) if is_ours else None
+
+    def _stays_away_s(self, parcel: Parcel, move: Move) -> float:
+        """Return how long an attempt is left for later because its route has no place, in seconds.
+
+        To take the episode over only to find that out would cost it two commits each time.
+        """
+        proposed = parcel.output.proposed
+        outlet = self.crew.outlets.of(proposed.adapter) if proposed else None
+        is_open = outlet is None or outlet.throttle.is_open(parcel.key, within_s=PLACE_S)
+        if outlet is None or is_open or not isinstance(move, Attempt):
+            return 0.0
+        return outlet.throttle.send_away_s(parcel.key)
+
+    async def _bury(self, parcel: Parcel) -> None:
+        """Keep a dead letter of what nobody has approved in time: nobody may carry it any more."""
+        proposal = parcel.proposal_of(self.opened.episode_id)
+        if proposal is not None and has_expired(proposal.output):
+            await write_failed(Undertaker(self.crew.ports, self.crew.clock), proposal.output)
+
+
+Incoming: TypeAlias = Delivery[Command | Unreadable]
+
+
+def is_about_outputs(command: Command, episode: Episode) -> bool:
+    """Return whether a command is about outputs of an episode, and not about itself."""
+    match command:
+        case RetryOutput() | CancelOutput():
+            return True
+        case Decide(output_key=key):
+            return bool(key)
+        case Attend():
+            return episode.status is Status.DELIVERING or episode.status in ENDED
+        case _:
+            return False
+
+
+@dataclass(frozen=True)
+class OutputDesk:
+    """Follows such commands for one actor, on one node."""
+
+    crew: OutputCrew
+
+    async def follow(
+        self, delivery: Incoming, command: Command, episode: Episode, records: Sequence[Recorded]
+    ) -> bool:
+        """Do what `command` asks; return whether it is answered for.
+
+        Args:
+            delivery: of the command; it is acknowledged here.
+            command: about outputs.
+            episode: the fold of `records`; it has been opened.
+            records: its journal.
+
+        Raises:
+            Unavailable: the log is away. Let the command come again.
+        """
+        clerk = OutputClerk(self.crew)
+        has_effect: bool | None
+        match command:
+            case RetryOutput() if not _may_be_ruled_on(episode):
+                return False
+            case RetryOutput():
+                has_effect = await clerk.retry(command, records[-1])
+            case CancelOutput():
+                has_effect = await clerk.cancel(command, episode, at=delivery.at)
+            case Decide():
+                has_effect = await clerk.decide(command, episode, at=delivery.at)
+            case _:
+                has_effect = await self._inspector(episode, delivery).finds_work()
+        if has_effect is None:
+            return False
+        if has_effect:
+            return await self._have_carried(delivery, episode, records)
+        await delivery.ack()
+        return True
+
+    def _inspector(self, episode: Episode, delivery: Incoming) -> OutputInspector:
+        assert episode.opened is not None, "an episode that was opened"
+        return OutputInspector(self.crew, episode.opened, episode, at=delivery.at)
+
+    async def _have_carried(
+        self, delivery: Incoming, episode: Episode, records: Sequence[Recorded]
+    ) -> bool:
+        """Call who carries what was decided; return whether that is seen to."""
+        newest = await self.crew.ports.log.last(records[-1].subject)
+        if newest is None or newest.seq != records[-1].seq:
+            # Whoever has moved it may have looked at the output before this was decided.
+            return False
+        # Unless it converged, it carries its outputs once it has: they are looked at after that.
+        if _is_carried_now(episode):
+            assert episode.opened is not None, "an episode that was opened"
+            actor, episode_id = episode.opened.actor_id, episode.opened.episode_id
+            carry = Carry(actor_id=actor, episode_id=episode_id)
+            # Of several calls while there is no slot one is enough: whoever follows it moves the
+            # episode, unless that has ended.
+            seq = delivery.seq if episode.status in ENDED else records[-1].seq
+            id_ = f"carry.{episode_id}.{episode.status.value}.{seq}"
+            await self.crew.ports.inbox.send(carry, id=id_, trace=traceparent())
+        await delivery.ack()
+        return True
+
+
+def _is_carried_now(episode: Episode) -> bool:
+    """Return whether whoever has the episode next carries its outputs, and does nothing else."""
+    return episode.status in (Status.DELIVERING, Status.CONVERGING) or episode.status in ENDED
+
+
+def _may_be_ruled_on(episode: Episode) -> bool:
+    """Return whether it can be said by now if an output is tried again."""
+    return episode.status in (Status.DELIVERING, Status.BLOCKED) or episode.status in ENDED

@@ -1,0 +1,113 @@
+"""What strategies want delivered, checked where it is said; and the keys that make it once. Pure.
+
+The key of an output is its identity in the stack. Where a strategy gives none, it is made from the
+episode, so that a replay means the same output again and no other episode does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from engine.app.actions import SendOutput, fingerprint
+from engine.app.outputs import _KEY_BYTES, plan_hash
+from engine.episodes.episode import Episode
+from streams.blocks import Approval
+from streams.events import EpisodeOpened, OutputProposed
+from streams.outputs import OutputIntent
+
+MARK_CHARS: Final = 16
+"""How much of an action's fingerprint the key of its output holds: 64 bits, told apart per turn."""
+_IDEMPOTENCY_BYTES: Final = 32
+
+
+def output_key(intent: OutputIntent, opened: EpisodeOpened, *, place: str) -> str:
+    """Return the key of what an episode wants delivered.
+
+    Args:
+        intent: what it wants.
+        opened: the episode.
+        place: what tells it from the episode's others, where the intent has no key of its own.
+    """
+    if intent.dedupe_key:
+        return intent.dedupe_key
+    if not intent.key:
+        return f"{opened.episode_id}.{place}"
+    cause = (opened.actor_id, opened.expectation_id, opened.dedupe_key, opened.mode.value)
+    parts = msgspec.json.encode([*cause, intent.adapter, intent.key])
+    return blake2b(parts, digest_size=_KEY_BYTES).hexdigest()
+
+
+def inline_key(action: SendOutput, opened: EpisodeOpened, *, turn: int) -> str:
+    """Return the key of what is delivered as a step: a replay of that turn means the same output.
+
+    Args:
+        action: what the strategy asked for.
+        opened: the episode.
+        turn: of the strategy, from 1.
+    """
+    mark = fingerprint(action)[:MARK_CHARS]
+    return output_key(action.intent, opened, place=f"turn.{turn}.{mark}")
+
+
+def intended(intents: Sequence[OutputIntent], opened: EpisodeOpened) -> dict[str, OutputIntent]:
+    """Return key → intent of a convergence, in order; of two with one key, the first."""
+    keyed: dict[str, OutputIntent] = {}
+    for index, intent in enumerate(intents):
+        keyed.setdefault(output_key(intent, opened, place=str(index)), intent)
+    return keyed
+
+
+def wanted(episode: Episode, opened: EpisodeOpened) -> dict[str, OutputIntent | None]:
+    """Return key → intent of all outputs of an episode; None: a step of it has proposed it."""
+    keyed: dict[str, OutputIntent | None] = dict.fromkeys(episode.outputs)
+    intents = episode.converged.outputs if episode.converged else ()
+    for key, intent in intended(intents, opened).items():
+        keyed.setdefault(key, intent)
+    return keyed
+
+
+def idempotency_key(stack: str, key: str) -> str:
+    """Return what an output is known by to its receiver: 64 hex digits, the same for ever."""
+    parts = msgspec.json.encode([stack, key])
+    return blake2b(parts, digest_size=_IDEMPOTENCY_BYTES).hexdigest()
+
+
+def proposal(
+    intent: OutputIntent, key: str, opened: EpisodeOpened, *, proposal_no: int, at: datetime
+) -> OutputProposed:
+    """Return what puts an output down on its log.
+
+    Args:
+        intent: what is wanted.
+        key: the output's.
+        opened: the episode that wants it.
+        proposal_no: how often the key has been proposed, this time included.
+        at: now.
+    """
+    return OutputProposed(
+        output_key=key,
+        adapter=intent.adapter,
+        payload=intent.payload,
+        episode_id=opened.episode_id,
+        actor_id=opened.actor_id,
+        expectation_id=opened.expectation_id,
+        proposal_no=proposal_no,
+        approval=_approval(intent, at=at) if intent.requires_approval else None,
+    )
+
+
+def _approval(intent: OutputIntent, *, at: datetime) -> Approval:
+    expires_at = at + timedelta(seconds=intent.expires_s) if intent.expires_s else None
+    return Approval(
+        plan_hash=plan_hash(intent.payload),
+        summary=intent.summary,
+        approvers=intent.approvers,
+        expires_at=expires_at,
+        on_expiry=intent.on_expiry,
+        remind_every_s=intent.remind_every_s,
+    )

@@ -1,0 +1,140 @@
+"""The adapters of an app on one node: opened when they are first needed, closed with the node.
+
+What waits for a place at one of them is called back from here when there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import structlog
+
+from engine.app.outputs import DeliveryFailed, OutputView, Route
+from engine.episodes.wake import call_by
+from engine.outputs.rate_limit import Throttle, Waiting
+from engine.runtime.usercode import BAD_ADAPTER, delivery, in_text
+from streams.clock import Clock
+from streams.errors import Unavailable
+from streams.events import EpisodeOpened
+from streams.ports import Ports
+
+CLOSE_S: Final = 5.0
+"""Longest that a node which stops waits for an adapter to close, in seconds."""
+
+REF_CHARS_MAX: Final = 512
+"""Longest name by which a receiver calls an output, in characters; the rest is cut."""
+
+log = structlog.get_logger("vigil.outlets")
+
+
+class Outlet:
+    """One adapter, on one node."""
+
+    def __init__(self, name: str, route: Route, ports: Ports, clock: Clock) -> None:
+        """Open nothing yet."""
+        self.route = route
+        self.throttle = Throttle(
+            clock, max_concurrent=route.max_concurrent, rate_per_s=route.rate_per_s
+        )
+        self._name, self._ports, self._clock = name, ports, clock
+        self._adapter = route.outlet
+        self._opening = asyncio.Lock()
+        self._is_open = False
+
+    async def deliver(self, output: OutputView) -> str:
+        """Deliver `output`, and return what its receiver calls it; empty if that is not known.
+
+        Raises:
+            DeliveryFailed: it was not delivered, or not within the route's `timeout_s`.
+        """
+        try:
+            async with self._clock.timeout(self.route.timeout_s):
+                await self._open()
+                ref = _checked(await delivery(self._adapter.deliver, output))
+        except TimeoutError:
+            raise DeliveryFailed(
+                "delivery_timeout", f"not done within {self.route.timeout_s:g} s"
+            ) from None
+        return in_text(ref)[:REF_CHARS_MAX]
+
+    async def _open(self) -> None:
+        if self._is_open:
+            return
+        async with self._opening:
+            if not self._is_open:
+                await delivery(self._adapter.open, self._ports)
+                self._is_open = True
+
+    async def call_back(self) -> None:
+        """Call who waits for a place whenever there is one, until canceled."""
+        while True:
+            for who in await self.throttle.wait_called():
+                try:
+                    await call_by(self._ports, who, self._clock.now())
+                except Unavailable as error:
+                    # They come at their time, all the same.
+                    log.warning("not called", episode_id=who.episode_id, error=str(error))
+
+    async def close(self) -> None:
+        """Close the adapter, if it was opened."""
+        if not self._is_open:
+            return
+        try:
+            async with self._clock.timeout(CLOSE_S):
+                await delivery(self._adapter.close)
+        except (TimeoutError, DeliveryFailed) as error:
+            log.warning("an adapter did not close", adapter=self._name, why=str(error))
+
+
+def _checked(returned: object) -> str:
+    """Return what an adapter says that the receiver calls an output; empty if that is not known."""
+    if returned is None:
+        return ""
+    if isinstance(returned, str):
+        return returned
+    # The receiver may have it: trying again would only have it delivered again and again.
+    kind = type(returned).__name__
+    detail = f"it returned a {kind}; return what the receiver calls the output, as text, or None"
+    raise DeliveryFailed(BAD_ADAPTER, detail, permanent=True)
+
+
+class Outlets:
+    """All adapters of one node."""
+
+    def __init__(self, routes: Mapping[str, Route], ports: Ports, clock: Clock) -> None:
+        """Open nothing yet.
+
+        Args:
+            routes: the app's.
+            ports: for adapters that publish.
+            clock: measures what they take.
+        """
+        self._outlets = {name: Outlet(name, each, ports, clock) for name, each in routes.items()}
+
+    def of(self, adapter: str) -> Outlet | None:
+        """Return the adapter of this name; None: the app here has none."""
+        return self._outlets.get(adapter)
+
+    def line_up(self, keys: Iterable[str], opened: EpisodeOpened) -> None:
+        """Have an episode called as soon as there is a place for an output that was sent away.
+
+        Args:
+            keys: of outputs that are not settled, whatever they wait for.
+            opened: their episode, which nobody has.
+        """
+        who = Waiting(opened.actor_id, opened.episode_id)
+        for key in keys:
+            for outlet in self._outlets.values():
+                outlet.throttle.line_up(key, who)
+
+    async def serve(self) -> None:
+        """Call those who wait for places, until canceled."""
+        async with asyncio.TaskGroup() as group:
+            for outlet in self._outlets.values():
+                group.create_task(outlet.call_back())
+
+    async def close(self) -> None:
+        """Close every adapter that was opened."""
+        await asyncio.gather(*(each.close() for each in self._outlets.values()))

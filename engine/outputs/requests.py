@@ -1,0 +1,150 @@
+"""Asks about outputs, for a person or a program: to approve, reject, cancel, or try one again.
+
+Each looks at the output's log first, and says at once why what is asked cannot stand. What can is
+sent as a durable command, and a node looks at the log again: somebody else may be faster.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import uuid4
+
+from engine.errors import Refused
+from engine.outputs.decide import answered, called_off, check_is_carried, tried_again
+from engine.outputs.output import Output, fold
+from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_text
+from streams.clock import SystemClock
+from streams.commands import CancelOutput, Decide, RetryOutput, Verdict
+from streams.events import OutputProposed
+from streams.ports import Ports
+from streams.tracing import traceparent
+
+HASH_CHARS: Final = 64
+"""Length of a payload's hash, SHA-256 in hex."""
+
+_CLOCK: Final = SystemClock()
+
+
+async def approve_output(
+    ports: Ports, key: str, *, payload_hash: str, by: str, reason: str = ""
+) -> str:
+    """Ask that an output be delivered which waits for approval, and return the decision's id.
+
+    The request is durable when this returns. The output is delivered as soon as a node of its actor
+    has room, unless somebody else decides first: the log says whose decision stands, by its id.
+
+    Args:
+        ports: of the stack.
+        key: the output's.
+        payload_hash: of what is approved, and of nothing else: 64 hex digits.
+        by: who approves: 1 to 200 characters. Where the output names approvers, one of them.
+        reason: why, for people: up to 4,000 characters.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        BadName: no output can have such a key.
+        Refused: it cannot stand, for the reason that it says.
+        UnreadableEvent: a newer version of the engine has written the output.
+        Unavailable: no answer, or the server refused. It may be asked for.
+    """
+    return await _decide(ports, key, Verdict.APPROVE, payload_hash, by=by, reason=reason)
+
+
+async def reject_output(
+    ports: Ports, key: str, *, payload_hash: str, by: str, reason: str = ""
+) -> str:
+    """Ask that an output which waits for approval not be delivered; return the decision's id.
+
+    Otherwise as `approve_output`, also what it raises.
+    """
+    return await _decide(ports, key, Verdict.DENY, payload_hash, by=by, reason=reason)
+
+
+async def retry_output(ports: Ports, key: str, *, by: str, reason: str = "") -> str:
+    """Ask that an output which has failed for good be tried again, and return the request's id.
+
+    The request is durable when this returns. As many attempts are made as at first, also when the
+    episode has ended long ago: that stays as it is.
+
+    Args:
+        ports: of the stack.
+        key: the output's.
+        by: who asks, for people: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+
+    Raises:
+        As `approve_output`.
+    """
+    output, proposed = await _look(ports, key, by=by, reason=reason)
+    command = RetryOutput(
+        actor_id=proposed.actor_id,
+        episode_id=proposed.episode_id,
+        id=uuid4().hex,
+        output_key=key,
+        by=by,
+        reason=reason,
+    )
+    tried_again(output, command, at=_CLOCK.now())
+    check_is_carried(await ports.log.last(ports.stack.episode(proposed.episode_id)))
+    await ports.inbox.send(command, id=f"retry.{command.id}", trace=traceparent())
+    return command.id
+
+
+async def cancel_output(ports: Ports, key: str, *, by: str, reason: str = "") -> str:
+    """Ask that an output not be delivered any more, and return the request's id.
+
+    The request is durable when this returns. It is canceled unless it is delivered, or has failed
+    for good, before a node gets to it: an attempt that is under way is waited for. Its episode goes
+    on, and counts the output neither for nor against it; others may propose it anew.
+
+    Args:
+        ports: of the stack.
+        key: the output's.
+        by: who asks, for people: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+
+    Raises:
+        As `approve_output`.
+    """
+    output, proposed = await _look(ports, key, by=by, reason=reason)
+    command = CancelOutput(
+        actor_id=proposed.actor_id,
+        episode_id=proposed.episode_id,
+        id=uuid4().hex,
+        output_key=key,
+        by=by,
+        reason=reason,
+    )
+    called_off(output, command)
+    await ports.inbox.send(command, id=f"cancel_output.{command.id}", trace=traceparent())
+    return command.id
+
+
+async def _decide(
+    ports: Ports, key: str, verdict: Verdict, payload_hash: str, *, by: str, reason: str
+) -> str:
+    check_text("payload_hash", payload_hash, least=HASH_CHARS, most=HASH_CHARS)
+    output, proposed = await _look(ports, key, by=by, reason=reason)
+    command = Decide(
+        actor_id=proposed.actor_id,
+        episode_id=proposed.episode_id,
+        id=uuid4().hex,
+        verdict=verdict,
+        plan_hash=payload_hash,
+        by=by,
+        reason=reason,
+        output_key=key,
+    )
+    answered(output, command, at=_CLOCK.now())
+    await ports.inbox.send(command, id=f"decide.{command.id}", trace=traceparent())
+    return command.id
+
+
+async def _look(ports: Ports, key: str, *, by: str, reason: str) -> tuple[Output, OutputProposed]:
+    """Return an output as its log stands, and its proposal."""
+    check_text("by", by, least=1, most=BY_CHARS_MAX)
+    check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    output = fold(await ports.log.read(ports.stack.output(key)))
+    if output.proposed is None:
+        raise Refused("there is no such output")
+    return output, output.proposed

@@ -1,0 +1,146 @@
+"""The actors and workflows that a node has now. They come and go while it runs.
+
+Whoever has to know them all is given the cast and looks there when it matters: what is read there
+holds until the next `await`. It changes in one go, so a workflow that is there has all that its
+steps name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+
+import msgspec
+
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.workflow import Workflow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Casting:
+    """All that a node is to have."""
+
+    actors: Mapping[str, Actor]
+    """By id, with those that begin workflows."""
+    workflows: Mapping[str, Workflow]
+    closed: Mapping[str, Actor] = field(default_factory=dict)
+    """By id, who stands in for actors that are closed, or that begin workflows which are."""
+    understudies: frozenset[str] = frozenset()
+    """Those of `closed` who give way to any node that can run what they stand in for."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Kind and id of a definition → why it is not among them."""
+    problems_at: Mapping[str, int] = field(default_factory=dict)
+    """Kind and id → the revision that the problem is about, as far as that is known."""
+
+
+def in_code(app: App) -> Casting:
+    """Return what a node of `app` has without any definition."""
+    return Casting(actors=app.actors, workflows=app.workflows)
+
+
+class Obstacle(msgspec.Struct, frozen=True):
+    """Why a node cannot have an episode."""
+
+    reason: str
+    """A stable class: `no_such_episode`, `no_such_expectation`, `no_such_edition`, `newer_state`,
+    `unreadable_journal` or `wrong_queue`."""
+    detail: str
+
+
+class Revisions(Protocol):
+    """What was defined as one revision or another, made with the app of one node."""
+
+    async def actor(self, actor_id: str, revision: int) -> Actor:
+        """Return the actor that was defined as `revision`.
+
+        Raises:
+            Hindered: this node cannot have it.
+            Unavailable: the log is away.
+        """
+
+    async def workflow(self, name: str, revision: int) -> Workflow:
+        """Return the workflow that was defined as `revision`. It raises as `actor` does."""
+
+
+class Cast:
+    """What one node has, from moment to moment."""
+
+    def __init__(self, casting: Casting) -> None:
+        """Begin with `casting`."""
+        self._actors: dict[str, Actor] = {}
+        self._workflows: dict[str, Workflow] = {}
+        self._ready: dict[str, Actor] = {}
+        self._closed: dict[str, Actor] = {}
+        self.actors: Mapping[str, Actor] = MappingProxyType(self._actors)
+        """By id, as they are at any moment; with those that begin workflows."""
+        self.workflows: Mapping[str, Workflow] = MappingProxyType(self._workflows)
+        """By name, as they are at any moment."""
+        self.ready: Mapping[str, Actor] = MappingProxyType(self._ready)
+        """Those of the actors whose queues are open. One that is replaced stays until its successor
+        is ready: what is published meanwhile is seen, by either."""
+        self.closed: Mapping[str, Actor] = MappingProxyType(self._closed)
+        """By id, who stands in for actors of which only that goes on which is open."""
+        self.understudies: frozenset[str] = frozenset()
+        """Those of the closed who give way to any node that can run what they stand in for."""
+        self.called: frozenset[str] = frozenset()
+        """Those of the understudies who serve, for no such node is there."""
+        self.served: Mapping[str, Actor] = ChainMap(self._actors, self._closed)
+        """Both, as they are at any moment."""
+        self.problems: Mapping[str, str] = {}
+        """Kind and id of what is defined and not among them → why not."""
+        self.problems_at: Mapping[str, int] = {}
+        """Kind and id → the revision that the problem is about, as far as that is known."""
+        self.changed = asyncio.Event()
+        """Set with the next change, and then replaced by another one."""
+        self.become(casting)
+
+    def become(self, casting: Casting) -> None:
+        """Be as `casting` says, from now on."""
+        self._actors.clear()
+        self._actors.update(casting.actors)
+        self._workflows.clear()
+        self._workflows.update(casting.workflows)
+        for gone in self._ready.keys() - casting.actors.keys():
+            del self._ready[gone]
+        self._closed.clear()
+        self._closed.update(casting.closed)
+        self.understudies = casting.understudies
+        self.called &= casting.understudies
+        self.problems, self.problems_at = casting.problems, casting.problems_at
+        self._tell()
+
+    def note_ready(self, actor: Actor) -> None:
+        """Take note that the queues of an actor are open, as far as they may be."""
+        self._ready[actor.id] = actor
+        self._tell()
+
+    def call(self, understudies: frozenset[str]) -> None:
+        """Have these serve from now on, and the other understudies not."""
+        self.called = understudies
+        self._tell()
+
+    def rests(self, actor_id: str) -> bool:
+        """Return whether an actor is closed, and all that is open of it left to other nodes."""
+        return actor_id in self.understudies and actor_id not in self.called
+
+    def _tell(self) -> None:
+        before, self.changed = self.changed, asyncio.Event()
+        before.set()
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition`, which is about the cast, holds."""
+        while not condition():
+            await self.changed.wait()
+
+
+class Hindered(Exception):
+    """Raised where a node cannot have an episode or an instance; another one may."""
+
+    def __init__(self, obstacle: Obstacle) -> None:
+        super().__init__(obstacle.detail)
+        self.obstacle = obstacle

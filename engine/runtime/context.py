@@ -1,0 +1,59 @@
+"""What everything that one actor has on one node works with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.workflow_starter import workflow_of
+from engine.runtime.catalog import Cast, Revisions
+from engine.runtime.permits import Permit, Permits
+from engine.runtime.retry import Turns
+from engine.runtime.slots import Slots
+from streams.clock import Clock
+from streams.events import EpisodeOpened
+from streams.ports import Ports
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crew:
+    """One actor's means on one node."""
+
+    app: App
+    """Its tools, outputs and what else actors share. Which actors there are, the cast says."""
+    cast: Cast
+    editions: Revisions
+    actor: Actor
+    is_laned: bool
+    """Whether the actor's episodes take turns now, whichever revision of it has one."""
+    ports: Ports
+    clock: Clock
+    node: str
+    permits: Permits
+    """Whether these doers may wake the actor and take its episodes; neither once it is replaced."""
+    may_go_on: Permit
+    """Whether the node may run what they took beyond the next barrier; not once it stops."""
+    turns: Turns
+    """The node's, for all of its actors."""
+    slots: Slots
+    """Places for episodes of this actor, whichever revision of it has them."""
+    pens: Iterator[str]
+    """Names that nobody used before, for those who write."""
+
+    async def as_opened(self, opened: EpisodeOpened) -> Self:
+        """Return the crew with the actor as it was when an episode was opened.
+
+        What code declares is always as it is now, and what began when it was in code goes on by
+        name. An actor that begins a workflow does the same in every revision.
+
+        Raises:
+            Hindered: this node cannot have the actor as it was.
+            Unavailable: the log is away.
+        """
+        is_current = opened.revision in (0, self.actor.revision)
+        if is_current or workflow_of(opened.actor_id) is not None:
+            return self
+        return replace(self, actor=await self.editions.actor(self.actor.id, opened.revision))

@@ -1,0 +1,274 @@
+"""Keeps the node's leases alive: every heartbeat of the node, in one loop.
+
+A lease that is lost, or that cannot be renewed while it is still trusted, calls its
+holder's `on_lost` at once and is forgotten. Whatever becomes of a lease is counted
+(`vigil.leases`): acquired, steal, busy, renewed, renew_failed, lost, completed, failed.
+
+A node's hold on one episode: its claim, made when it is first needed.
+
+An episode that is over with its first commit needs no claim: the version lets one writer
+through, and until its end has been told, whatever woke it is unanswered and comes again. Any
+other is claimed before that commit, so that its node's end is noticed.
+
+Tells who waits for a claim that it may be free now.
+
+Every node watches the claims for those that lapse. So nobody who waits for one needs a watch of
+their own, or has to ask again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import structlog
+
+from engine import telemetry
+from streams.clock import Clock
+from streams.errors import LeaseLost, Unavailable
+from streams.leases import ClaimChange, Lease, Leases
+
+BEATS_PER_TTL: Final = 3
+"""Renewals per life of a lease: two may fail in a row before it is in danger."""
+
+LATE_MAX: Final = 0.5
+"""How late a beat may come without a word, in lives of a lease: a little more, and it lapses."""
+
+RENEWALS_IN_FLIGHT_MAX: Final = 256
+
+log = structlog.get_logger("vigil.keeper")
+
+
+@dataclass(eq=False)
+class Held:
+    """A lease that is being kept alive."""
+
+    lease: Lease
+    on_lost: Callable[[], object]
+    lost: bool = False
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held for each request about the lease: the next one must name the revision it leaves."""
+
+
+class Keeper:
+    """All leases of one node."""
+
+    def __init__(self, leases: Leases, *, holder: str, clock: Clock) -> None:
+        """Keep leases of `holder`, the node's name."""
+        self._leases, self._holder, self._clock = leases, holder, clock
+        self._held: dict[str, Held] = {}
+        self._beat_s = leases.ttl_s / BEATS_PER_TTL
+        self._room = asyncio.Semaphore(RENEWALS_IN_FLIGHT_MAX)
+
+    async def acquire(
+        self, key: str, *, attempt: int = 1, on_lost: Callable[[], object]
+    ) -> Held | None:
+        """Return the lease of `key`, kept alive from now on, or None if someone has it.
+
+        Args:
+            key: what is to be worked on.
+            attempt: which go at it this is, from 1.
+            on_lost: called once, as soon as the lease cannot be relied on any more.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+        asked_s = self._clock.monotonic_s()
+        lease = await self._leases.acquire(key, holder=self._holder, attempt=attempt)
+        outcome = {"outcome": _outcome(lease)}
+        telemetry.lease_acquire_duration.record(self._clock.monotonic_s() - asked_s, outcome)
+        telemetry.leases.add(1, outcome)
+        if lease is None:
+            return None
+        before = self._held.get(key)
+        if before is not None:  # It lapsed while this node was frozen, and nobody has noticed yet.
+            self._lose(before, f"this node has taken it over at revision {lease.revision}")
+        held = self._held[key] = Held(lease, on_lost)
+        return held
+
+    async def complete(self, held: Held) -> None:
+        """Give a lease up with the work done, so that others need not wait for it to lapse."""
+        await self._give_up(held, self._leases.complete, outcome="completed")
+
+    async def fail(self, held: Held, *, error: str) -> None:
+        """Give a lease up as `complete` does, with the work failed for good."""
+        await self._give_up(held, partial(self._leases.fail, error=error), outcome="failed")
+
+    def note_lost(self, held: Held, *, why: str) -> None:
+        """Stop keeping a lease that is someone else's by now, and say so."""
+        self.forget(held)
+        held.lost = True
+        telemetry.leases.add(1, {"outcome": "lost"})
+        log.warning("claim_lost", key=held.lease.key, why=why)
+
+    def forget(self, held: Held) -> None:
+        """Stop keeping a lease alive. It lapses, and that calls for recovery."""
+        if self._keeps(held):
+            del self._held[held.lease.key]
+
+    async def beat(self) -> None:
+        """Renew for ever what is held."""
+        while True:
+            await self._wait_beat()
+            due_s = self._clock.monotonic_s() + self._leases.ttl_s - self._beat_s / 2
+            due = [held for held in self._held.values() if held.lease.trusted_until_s < due_s]
+            await asyncio.gather(*(self._renew(held) for held in due))
+
+    async def _wait_beat(self) -> None:
+        due_s = self._clock.monotonic_s() + self._beat_s
+        await self._clock.sleep(self._beat_s)
+        late_s = self._clock.monotonic_s() - due_s
+        if late_s > self._leases.ttl_s * LATE_MAX:
+            why = "a callback or a tool waits without `await`; use async, or asyncio.to_thread"
+            message = f"the event loop was blocked for {late_s:.1f} s: {why}"
+            log.warning(message, lease_s=self._leases.ttl_s)
+
+    async def _give_up(
+        self, held: Held, give_up: Callable[[Lease], Awaitable[None]], *, outcome: str
+    ) -> None:
+        self.forget(held)
+        try:
+            async with held.turn:
+                await give_up(held.lease)
+        except Unavailable as error:
+            log.warning("lease not given up; it will lapse", key=held.lease.key, error=str(error))
+        else:
+            telemetry.leases.add(1, {"outcome": outcome})
+
+    async def _renew(self, held: Held) -> None:
+        try:
+            async with self._room, held.turn:
+                if not self._keeps(held):
+                    return
+                held.lease = await self._leases.renew(held.lease)
+        except LeaseLost as error:
+            self._lose(held, str(error))
+        except Unavailable as error:
+            telemetry.leases.add(1, {"outcome": "renew_failed"})
+            self._give_up_when_untrusted(held, error)
+        else:
+            telemetry.leases.add(1, {"outcome": "renewed"})
+
+    def _give_up_when_untrusted(self, held: Held, error: Unavailable) -> None:
+        next_beat_s = self._clock.monotonic_s() + self._beat_s
+        if held.lease.trusted_until_s <= next_beat_s:
+            self._lose(held, str(error))
+
+    def _lose(self, held: Held, why: str) -> None:
+        if not self._keeps(held):
+            return
+        self.note_lost(held, why=why)
+        held.on_lost()
+
+    def _keeps(self, held: Held) -> bool:
+        return self._held.get(held.lease.key) is held
+
+
+def _outcome(lease: Lease | None) -> str:
+    if lease is None:
+        return "busy"
+    return "steal" if lease.stolen else "acquired"
+
+
+NO_CLAIM: Final = 0
+"""As a revision: there is no claim."""
+
+
+class Busy(Exception):
+    """Someone else has the claim."""
+
+
+class Hold:
+    """The claim of one episode, or none so far."""
+
+    def __init__(
+        self, keeper: Keeper, key: str, *, attempt: int, on_lost: Callable[[], object]
+    ) -> None:
+        """Claim nothing yet.
+
+        Args:
+            keeper: the node's.
+            key: the episode's.
+            attempt: which go at the episode this is, from 1.
+            on_lost: called once, as soon as the claim cannot be relied on any more.
+        """
+        self._keeper, self._key, self._attempt = keeper, key, attempt
+        self._on_lost = on_lost
+        self._held: Held | None = None
+
+    @property
+    def revision(self) -> int:
+        """The claim's fencing token; `NO_CLAIM` without one."""
+        return self._held.lease.revision if self._held else NO_CLAIM
+
+    @property
+    def is_stolen(self) -> bool:
+        """Whether the claim was taken over from a node whose claim had lapsed."""
+        return self._held is not None and self._held.lease.stolen
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the claim was lost."""
+        return self._held is not None and self._held.lost
+
+    async def claim(self) -> None:
+        """Make the claim, unless it was made before.
+
+        Raises:
+            Busy: someone else has it.
+            Unavailable: no answer from the server.
+        """
+        if self._held is None:
+            self._held = await self._keeper.acquire(
+                self._key, attempt=self._attempt, on_lost=self._on_lost
+            )
+        if self._held is None:
+            raise Busy(self._key)
+
+    def check(self, *, monotonic_s: float) -> None:
+        """Raise `LeaseLost` if there is a claim that cannot be trusted any more."""
+        if self._held is not None:
+            self._held.lease.check(monotonic_s=monotonic_s)
+
+    def note_lost(self, error: Exception) -> None:
+        """Say that another node has the episode by now."""
+        if self._held is not None:
+            why = str(error) if isinstance(error, LeaseLost) else f"another node has it: {error}"
+            self._keeper.note_lost(self._held, why=why)
+
+    async def give_up(self, *, error: str = "") -> None:
+        """Give the claim up, if there is one: the work is done, or it failed with `error`."""
+        if self._held is None:
+            return
+        if error:
+            await self._keeper.fail(self._held, error=error)
+        else:
+            await self._keeper.complete(self._held)
+
+    def let_lapse(self) -> None:
+        """Keep the claim no longer, if it was not given up. That calls for recovery."""
+        if self._held is not None:
+            self._keeper.forget(self._held)
+
+    def __str__(self) -> str:
+        """Return the key and the revision, unique to this claim."""
+        return f"{self._key}.{self.revision}"
+
+
+class Vacancies:
+    """Claims that have been given up or have lapsed, for those of this node who wait for them."""
+
+    def __init__(self) -> None:
+        self._freed: dict[str, asyncio.Event] = {}
+
+    def of(self, key: str) -> asyncio.Event:
+        """Return what is set when the claim `key` gets free after now. Ask for the claim then."""
+        return self._freed.setdefault(key, asyncio.Event())
+
+    def note(self, change: ClaimChange) -> None:
+        """Take note of a change of any claim."""
+        if change.state != "claimed" and change.key in self._freed:
+            self._freed.pop(change.key).set()

@@ -1,0 +1,51 @@
+"""Tells the world: publishes public events, at least once, under an id that stays the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from streams.json import JsonObject
+from streams.tracing import traceparent
+from streams.world import World
+
+
+class PublicEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A domain event that the engine itself publishes."""
+
+    name: str
+    id: str
+    payload: JsonObject
+    hops: int
+
+
+EVENTS_IN_FLIGHT_MAX: Final = 32
+"""Public events of one episode that are published at a time."""
+
+
+@dataclass(frozen=True)
+class Herald:
+    """Publishes for one node."""
+
+    world: World
+
+    async def tell(self, events: Sequence[PublicEvent]) -> None:
+        """Publish `events`. Telling the same ones again within two minutes is no news.
+
+        Raises:
+            Unavailable: some may not be published; tell all of them again later.
+        """
+        room = asyncio.Semaphore(EVENTS_IN_FLIGHT_MAX)
+        trace = traceparent()
+
+        async def publish(event: PublicEvent) -> None:
+            async with room:
+                await self.world.publish(
+                    event.name, event.payload, id=event.id, hops=event.hops, trace=trace
+                )
+
+        await asyncio.gather(*(publish(event) for event in events))

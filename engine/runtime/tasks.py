@@ -1,0 +1,63 @@
+"""The tasks of a node: started by its doers, waited for when it stops, cut off when it must."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+from streams.clock import Clock
+
+Contain: TypeAlias = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
+"""Wraps work so that what it raises by surprise harms nothing else."""
+
+
+class Hands:
+    """What a node is at. Its doers bound how much that is."""
+
+    def __init__(self, contain: Contain) -> None:
+        """Begin idle; all work is run through `contain`."""
+        self._contain = contain
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` beside everything else."""
+        task = asyncio.create_task(self._contain(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # It may have been cut off before it began.
+
+    async def finish(self) -> None:
+        """Wait until nothing is left to do."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def cut_off(self) -> None:
+        """End everything at once: leases lapse, deliveries come again."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            if not task.cancelling():  # Who is on the way out must not be disturbed.
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def wait_first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Return once one of `waits` has ended, or raise what it raises; the others are called off."""
+    waiting = [asyncio.ensure_future(each) for each in waits]
+    try:
+        ended, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for each in ended:
+            each.result()
+    finally:
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def wait_set(event: asyncio.Event, *, within_s: float, clock: Clock) -> bool:
+    """Return whether `event` is set, as soon as it is, or after `within_s`."""
+    try:
+        async with clock.timeout(within_s):
+            return await event.wait()
+    except TimeoutError:
+        return False

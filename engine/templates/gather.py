@@ -1,0 +1,86 @@
+"""Observing: the part that templates with findings have in common. Gather, and keep what came."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+from pydantic import Field, field_validator
+
+from engine.app.actions import ToolCall
+from engine.app.context import EpisodeView
+from engine.app.strategy import Abort
+from engine.app.tools import Failure, check_name, gather
+from engine.app.triggers import text_at
+from engine.validation import Strict
+from streams.json import JsonObject
+from streams.triggers import Trigger
+
+NOT_AN_OBJECT = "observed_no_object"
+"""Error class of an episode whose gatherer returned something that paths do not lead into."""
+
+
+class GatherConfig(Strict):
+    """Who is asked for the facts."""
+
+    gatherer: str
+    """A name in `App.gatherers`."""
+    options: dict[str, object] = Field(default_factory=dict)
+    """What it is given besides the payload."""
+
+    @field_validator("gatherer")
+    @classmethod
+    def _is_name(cls, gatherer: str) -> str:
+        check_name(gatherer, of="a gatherer")
+        return gatherer
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What an episode of a template knows. This is the strategy's state."""
+
+    names: dict[str, str]
+    """Whose episode it is, and what it is about; see `engine.templates.wording`."""
+    payload: JsonObject
+    observed: JsonObject | None = None
+    """None until the gatherer has answered."""
+    answer: JsonObject | None = None
+    """The synthesizer's, where there is one."""
+    failures: int = 0
+    """Answers in a row that were of no use."""
+
+    @property
+    def words(self) -> JsonObject:
+        """What placeholders stand for."""
+        return {**self.names, "payload": self.payload, "observed": self.observed}
+
+
+def begin(episode: EpisodeView, trigger: Trigger, *, subject_id_key: str) -> Seen:
+    """Return the state to begin with.
+
+    Args:
+        episode: whose it is.
+        trigger: what fired it.
+        subject_id_key: path into the payload to what it is about; empty: the trigger knows.
+    """
+    subject_id = text_at(trigger.payload, subject_id_key) if subject_id_key else trigger.entity_id
+    names = {
+        "subject_id": subject_id,
+        "actor_id": episode.actor_id,
+        "expectation_id": episode.expectation_id,
+        "episode_id": episode.episode_id,
+    }
+    return Seen(names=names, payload=trigger.payload)
+
+
+def look(config: GatherConfig, payload: JsonObject) -> ToolCall:
+    """Return the step that gathers."""
+    return gather(config.gatherer, payload=payload, options=config.options)
+
+
+def keep(seen: Seen, gathered: object, *, gatherer: str) -> Seen | Abort:
+    """Return the state once something was gathered."""
+    if isinstance(gathered, Failure):
+        return Abort(gathered.error_class, gathered.detail)
+    if not isinstance(gathered, dict):
+        problem = f"gatherer {gatherer!r} returned a {type(gathered).__name__}, not a dict"
+        return Abort(NOT_AN_OBJECT, problem)
+    return replace(seen, observed=gathered)

@@ -1,0 +1,230 @@
+"""Brings what woke an actor into good hands: settle → open → run here or send → answer.
+
+An episode's id comes from its cause, so a redelivered message opens nothing new, and whatever a
+crash left half done is done again harmlessly.
+
+A node that has room for an episode runs it at once: its first commit opens it and starts it, and
+only then is the message answered (docs/adr/0017-opened-here-runs-here.md). Otherwise the episode
+is opened and queued for whoever has room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+import structlog
+from structlog.contextvars import bound_contextvars
+
+from engine import telemetry
+from engine.app import dedupe
+from engine.dead_letters.write import Undertaker, unopened
+from engine.episodes.open import open_episode
+from engine.execution.run import Shift
+from engine.outputs.context import OutputCrew
+from engine.runtime.leases import Keeper
+from engine.runtime.slots import Slots
+from engine.runtime.tasks import Hands
+from engine.triggers.evaluate import Arbiter
+from engine.triggers.rules import Part
+from streams.clock import Clock
+from streams.delivery import ACK_WAIT_S, Delivery, Unreadable
+from streams.errors import TooLarge, Unavailable, Unwritable
+from streams.events import EpisodeOpened
+from streams.tracing import context_of
+from streams.triggers import EventTrigger
+
+
+class Receipt:
+    """The answer that an event waits for. It holds a place in the gate's room until then.
+
+    It is entered once for each part. When all have left without an answer, none will come: the
+    place is free, and the event comes again.
+    """
+
+    def __init__(
+        self, delivery: Delivery[Any], *, parts: int, room: Slots, clock: Clock, since_s: float
+    ) -> None:
+        """Wait for `parts` episodes; the place in `room` has been taken.
+
+        Args:
+            delivery: of the event.
+            parts: how many episodes must be durable.
+            room: the gate's.
+            clock: the node's.
+            since_s: when the event was asked for, on the monotonic clock. It cannot have come
+                before, and who stands still between that and now must not believe it to be new.
+        """
+        self.delivery = delivery
+        self._clock, self._since_s = clock, since_s
+        self._parts_left = self._parts_at_work = parts
+        self._room, self._is_answered = room, False
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the event may have been given to others by now, as nobody has answered for it."""
+        return self._clock.monotonic_s() - self._since_s >= ACK_WAIT_S
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._parts_at_work -= 1
+        if not self._parts_at_work:
+            self._answered()
+
+    async def part_done(self) -> None:
+        """Take note that one more episode is durable; the last one acknowledges the event."""
+        self._parts_left -= 1
+        if not self._parts_left and self._answered():
+            await self.delivery.ack()
+
+    async def hand_back(self, *, delay_s: float) -> None:
+        """Let the event come again after `delay_s`, whatever becomes of the other episodes."""
+        if self._answered():
+            await self.delivery.nak(delay_s=delay_s)
+
+    def _answered(self) -> bool:
+        """Free the place in the room; return whether this is the first answer."""
+        is_first, self._is_answered = not self._is_answered, True
+        if is_first:
+            self._room.give_back()
+        return is_first
+
+
+IN_FLIGHT_MAX: Final = 256
+"""Events and due timers of one actor on one node that may be unanswered at a time. Each queue asks
+for as many as there is room for, so what several bring at the same moment may be more, once."""
+
+HAND_BACK_S: Final = 1.0
+"""How long a message waits that could not be ruled on because the log was away."""
+
+log = structlog.get_logger("vigil.gate")
+
+
+@dataclass
+class Entrance:
+    """The way in for everything that wakes one actor on one node."""
+
+    crew: OutputCrew
+    keeper: Keeper
+    undertaker: Undertaker
+    hands: Hands
+    arbiter: Arbiter
+    room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
+
+    async def let_in(
+        self, delivery: Delivery[Any], parts: Sequence[Part], *, since_s: float
+    ) -> None:
+        """Answer for a message at once if it comes to nothing; else begin to work on its parts.
+
+        Args:
+            delivery: of the message.
+            parts: what it comes to.
+            since_s: when it was asked for, on the monotonic clock.
+        """
+        if not parts:
+            return await delivery.ack()
+        self.room.take_late()
+        receipt = Receipt(
+            delivery, parts=len(parts), room=self.room, clock=self.crew.clock, since_s=since_s
+        )
+        for part in parts:
+            self.hands.start(self._work_on(part, receipt))
+        return None
+
+    async def _work_on(self, part: Part, receipt: Receipt) -> None:
+        with receipt, telemetry.span("gate", context_of(receipt.delivery.trace)):
+            try:
+                settled = await self.arbiter.settle(part, is_late=lambda: receipt.is_overdue)
+                if isinstance(settled, Unreadable):
+                    await self.undertaker.bury(settled, actor_id=self.crew.actor.id)
+                elif settled is not None and await self._open(settled, receipt):
+                    return
+            except Unavailable as error:
+                log.warning("handed back", actor=self.crew.actor.id, error=str(error))
+                await receipt.hand_back(delay_s=HAND_BACK_S)
+            else:
+                await receipt.part_done()
+
+    async def _open(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
+        """Open an episode; return whether it runs here, so that its shift answers for it."""
+        is_begun = await self._is_begun(opened, receipt)
+        if is_begun:
+            self.arbiter.note_duplicate(opened)
+        elif is_begun is None and await self._run_here(opened, receipt):
+            return True
+        else:
+            await self._queue(opened, receipt)
+        return False
+
+    async def _is_begun(self, opened: EpisodeOpened, receipt: Receipt) -> bool | None:
+        """Return whether a node has begun an episode that another cause may have opened.
+
+        None: it is not open, or nobody knows. Whoever shares a key is looked for first, so that no
+        code of an episode runs in vain for every duplicate. One that is open and that nobody has
+        begun may lack its call: this very message may have opened it on a node that died, while
+        this one stood still with an earlier delivery.
+        """
+        if _is_own(opened) or receipt.delivery.deliveries > 1:
+            return None
+        return await self.arbiter.openings.is_begun(opened)
+
+    async def _run_here(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
+        """Run an episode that its first commit opens, if there is room; return whether we did.
+
+        A message that comes again may have crashed a node: its episode is opened first and alone,
+        so that crashes are counted.
+        """
+        is_first_try = receipt.delivery.deliveries == 1
+        may_run = is_first_try and not receipt.is_overdue and self.crew.permits.runs.is_given
+        if not may_run or not self.crew.slots.try_take():
+            return False
+
+        async def accept() -> None:
+            self.arbiter.note_fire(opened)
+            await receipt.part_done()
+
+        try:
+            with (
+                bound_contextvars(episode_id=opened.episode_id, actor=opened.actor_id),
+                telemetry.span("episode"),
+            ):
+                return await Shift(self.crew, self.keeper, accept).open(opened)
+        finally:
+            self.crew.slots.give_back()
+
+    async def _queue(self, opened: EpisodeOpened, receipt: Receipt) -> None:
+        """Open an episode for any node, or a dead letter if the journal cannot keep it.
+
+        Raises:
+            Unavailable: the log is away, or others may have the message by now. They may have been
+                refused what passed here, and have answered for it: then nobody would call a node
+                to the episode if this one died before it did.
+        """
+        if receipt.is_overdue:
+            raise Unavailable(opened.episode_id, detail="not opened in time; it may be with others")
+        try:
+            is_new = await open_episode(self.crew.ports, opened, at=self.crew.clock.now())
+        # Numbers and text may need more room than they came in.
+        except (TooLarge, Unwritable) as error:
+            content, seq = receipt.delivery.content, receipt.delivery.seq
+            letter = unopened(opened, content, error, stack=self.crew.ports.stack, seq=seq)
+            await self.undertaker.bury(letter, actor_id=opened.actor_id)
+        else:
+            (self.arbiter.note_fire if is_new else self.arbiter.note_duplicate)(opened)
+
+
+def _is_own(opened: EpisodeOpened) -> bool:
+    """Return whether no other cause can open the episode."""
+    trigger = opened.trigger
+    return isinstance(trigger, EventTrigger) and opened.dedupe_key == dedupe.event_key(
+        trigger.event_id
+    )

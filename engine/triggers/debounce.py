@@ -1,0 +1,96 @@
+"""Waiting for calm: of the events about one subject, the newest fires, once none has come. Pure.
+
+What waits is one timer per subject, armed anew by each event, so it fires once. It holds the
+newest event, since when there has been no calm, and how many events were passed over.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from engine.app.actor import Expectation
+from streams.json import UNDECODABLE, JsonObject
+from streams.world import DomainEvent
+
+PURPOSE: Final = "debounce"
+"""Of its timers."""
+
+
+class Calming(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a timer for calm says when it fires."""
+
+    expectation: str
+    event: DomainEvent
+    """The newest one."""
+    since: datetime
+    """When the first of them was held, by a node's clock."""
+    coalesced: int = 0
+    """How many others it stands for: all that were passed over since then."""
+
+
+class Rearm(msgspec.Struct, frozen=True):
+    """Hold this until then, in the place of what is held."""
+
+    calming: Calming
+    due_at: datetime
+
+
+def hold(
+    expectation: Expectation,
+    happened: DomainEvent,
+    before: Rearm | None,
+    *,
+    now: datetime,
+    is_repeat: bool = False,
+) -> Rearm | None:
+    """Return what to hold now that `happened` has come; None: all stays as it is.
+
+    An event that is older than what is held is counted, and changes nothing else.
+
+    Args:
+        expectation: it waits for calm.
+        happened: an event that fits it.
+        before: what is held for the same subject, if anything is, and until when.
+        now: when it is ruled on.
+        is_repeat: whether it was delivered before. Then it may have been counted.
+    """
+    if before is not None and not is_newer(happened, before.calming.event):
+        is_same = not is_newer(before.calming.event, happened)
+        return None if is_repeat or is_same else Rearm(_one_more(before.calming), before.due_at)
+    now = max(now, happened.at)  # A slow clock must not make the wait short.
+    since = before.calming.since if before else now
+    due_at = now + timedelta(seconds=expectation.debounce_s)
+    if expectation.max_wait_s:
+        due_at = min(due_at, since + timedelta(seconds=expectation.max_wait_s))
+    coalesced = before.calming.coalesced + 1 if before else 0
+    calming = Calming(
+        expectation=expectation.name, event=happened, since=since, coalesced=coalesced
+    )
+    return Rearm(calming, due_at)
+
+
+def _one_more(calming: Calming) -> Calming:
+    return msgspec.structs.replace(calming, coalesced=calming.coalesced + 1)
+
+
+def is_newer(one: DomainEvent, other: DomainEvent) -> bool:
+    """Return whether `one` was stored after `other`."""
+    return (one.at, one.seq) > (other.at, other.seq)
+
+
+def payload_of(calming: Calming) -> JsonObject:
+    """Return `calming` as what a timer says."""
+    said = msgspec.to_builtins(calming)
+    assert isinstance(said, dict), "a struct is an object"
+    return said
+
+
+def calming_in(payload: JsonObject) -> Calming | None:
+    """Return what a timer says, or None if that is nothing of ours."""
+    try:
+        return msgspec.convert(payload, Calming)
+    except UNDECODABLE:
+        return None

@@ -1,0 +1,192 @@
+"""Holds events until their subject is calm: read what is held → rule → arm the timer anew.
+
+Each arming names the one that it was decided on, so of two nodes one decides again. What has fired
+for a subject is noted for a while: an event that comes again because its node died is then known
+to be an old one, and does not call for calm once more. Whatever was held all the same, by a node
+that was late, is known to be old when it is to fire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from engine.app.actor import Expectation
+from engine.app.triggers import entity_id
+from engine.runtime.context import Crew
+from engine.triggers import debounce
+from engine.triggers.debounce import Calming, Rearm
+from engine.triggers.rules import Gated
+from streams.errors import TimerConflict, TooLarge, Unavailable, UnreadableEvent
+from streams.keys import calmed_key, subject_token
+from streams.timers import PendingTimer, Timer
+from streams.tracing import traceparent
+
+TRIES_MAX: Final = 16
+"""Most tries to arm one timer that other nodes arm at the same time."""
+
+FIRED_S: Final = 3_600
+"""How long it is known what fired for a subject, in seconds: longer than it takes until an event
+comes again that a node has left unanswered."""
+
+
+@dataclass(eq=False)
+class Turn:
+    """An event that waits until it is its turn to be held."""
+
+    part: Gated
+    is_held: bool | None = None
+    """Whether it took the place of what was held; None: nobody has come to it yet."""
+
+
+@dataclass(eq=False)
+class Line:
+    """The events about one subject that came while another one was being held."""
+
+    turns: list[Turn] = field(default_factory=list)
+    """No more than may be unanswered at a time."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(frozen=True)
+class Debouncer:
+    """Holds the events of one actor, on one node."""
+
+    crew: Crew
+    _lines: dict[str, Line] = field(default_factory=dict)
+    """By the keys of timers."""
+
+    async def hold(self, part: Gated) -> bool:
+        """Hold the part's event; return False if a newer one is held or has fired.
+
+        What comes meanwhile about the same subject is held next, all of it with one arming: so a
+        burst costs as many as the server has time for, and each of its events is counted.
+
+        Raises:
+            Unavailable: the log is away, or other nodes were faster every time.
+            TooLarge: the event does not fit in a timer.
+        """
+        expectation, subject = part.expectation, self._subject(part)
+        if part.is_repeat and await self._is_old(part, subject):
+            return False
+        key = _timer_key(expectation, subject)
+        line, turn = self._lines.setdefault(key, Line()), Turn(part)
+        line.turns.append(turn)
+        try:
+            async with line.lock:
+                if turn.is_held is None:
+                    await self._hold_line(key, line, turn)
+        finally:
+            line.turns.remove(turn)
+            if not line.turns:
+                del self._lines[key]
+        assert turn.is_held is not None, "whoever had the lock came to all of the line"
+        return turn.is_held
+
+    async def _hold_line(self, key: str, line: Line, own: Turn) -> None:
+        """Hold all of a line, or only what is ours if one of it is too large."""
+        try:
+            await self._hold(key, [turn for turn in line.turns if turn.is_held is None])
+        except TooLarge:
+            await self._hold(key, [own])
+
+    async def _hold(self, key: str, turns: Sequence[Turn]) -> None:
+        """Arm the timer anew with what `turns` come to."""
+        for _ in range(TRIES_MAX):
+            pending = await self._pending(key)
+            rearm = before = _held_by(pending)
+            outcomes: list[bool] = []
+            for part in (turn.part for turn in turns):
+                rules, happened, now = part.expectation, part.event, self.crew.clock.now()
+                after = debounce.hold(rules, happened, rearm, now=now, is_repeat=part.is_repeat)
+                outcomes.append(after is not None and after.calming.event is happened)
+                rearm = after or rearm
+            if rearm is before or await self._arm(key, rearm, pending):
+                for turn, is_held in zip(turns, outcomes, strict=True):
+                    turn.is_held = is_held
+                return
+        raise Unavailable(key, detail=f"{TRIES_MAX} times another node was faster")
+
+    async def _arm(self, key: str, rearm: Rearm | None, pending: PendingTimer | None) -> bool:
+        """Put `rearm` in the place of what is pending; return False if that has changed."""
+        assert rearm is not None, "something came, so something is held"
+        timer = Timer(
+            actor=self.crew.actor.id,
+            purpose=debounce.PURPOSE,
+            key=key,
+            payload=debounce.payload_of(rearm.calming),
+        )
+        revision = pending.revision if pending else 0
+        try:
+            await self.crew.ports.timers.arm(
+                timer, at=rearm.due_at, expecting=revision, trace=traceparent()
+            )
+        except TimerConflict:
+            return False
+        return True
+
+    async def note_fired(self, part: Gated) -> None:
+        """Take note that the part's event has fired, after its subject calmed down.
+
+        Raises:
+            Unavailable: the gates are away. Noting it again is safe.
+        """
+        key = self._fired_key(part, self._subject(part))
+        await self.crew.ports.gates.put(key, part.event.at.isoformat().encode(), ttl_s=FIRED_S)
+
+    async def is_superseded(self, part: Gated) -> bool:
+        """Return whether a newer event has fired for the subject than the one that calmed down.
+
+        It may have been held by a node that came late to it, or while the newer one was on its way.
+
+        Raises:
+            Unavailable: the gates are away.
+        """
+        fired_at = await self._fired_at(part, self._subject(part))
+        return fired_at is not None and part.event.at < fired_at
+
+    async def _is_old(self, part: Gated, subject: str) -> bool:
+        fired_at = await self._fired_at(part, subject)
+        return fired_at is not None and part.event.at <= fired_at
+
+    async def _fired_at(self, part: Gated, subject: str) -> datetime | None:
+        """Return when the newest event that has fired for the subject was stored."""
+        entry = await self.crew.ports.gates.get(self._fired_key(part, subject))
+        return datetime.fromisoformat(entry.value.decode()) if entry and entry.value else None
+
+    async def _pending(self, key: str) -> PendingTimer | None:
+        """Return what is held; what nobody can read is replaced like any other."""
+        try:
+            return await self.crew.ports.timers.pending(self.crew.actor.id, debounce.PURPOSE, key)
+        except UnreadableEvent as error:
+            return PendingTimer(payload={}, due_at=self.crew.clock.now(), revision=error.seq)
+
+    def _fired_key(self, part: Gated, subject: str) -> str:
+        return calmed_key(self.crew.actor.id, part.expectation.name, subject)
+
+    def _subject(self, part: Gated) -> str:
+        return entity_id(part.event.payload, part.expectation.subject_key)
+
+
+def fired_of(calming: Calming, expectation: Expectation, *, is_repeat: bool) -> Gated:
+    """Return what the timer of `expectation` for calm comes to when it fires."""
+    return Gated(
+        expectation=expectation,
+        event=calming.event,
+        is_calm=True,
+        coalesced=calming.coalesced,
+        is_repeat=is_repeat,
+    )
+
+
+def _held_by(pending: PendingTimer | None) -> Rearm | None:
+    """Return what is held, and until when; what nobody can read is nothing."""
+    calming = debounce.calming_in(pending.payload) if pending else None
+    return Rearm(calming, pending.due_at) if pending and calming else None
+
+
+def _timer_key(expectation: Expectation, subject: str) -> str:
+    return f"{expectation.name}/{subject_token(subject)}"

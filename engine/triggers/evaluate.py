@@ -1,0 +1,402 @@
+"""Rules on what wakes one actor: which episodes each cause opens, with every reason counted.
+
+The rules are `engine.triggers.rules`'s and the keys `engine.app.dedupe`'s. Added here is what they
+may not do: look up and change what the cluster remembers, call what a user wrote, count, and say
+a likely mistake once.
+
+What a cause would open, and what has become of it since: openings by what caused them.
+
+What a node has sent to the journal may arrive after it was given up, whatever has become of the
+node. If the cause came again meanwhile and was refused, nobody would come back to the episode. No
+look tells then, for it may arrive right after that; so it is looked for once it can be on its way
+no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from engine import telemetry
+from engine.app import dedupe
+from engine.app.actor import Expectation
+from engine.app.triggers import tick_key, trigger_of
+from engine.dead_letters.write import rejected
+from engine.episodes import open as opening
+from engine.episodes.context import EpisodeCrew
+from engine.errors import EpisodeFailed
+from engine.findings.expire import Aged, Warden
+from engine.runtime.context import Crew
+from engine.runtime.usercode import call
+from engine.triggers import rules
+from engine.triggers.cooldown import Sight, Turnstile
+from engine.triggers.debounce_store import Debouncer
+from engine.triggers.rules import Fire, Gated, Look, Part, Refuse, Ruling, Standing, Ticked, Wait
+from streams.delivery import Unreadable
+from streams.errors import TooLarge, Unavailable, UnreadableEvent
+from streams.events import EpisodeFinished, EpisodeOpened
+from streams.log import Recorded
+from streams.timers import Timer
+from streams.triggers import Mode, Trigger
+from streams.world import DomainEvent
+
+BELATED: Final = "belated"
+"""Purpose of the timers that have an episode looked for whose cause was refused, though it may have
+been let through before. The key is the episode."""
+
+BELATED_S: Final = 180.0
+"""How long after that it is looked for, in seconds. A node tries for a minute to have its commit
+stored (`LinkSettings.patience_s`), and what it leaves to its kernel when it ends may be sent for
+102 s more: Linux repeats it 8 times, first after 0.2 s, then after twice as long each time."""
+
+
+@dataclass(frozen=True)
+class Openings:
+    """The openings of one actor on one node."""
+
+    crew: Crew
+
+    def of(self, expectation: Expectation, trigger: Trigger, dedupe_key: str) -> EpisodeOpened:
+        """Return the opening of the episode that `trigger` has for `expectation`."""
+        crew = self.crew
+        episode_id = dedupe.episode_id(
+            stack=crew.ports.stack.name,
+            actor=crew.actor.id,
+            expectation=expectation.name,
+            dedupe_key=dedupe_key,
+        )
+        within_s = expectation.start_within_s
+        return EpisodeOpened(
+            episode_id=episode_id,
+            actor_id=crew.actor.id,
+            expectation_id=expectation.name,
+            trigger=trigger,
+            dedupe_key=dedupe_key,
+            budget=expectation.budget,
+            spec_rev=crew.actor.spec_rev,
+            revision=crew.actor.revision,
+            subject_kind=expectation.subject_key,
+            priority=expectation.priority,
+            opened_by=crew.node,
+            is_request=crew.permits.wakes.is_given and not crew.permits.runs.is_given,
+            start_by=crew.clock.now() + timedelta(seconds=within_s) if within_s else None,
+        )
+
+    async def is_open(self, opened: EpisodeOpened) -> bool:
+        """Return whether the episode has been opened.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        return await self.is_begun(opened) is not None
+
+    async def is_begun(self, opened: EpisodeOpened) -> bool | None:
+        """Return whether a node has begun the episode, or ended it; None if it is not open.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        try:
+            newest = await self._newest(opened.episode_id)
+        except UnreadableEvent:  # Of a newer version, but there.
+            return True
+        return None if newest is None else opening.untouched(newest) is None
+
+    async def may_lack_call(self, episode_id: str) -> bool:
+        """Return whether an episode is open, and nobody may have been called to what is left of it.
+
+        Nobody is called to one that was only opened, or that was opened and ended by one commit,
+        before its node has done so. Whatever else has become of an episode was begun with a claim,
+        whose lapse calls.
+
+        Raises:
+            Unavailable: the log is away.
+        """
+        try:
+            newest = await self._newest(episode_id)
+        except UnreadableEvent:  # Of a newer version, whose nodes know.
+            return True
+        if newest is None:
+            return False
+        kinds = {type(event) for event in newest.commit.events}
+        return opening.untouched(newest) is not None or kinds >= {EpisodeOpened, EpisodeFinished}
+
+    async def look_later(self, opened: EpisodeOpened) -> None:
+        """Have a node look for the episode once nothing can be on its way to the journal any more.
+
+        Raises:
+            Unavailable: the log is away. Asking for it again is harmless.
+        """
+        crew = self.crew
+        timer = Timer(actor=crew.actor.id, purpose=BELATED, key=opened.episode_id, payload={})
+        await crew.ports.timers.arm(timer, at=crew.clock.now() + timedelta(seconds=BELATED_S))
+
+    async def _newest(self, episode_id: str) -> Recorded | None:
+        return await self.crew.ports.log.last(self.crew.ports.stack.episode(episode_id))
+
+
+TRIES_MAX: Final = 16
+"""Most rulings on one cause while what the cluster remembers keeps changing."""
+
+MISTAKES: Final[Mapping[str, str]] = {
+    "filter_key_missing": "event lacks a key that the filter needs; it does not fire",
+    "filter_type": "event has a value that the filter cannot compare; it does not fire",
+}
+"""Reasons of refusals that may be a mistake, and what is said the first time."""
+
+DEDUPE_FAILED: Final = "dedupe_failed"
+"""Reason of a dead letter, counted as a ruling, too: a user's function gave the event no key."""
+
+log = structlog.get_logger("vigil.gate")
+
+
+@dataclass
+class Arbiter:
+    """The rulings of one actor on one node."""
+
+    crew: EpisodeCrew
+    _warned: set[tuple[str, ...]] = field(default_factory=set)
+    openings: Openings = field(init=False)
+    _turnstile: Turnstile = field(init=False)
+    _debouncer: Debouncer = field(init=False)
+    _warden: Warden = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.openings = Openings(self.crew)
+        self._turnstile, self._debouncer = Turnstile(self.crew), Debouncer(self.crew)
+        self._warden = Warden(self.crew)
+
+    async def rule(
+        self, event: DomainEvent, *, is_repeat: bool, has_arrived: bool = False
+    ) -> list[Part]:
+        """Return what `event` comes to, for each expectation that it may fire.
+
+        Nothing is looked up for it: that is for `settle`, which can be done for many at a time.
+
+        Args:
+            event: that an expectation may watch.
+            is_repeat: whether it may have been ruled on before.
+            has_arrived: whether what was opened for it then cannot be on its way any more.
+        """
+        stack, actor = self.crew.ports.stack.name, self.crew.actor
+        parts: list[Part] = []
+        for expectation in actor.expectations.values():
+            ruling = rules.rule(expectation, event, stack=stack, actor=actor.id)
+            match ruling:
+                case Fire(trigger=fired):
+                    parts.append(await self._keyed(expectation, event, fired))
+                case Refuse():
+                    self._refused(ruling, expectation, event)
+                case _:
+                    parts.append(
+                        Gated(
+                            expectation=expectation,
+                            event=event,
+                            is_repeat=is_repeat,
+                            has_arrived=has_arrived,
+                        )
+                    )
+        return parts
+
+    async def settle(
+        self, part: Part, *, is_late: Callable[[], bool] = lambda: False
+    ) -> EpisodeOpened | Unreadable | None:
+        """Return the episode that `part` opens, or the message to bury; None: all is done.
+
+        Args:
+            part: of what woke the actor.
+            is_late: whether others may have it by now: then it begins no cooldown any more.
+
+        Raises:
+            Unavailable: the log is away, too much changes at once, or it is late. Rule again later.
+        """
+        match part:
+            case Gated() | Ticked():
+                return await self._settle(part, is_late)
+            case EpisodeOpened() | Unreadable():
+                return part
+            case Aged():
+                await self._warden.look(part)
+                return None
+
+    def note_fire(self, opened: EpisodeOpened) -> None:
+        """Count an episode that was opened."""
+        self._count("fire", self.crew.actor.expectations[opened.expectation_id])
+
+    def note_duplicate(self, opened: EpisodeOpened) -> None:
+        """Count an episode that was not opened because it had been."""
+        self._count("duplicate", self.crew.actor.expectations[opened.expectation_id])
+
+    async def fire(self, opened: EpisodeOpened) -> EpisodeOpened:
+        """Return the episode that a person fires: nothing holds it back, and a cooldown begins.
+
+        A dry run begins none, nor does what was asked for before.
+
+        Raises:
+            Unavailable: the gates are away. Fire again: it stays the same episode.
+        """
+        expectation = self.crew.actor.expectations[opened.expectation_id]
+        cools = expectation.cooldown_s and opened.mode is Mode.LIVE
+        if cools and not await self.openings.is_open(opened):
+            await self._turnstile.cool_anew(expectation, opened)
+        return opened
+
+    async def take_back(self, opened: EpisodeOpened) -> None:
+        """Undo what the ruling that opens `opened` has changed: there is no room for it.
+
+        Raises:
+            Unavailable: the gates are away. Taking it back again is safe.
+        """
+        await self._turnstile.take_back(self.crew.actor.expectations[opened.expectation_id], opened)
+
+    async def _settle(
+        self, part: Gated | Ticked, is_late: Callable[[], bool]
+    ) -> EpisodeOpened | Unreadable | None:
+        opened = await self._wanted(part)
+        if isinstance(opened, Unreadable):
+            return opened
+        if part.is_repeat and await self.openings.is_open(opened):
+            # What it passed then may be shut by now, but what was begun is to be completed.
+            return opened
+        if isinstance(part, Ticked) and part.is_missed:
+            await self._let_go(part, opened, is_late)
+            return None
+        for _ in range(TRIES_MAX):
+            sight = await self._look(opened, part)
+            ruling = self._ruling(part, sight.standing)
+            match ruling:
+                case Refuse():
+                    self._count(ruling.reason, part.expectation)
+                    await self._let_go(part, opened, is_late)
+                    return None
+                case Wait() if isinstance(part, Gated):
+                    return await self._hold(part)
+                case Fire():
+                    is_begun = await self._is_begun_before(part.expectation, opened)
+                    if is_begun:
+                        self.note_duplicate(opened)
+                        return None
+                    _check_late(opened, is_late=is_begun is None and is_late())
+                    if is_begun is False or await self._passes(part, opened, ruling, sight):
+                        return opened
+                case Look() | Wait():
+                    raise AssertionError("all is looked up, and a tick waits for nothing")
+        raise Unavailable(opened.episode_id, detail="what its gate remembers is fought over")
+
+    async def _let_go(
+        self, part: Gated | Ticked, opened: EpisodeOpened, is_late: Callable[[], bool]
+    ) -> None:
+        """Open nothing for `part`, and have its episode looked for if others may have had it.
+
+        They may have let it in before it came to this, or while it stood still here. If they are
+        gone, what they have sent may arrive yet, and nobody would know.
+        """
+        has_arrived = isinstance(part, Gated) and part.has_arrived
+        if (part.is_repeat and not has_arrived) or is_late():
+            await self.openings.look_later(opened)
+
+    async def _is_begun_before(
+        self, expectation: Expectation, opened: EpisodeOpened
+    ) -> bool | None:
+        """Return as `Openings.is_begun`, or None where passing changes nothing.
+
+        An episode that is open begins no cooldown and is nobody's probe: its time was when it was
+        opened. Any cause may come to it, also an event whose id was used long ago.
+        """
+        if not expectation.cooldown_s and expectation.breaker is None:
+            return None
+        return await self.openings.is_begun(opened)
+
+    async def _wanted(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable:
+        """Return the episode that `part` would open, or the message to bury that has no key."""
+        expectation = part.expectation
+        if isinstance(part, Ticked):
+            key = tick_key(part.schedule, part.trigger.scheduled_at)
+            return self.openings.of(expectation, part.trigger, key)
+        subject_key, coalesced = expectation.subject_key, part.coalesced
+        fired = trigger_of(part.event, subject_key=subject_key, coalesced=coalesced)
+        return await self._keyed(expectation, part.event, fired)
+
+    def _ruling(self, part: Gated | Ticked, standing: Standing) -> Ruling:
+        stack, actor = self.crew.ports.stack.name, self.crew.actor.id
+        if isinstance(part, Ticked):
+            return rules.rule_tick(
+                part.expectation, part.trigger, stack=stack, actor=actor, standing=standing
+            )
+        return rules.rule(part.expectation, part.event, stack=stack, actor=actor, standing=standing)
+
+    async def _passes(
+        self, part: Gated | Ticked, opened: EpisodeOpened, fire: Fire, sight: Sight
+    ) -> bool:
+        """Change what passing changes; return False if it has been changed meanwhile."""
+        if not await self._turnstile.probe(part.expectation, fire, sight):
+            return False
+        if isinstance(part, Ticked):
+            return True
+        if not await self._turnstile.cool(part.expectation, opened, sight):
+            return False
+        if part.is_calm:
+            await self._debouncer.note_fired(part)
+        return True
+
+    async def _look(self, opened: EpisodeOpened, part: Gated | Ticked) -> Sight:
+        if isinstance(part, Ticked) or not part.is_calm:
+            return await self._turnstile.look(part.expectation, opened)
+        return await self._turnstile.look(
+            part.expectation,
+            opened,
+            is_calm=True,
+            is_superseded=await self._debouncer.is_superseded(part),
+            coalesced=part.coalesced,
+        )
+
+    async def _hold(self, part: Gated) -> Unreadable | None:
+        """Hold an event until its subject is calm; return it to be buried if it is too large."""
+        try:
+            is_held = await self._debouncer.hold(part)
+        except TooLarge as error:
+            stack = self.crew.ports.stack
+            return rejected(part.event, stack, reason="too_large", detail=str(error))
+        self._count("waits_for_calm" if is_held else "superseded", part.expectation)
+        return None
+
+    async def _keyed(
+        self, expectation: Expectation, event: DomainEvent, fired: Trigger
+    ) -> EpisodeOpened | Unreadable:
+        """Return the opening that `event` has, or the event to bury if it has no key."""
+        try:
+            key = await call(dedupe.key_of, expectation.dedupe, event)
+        except EpisodeFailed as failed:
+            self._count(DEDUPE_FAILED, expectation)
+            detail = f"expectation {expectation.name!r}: {failed.detail}"
+            return rejected(event, self.crew.ports.stack, reason=DEDUPE_FAILED, detail=detail)
+        return self.openings.of(expectation, fired, key)
+
+    def _refused(self, refusal: Refuse, expectation: Expectation, event: DomainEvent) -> None:
+        self._count(refusal.reason, expectation)
+        place = (expectation.name, refusal.reason, refusal.detail)
+        if refusal.reason in MISTAKES and place not in self._warned:
+            self._warned.add(place)
+            log.warning(
+                MISTAKES[refusal.reason],
+                actor=self.crew.actor.id,
+                expectation=expectation.name,
+                key=refusal.detail,
+                event_id=event.id,
+                further="counted, not logged",
+            )
+
+    def _count(self, reason: str, expectation: Expectation) -> None:
+        telemetry.gate_rulings.add(
+            1, {"actor": self.crew.actor.id, "expectation": expectation.name, "reason": reason}
+        )
+
+
+def _check_late(opened: EpisodeOpened, *, is_late: bool) -> None:
+    """Leave a cause to others that may have it by now, before anything is changed for it."""
+    if is_late:
+        raise Unavailable(opened.episode_id, detail="it came so late that others may have it")

@@ -1,0 +1,278 @@
+"""Takes an actor's events, from one queue: follow → rule → admit.
+
+All gates of an actor on all nodes share one durable queue per stream of events. The queue of the
+stack's own events holds what any version of the actor watches. So an event that this node's
+version knows nothing of is left to a newer node, or to an older one, and is refused only when none
+has taken it for long, or when the queue is not for it any more.
+
+Where an actor begins to read a stream of others, and waiting for one that is not there.
+
+Nobody but its owner makes such a stream, so a node waits for it however long that takes, and says
+once what it waits for. Whatever else wakes the actor goes on meanwhile.
+
+Knows which events the queue of an actor's gates is for, as the server has it.
+
+Somebody may have seen that no node watches an event any more, and have had the queue hold it no
+longer. What the gates were handed before still comes again and again, and counts towards what they
+may have unanswered. This tells that it may be answered for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias
+
+import structlog
+
+from engine import telemetry
+from engine.episodes.context import EpisodeCrew
+from engine.runtime.consumer import taking
+from engine.runtime.context import Crew
+from engine.runtime.tasks import wait_first
+from engine.triggers.admit import Entrance
+from engine.validation import backoff_s
+from streams.clock import Clock
+from streams.delivery import Delivery, Source, Unreadable
+from streams.errors import NoSuchStream, Unavailable
+from streams.feeds import Feed
+from streams.world import DomainEvent, World
+
+STREAM_LOOK_S: Final = 5.0
+"""Between two looks for a stream that is not there, in seconds."""
+
+BEGINNING: Final = 0
+"""Just before the first message of a stream."""
+
+
+def missing(actor: str, stream: str) -> str:
+    """Return what people are told of a stream that is not there."""
+    return (
+        f"stream {stream} does not exist; actor {actor} listens to it; "
+        "create it or correct the name"
+    )
+
+
+def position_unseen(feed: Feed) -> int | None:
+    """Return where to begin with `feed` while there is no such stream; None: nobody can tell yet.
+
+    All that it will hold is new.
+    """
+    return BEGINNING if feed.start in ("new", "all") else None
+
+
+async def find_position(crew: Crew, feed: Feed) -> int | None:
+    """Return the sequence past which the actor begins with `feed`; None: there is no such stream.
+
+    Raises:
+        Unavailable: the log is away.
+    """
+    try:
+        return await crew.ports.world.feed_position(crew.actor.id, feed)
+    except NoSuchStream:
+        return None
+
+
+async def wait_position(crew: Crew, feed: Feed) -> int:
+    """Return the sequence past which the actor begins with `feed`, as soon as its stream is there.
+
+    Raises:
+        Unavailable: the log is away.
+    """
+    position = await find_position(crew, feed)
+    if position is not None:
+        return position
+    actor, stream = crew.actor.id, feed.stream
+    log.warning(missing(actor, stream), actor=actor, stream=stream, looks_every_s=STREAM_LOOK_S)
+    while position is None:
+        await crew.clock.sleep(STREAM_LOOK_S)
+        position = await find_position(crew, feed)
+    log.info("the stream is there now", actor=actor, stream=stream)
+    unseen = position_unseen(feed)
+    return position if unseen is None else unseen
+
+
+QUEUE_LOOK_S: Final = 5.0
+"""Between two looks at the queue, in seconds. Whoever has taken an event from it sees within two
+seconds whether some node needs it after all, and then gives it back; so it counts as gone once a
+second look finds the same."""
+
+
+class WatchList:
+    """What the queue of one actor is for. It is looked at only while somebody asks."""
+
+    def __init__(self, world: World, clock: Clock, actor: str) -> None:
+        """Know nothing yet."""
+        self._world, self._clock, self._actor = world, clock, actor
+        self._asked: set[str] = set()
+        """Names that were asked for since the last look."""
+        self._absent: frozenset[str] = frozenset()
+        """Those that the queue was not for, at the last look."""
+        self._gone: frozenset[str] = frozenset()
+        """Those that it was not for at the last two."""
+        self._looked_s = -QUEUE_LOOK_S
+
+    async def is_gone(self, name: str) -> bool:
+        """Return whether the queue is not for events of this name, and was not some time ago.
+
+        False as long as that is not known, also while the server is away.
+        """
+        self._asked.add(name)
+        now_s = self._clock.monotonic_s()
+        if now_s - self._looked_s >= QUEUE_LOOK_S:
+            self._looked_s = now_s
+            await self._look()
+        return name in self._gone
+
+    async def _look(self) -> None:
+        try:
+            watched = await self._world.watched(self._actor)
+        except Unavailable:
+            return
+        absent = frozenset(self._asked - watched)
+        self._gone, self._absent = absent & self._absent, absent
+        self._asked.clear()
+
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for events; only how often an idle gate looks up. Half of `ACK_WAIT_S`:
+what arrives is counted from when it was asked for, so at least the other half is left for it."""
+
+STRANGE_S: Final = 0.25
+"""First wait before an event comes again that no expectation here watches; doubles each time."""
+
+STRANGE_MAX_S: Final = 5.0
+"""Longest such wait."""
+
+STRANGE_DELIVERIES_MAX: Final = 123
+"""Deliveries of such an event before it is refused: about 10 minutes, which is longer than a
+deploy takes to bring a node that watches it."""
+
+log = structlog.get_logger("vigil.gate")
+
+Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
+Opening: TypeAlias = Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]
+
+
+@dataclass
+class Gate:
+    """The gate of one actor, for one stream, on one node."""
+
+    entrance: Entrance
+    opening: Opening
+    """Opens the queue."""
+    queue: str
+    """What the queue is called in metrics: `events`, or the name of a stream."""
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the queue is open: whatever is published from then on is ruled on."""
+    _strange: set[str] = field(default_factory=set)
+    """Names that were logged. The queue holds no others than some version watches."""
+    _watch_list: WatchList = field(init=False)
+
+    def __post_init__(self) -> None:
+        crew = self.entrance.crew
+        self._watch_list = WatchList(crew.ports.world, crew.clock, crew.actor.id)
+
+    async def serve(self) -> None:
+        """Rule on the actor's events for as long as the node may. What they opened here goes on.
+
+        Raises:
+            Unavailable: the actor's queue could not be opened.
+        """
+        crew = self.entrance.crew
+        labels = {"actor": crew.actor.id, "queue": self.queue}
+        withdrawn = crew.permits.wakes.withdrawn
+        async with taking(self.opening(), stopping=withdrawn) as source:
+            self.is_open.set()
+            while not withdrawn.is_set():
+                room = await self.entrance.room.wait_free()
+                asked_s = crew.clock.monotonic_s()
+                for delivery in await source.receive(room=room, wait_s=WAIT_S):
+                    if withdrawn.is_set():
+                        await delivery.nak()
+                    else:
+                        await self._admit(delivery, asked_s)
+                telemetry.backlog.set(source.pending, labels)
+
+    async def _admit(self, delivery: Incoming, asked_s: float) -> None:
+        content = delivery.content
+        if isinstance(content, Unreadable):
+            return await self.entrance.let_in(delivery, [content], since_s=asked_s)
+        if self._is_strange(content) and not await self._is_hopeless(delivery, content):
+            return await leave(delivery)
+        is_repeat = delivery.deliveries > 1
+        parts = await self.entrance.arbiter.rule(content, is_repeat=is_repeat)
+        return await self.entrance.let_in(delivery, parts, since_s=asked_s)
+
+    def _is_strange(self, event: DomainEvent) -> bool:
+        """Return whether an event is for a node with another version of the actor, and say so."""
+        actor = self.entrance.crew.actor
+        if event.stream or event.name in actor.event_names():
+            return False
+        if event.name not in self._strange:
+            self._strange.add(event.name)
+            log.warning(
+                "event handed back: the actor here does not watch it; another node's may",
+                actor=actor.id,
+                event_name=event.name,
+                event_id=event.id,
+                further="counted as not_watched when it is refused, not logged",
+            )
+        return True
+
+    async def _is_hopeless(self, delivery: Incoming, event: DomainEvent) -> bool:
+        """Return whether no other node will take an event, either."""
+        is_old = delivery.deliveries >= STRANGE_DELIVERIES_MAX
+        return is_old or await self._watch_list.is_gone(event.name)
+
+
+async def leave(delivery: Delivery[object]) -> None:
+    """Let a message come again, to any node, later each time."""
+    delay_s = backoff_s(delivery.deliveries, first_s=STRANGE_S, most_s=STRANGE_MAX_S)
+    await delivery.nak(delay_s=delay_s)
+
+
+class OpenFeed(Protocol):
+    """Opens an actor's queue of a stream of others, from `after` on if that is known."""
+
+    async def __call__(
+        self, crew: EpisodeCrew, feed: Feed, *, after: int | None
+    ) -> Source[DomainEvent | Unreadable]:
+        """Return the queue."""
+
+
+class FeedGate:
+    """The gate of one actor, for one stream of others, on one node."""
+
+    def __init__(self, entrance: Entrance, feed: Feed, open_feed: OpenFeed) -> None:
+        """Let what comes from `feed` in by `entrance`, from the queue that `open_feed` opens."""
+        self._crew, self._feed, self._open_feed = entrance.crew, feed, open_feed
+        self._gate = Gate(entrance, self._open, feed.stream)
+        self._after: int | None = None
+        """Where to begin, if the stream was waited for."""
+
+    @property
+    def is_open(self) -> asyncio.Event:
+        """Set once its queue is open, or nothing can come: there is no such stream."""
+        return self._gate.is_open
+
+    async def serve(self) -> None:
+        """Rule on the events of the stream for as long as the node may, once it is there.
+
+        Raises:
+            Unavailable: the actor's queue could not be opened.
+            Incompatible: the server refuses us this stream.
+        """
+        withdrawn = self._crew.permits.wakes.withdrawn
+        if await find_position(self._crew, self._feed) is None:
+            self.is_open.set()
+            await wait_first(self._wait_stream(), withdrawn.wait())
+        if not withdrawn.is_set():
+            await self._gate.serve()
+
+    async def _wait_stream(self) -> None:
+        self._after = await wait_position(self._crew, self._feed)
+
+    async def _open(self) -> Source[DomainEvent | Unreadable]:
+        return await self._open_feed(self._crew, self._feed, after=self._after)

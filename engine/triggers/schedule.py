@@ -1,0 +1,161 @@
+"""Keeps the schedules of one actor going: one timer for each, armed again by every tick.
+
+A timer is named after its schedule, so schedules that changed go on under another name, and the
+timer of one that nobody declares any more ends with its next tick, or when a person has what stands
+compared with what is declared (`engine.operations.reconcile`). Any node arms any of them: they all
+know the same ticks.
+
+What was missed is a matter of what time it is, and a node's clock may be wrong. So if a tick was
+fired in time, and is late by that clock, the server is asked: the same timer is armed once more, it
+fires at once, and says when.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import msgspec
+import structlog
+
+from engine.app.actor import Expectation
+from engine.app.triggers import (
+    TICK,
+    TICK_LATE_S,
+    Schedule,
+    due_ticks,
+    next_tick,
+    spec_of,
+    tick_timer_key,
+)
+from engine.runtime.context import Crew
+from engine.triggers.rules import Ticked
+from streams.errors import TimerConflict, UnreadableEvent
+from streams.json import UNDECODABLE, JsonObject
+from streams.timers import Due, Timer
+from streams.triggers import ScheduleTrigger
+
+PURPOSE: Final = TICK
+"""Of its timers."""
+
+log = structlog.get_logger("vigil.ticker")
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    """What the timer of a schedule says."""
+
+    expectation: str
+    schedule: str
+    at: datetime
+    asks: bool = False
+    """Whether it came due before, and asks the server what time it is."""
+
+
+@dataclass(frozen=True)
+class Ticker:
+    """The schedules of one actor, on one node."""
+
+    crew: Crew
+
+    async def ensure(self) -> None:
+        """Arm the next tick of every schedule that has none pending.
+
+        Raises:
+            Unavailable: the log is away. Ensure it again.
+        """
+        for expectation in self.crew.actor.expectations.values():
+            for schedule in expectation.schedules:
+                await self._ensure(expectation, schedule)
+
+    async def due(self, due: Due, *, is_repeat: bool) -> list[Ticked] | None:
+        """Return the ticks to rule on now that one came due, the next one being armed.
+
+        None: no schedule here ticks so; another version of the actor may know it.
+
+        Raises:
+            Unavailable: the log is away. Ask again: what is due then may be more.
+        """
+        tick = _tick_in(due.payload)
+        expectation = self.crew.actor.expectations.get(tick.expectation) if tick else None
+        if tick is None or expectation is None:
+            return None
+        known = {spec_of(schedule): schedule for schedule in expectation.schedules}
+        schedule = known.get(tick.schedule)
+        if schedule is None:
+            return None
+        # One that comes again may have been asked about, or have opened something.
+        is_doubtful = not is_repeat and self._is_late(due.fired_at)
+        if is_doubtful and not tick.asks:
+            await self._arm(expectation, schedule, tick.at, expecting=None, asks=True)
+            return []
+        # Others may have had it while this node stood still, before it asked.
+        is_repeat = is_repeat or tick.asks
+        now = due.fired_at if is_doubtful else max(due.fired_at, self.crew.clock.now())
+        caught = due_ticks(schedule, tick.at, now)
+        await self._arm(expectation, schedule, caught.arms, expecting=None)
+        # It may have been in time when it came first, and its node have died before the call.
+        missed = (tick.at,) if is_repeat and tick.at not in caught.opens else ()
+        return [
+            Ticked(
+                expectation=expectation,
+                schedule=schedule,
+                trigger=ScheduleTrigger(scheduled_at=at, schedule=tick.schedule),
+                is_repeat=is_repeat,
+                is_missed=at in missed,
+            )
+            for at in (*missed, *caught.opens)
+        ]
+
+    def _is_late(self, fired_at: datetime) -> bool:
+        """Return whether what was fired then has waited for long, if the clock here is right."""
+        return (self.crew.clock.now() - fired_at).total_seconds() > TICK_LATE_S
+
+    async def _ensure(self, expectation: Expectation, schedule: Schedule) -> None:
+        timers, key = self.crew.ports.timers, timer_key(expectation.name, schedule)
+        try:
+            if await timers.pending(self.crew.actor.id, PURPOSE, key) is not None:
+                return
+        except UnreadableEvent as error:
+            log.warning("a timer of a newer version ticks", key=key, error=str(error))
+            return
+        at = next_tick(schedule, self.crew.clock.now())
+        try:
+            await self._arm(expectation, schedule, at, expecting=0)
+        except TimerConflict:
+            return  # Another node was faster.
+
+    async def _arm(
+        self,
+        expectation: Expectation,
+        schedule: Schedule,
+        at: datetime,
+        *,
+        expecting: int | None,
+        asks: bool = False,
+    ) -> None:
+        tick = Tick(expectation=expectation.name, schedule=spec_of(schedule), at=at, asks=asks)
+        timer = tick_timer(self.crew.actor.id, tick)
+        await self.crew.ports.timers.arm(timer, at=at, expecting=expecting)
+
+
+def timer_key(expectation: str, schedule: Schedule) -> str:
+    """Return the key of the timer of one schedule."""
+    return tick_timer_key(expectation, spec_of(schedule))
+
+
+def tick_timer(actor: str, tick: Tick) -> Timer:
+    """Return the timer of `actor` that says `tick`."""
+    return Timer(
+        actor=actor,
+        purpose=PURPOSE,
+        key=tick_timer_key(tick.expectation, tick.schedule),
+        payload=msgspec.to_builtins(tick),
+    )
+
+
+def _tick_in(payload: JsonObject) -> Tick | None:
+    try:
+        return msgspec.convert(payload, Tick)
+    except UNDECODABLE:
+        return None

@@ -1,0 +1,285 @@
+"""Answers for what has come due for one actor: ticks, calm, findings, and fires by hand.
+
+Whatever follows is either safe to repeat, such as arming the next tick, or part of what must be in
+good hands before the message is answered for.
+
+Takes what has come due for an actor, from the queue that all its nodes share: take → admit.
+
+Nobody may wake an actor that is paused, but what has been woken goes on: then another waker takes
+what is due about that, and has all else come again: soon at first, for other nodes may wake it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from engine import telemetry
+from engine.app import findings, workflow_starter
+from engine.episodes import fire, wake
+from engine.episodes import open as placing
+from engine.episodes.dry_run import merged
+from engine.episodes.fire import FireRequest, fire_dedupe_key, manual_trigger, parse_fire
+from engine.errors import BadRequest
+from engine.findings.expire import PURPOSES, Warden
+from engine.runtime.consumer import taking
+from engine.runtime.permits import Permit
+from engine.triggers import debounce, evaluate, schedule
+from engine.triggers.admit import HAND_BACK_S, Entrance
+from engine.triggers.debounce import calming_in
+from engine.triggers.debounce_store import fired_of
+from engine.triggers.evaluate import Arbiter
+from engine.triggers.events import STRANGE_DELIVERIES_MAX, leave
+from engine.triggers.rules import Part
+from engine.triggers.schedule import Ticker
+from engine.validation import backoff_s
+from engine.workflows import start as starter
+from streams.commands import Advance, Attend, Start
+from streams.delivery import Delivery, Unreadable
+from streams.errors import Unavailable
+from streams.events import EpisodeOpened
+from streams.json import raw
+from streams.timers import Due
+from streams.triggers import Mode
+
+GOES_ON: Final = frozenset(
+    {wake.ATTEND, starter.CONDUCT, placing.PLACE, placing.LEFT, evaluate.BELATED}
+)
+"""Purposes of the timers for what has been woken before. What they are for goes on also while the
+actor is paused."""
+
+RESTING_S: Final = 5.0
+"""How long a due message waits for a time when the actor may be woken, at most."""
+
+STRANGE_MAX: Final = 10_000
+"""Due messages that nobody knows and whose returns are counted at a time: as many as the server
+gives out unanswered. If there are more, counting begins anew."""
+
+
+@dataclass
+class Alarms:
+    """What comes due for one actor, on one node."""
+
+    arbiter: Arbiter
+    ticker: Ticker = field(init=False)
+    warden: Warden = field(init=False)
+    _returns: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.ticker, self.warden = Ticker(self.arbiter.crew), Warden(self.arbiter.crew)
+
+    async def parts(self, due: Due, delivery: Delivery[object]) -> Sequence[Part] | None:
+        """Return what is to be done for `due`; None: only another version of the actor may know.
+
+        Args:
+            due: a timer that has fired.
+            delivery: the message it came in.
+
+        Raises:
+            Unavailable: the log is away. Ask again when it comes again.
+        """
+        is_repeat = delivery.deliveries > 1
+        match due.purpose:
+            case schedule.PURPOSE:
+                return await self.ticker.due(due, is_repeat=is_repeat)
+            case debounce.PURPOSE:
+                return self._calmed(due, is_repeat=is_repeat)
+            case fire.PURPOSE:
+                return await self._fired(due, delivery)
+            case placing.PLACE:
+                return await self._start(due)
+            case evaluate.BELATED:
+                return await self._look_for(due)
+            case wake.ATTEND:
+                return await self._attend(due)
+            case starter.CONDUCT:
+                return await self._conduct(due)
+            case findings.EXPIRE | findings.ESCALATE:
+                aged = self.warden.due(due)
+                return None if aged is None else [aged]
+            case _:
+                return None
+
+    def returns_of(self, due: Due) -> int:
+        """Return how often a due message has come here that nobody here knows, this time included.
+
+        Its deliveries say nothing: it may have rested, or have waited outside, any number of times.
+        """
+        if len(self._returns) > STRANGE_MAX:
+            self._returns.clear()
+        self._returns[due.id] += 1
+        return self._returns[due.id]
+
+    def forgotten(self, due: Due, delivery: Delivery[object]) -> Unreadable | None:
+        """Return what to bury of a due timer that nobody has known for long; None: nothing.
+
+        A schedule that nobody declares any more just ends, and so do a lane that nobody has and the
+        escalation of a finding. What a person or the world wanted is kept.
+        """
+        if due.purpose in {schedule.PURPOSE, placing.LEFT, *PURPOSES}:
+            return None
+        detail = f"no node knows what the timer {due.purpose} {due.key!r} is for"
+        return self._unreadable(due, delivery, reason="not_watched", detail=detail)
+
+    async def _start(self, due: Due) -> Sequence[Part]:
+        """Call a node to an episode that asked for its turn: there are no turns any more."""
+        crew = self.arbiter.crew
+        start = Start(actor_id=crew.actor.id, episode_id=due.key)
+        await crew.ports.inbox.send(start, id=f"start.{due.id}")
+        return []
+
+    async def _look_for(self, due: Due) -> Sequence[Part]:
+        """Call a node to an episode whose cause was refused here, if others let it in and are gone.
+
+        One whose whole life is one commit may have been told of by then, or be told of right now:
+        nothing in the journal says so. It is told of again, by the same ids.
+        """
+        if not await self.arbiter.openings.may_lack_call(due.key):
+            return []
+        actor = self.arbiter.crew.actor.id
+        log.warning("opened though refused; calling a node", actor=actor, episode_id=due.key)
+        return await self._start(due)
+
+    async def _attend(self, due: Due) -> Sequence[Part]:
+        """Call a node to an episode that waits: something about it is due."""
+        crew = self.arbiter.crew
+        attend = Attend(actor_id=crew.actor.id, episode_id=due.key)
+        await crew.ports.inbox.send(attend, id=f"attend.{due.id}")
+        return []
+
+    async def _conduct(self, due: Due) -> Sequence[Part] | None:
+        """Call a node to an instance: something about it is due."""
+        workflow = workflow_starter.workflow_of(self.arbiter.crew.actor.id)
+        if workflow is None:
+            return None
+        advance = Advance(workflow=workflow, instance_id=due.key)
+        await self.arbiter.crew.ports.inbox.send(advance, id=f"advance.{due.id}")
+        return []
+
+    def _calmed(self, due: Due, *, is_repeat: bool) -> Sequence[Part] | None:
+        calming = calming_in(due.payload)
+        if calming is None:
+            return None
+        expectation = self.arbiter.crew.actor.expectations.get(calming.expectation)
+        if expectation is None:
+            return None
+        return [fired_of(calming, expectation, is_repeat=is_repeat)]
+
+    async def _fired(self, due: Due, delivery: Delivery[object]) -> Sequence[Part] | None:
+        try:
+            asked = parse_fire(due.payload)
+        except BadRequest as error:
+            return [self._unreadable(due, delivery, reason="unreadable", detail=str(error))]
+        if asked.expectation not in self.arbiter.crew.actor.expectations:
+            return None
+        return [await self.arbiter.fire(self._opening(asked))]
+
+    def _opening(self, asked: FireRequest) -> EpisodeOpened:
+        """Return the opening that a person asked for: what was asked for goes before the rest."""
+        expectation = self.arbiter.crew.actor.expectations[asked.expectation]
+        trigger = manual_trigger(asked, subject_key=expectation.subject_key)
+        opened = self.arbiter.openings.of(
+            expectation, trigger, fire_dedupe_key(asked.key, asked.mode)
+        )
+        is_dry = asked.mode is Mode.DRY_RUN
+        return replace(
+            opened,
+            mode=asked.mode,
+            overrides=merged(asked.overrides, expectation.dry_run) if is_dry else None,
+            step_overrides=asked.step_overrides,
+            priority=asked.priority or opened.priority,
+        )
+
+    def _unreadable(
+        self, due: Due, delivery: Delivery[object], *, reason: str, detail: str
+    ) -> Unreadable:
+        stack, actor = self.arbiter.crew.ports.stack, self.arbiter.crew.actor.id
+        subject = stack.due(actor)
+        return Unreadable(
+            reason=reason,
+            detail=detail,
+            stream=stack.stream_of(subject),
+            seq=delivery.seq,
+            subject=subject,
+            headers={},
+            data=bytes(raw(due)),
+        )
+
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for due timers; only how often an idle waker looks up. Half of
+`ACK_WAIT_S`, as for events (`engine.runtime.gate.WAIT_S`)."""
+
+GIVE_WAY_S: Final = 0.05
+"""First wait of a message for a node that may wake the actor, in seconds; it doubles each time, up
+to `RESTING_S`: if there is such a node, it soon has it, and if there is none, nothing is busy."""
+
+log = structlog.get_logger("vigil.waker")
+
+
+@dataclass
+class Waker:
+    """The waker of one actor on one node."""
+
+    entrance: Entrance
+    alarms: Alarms
+    permit: Permit
+    """Without it nothing is taken."""
+    takes_causes: bool
+    """Whether the actor may be woken."""
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the queue is open and every schedule ticks."""
+
+    async def serve(self) -> None:
+        """Answer for what comes due for as long as the node may. What it opened goes on.
+
+        Raises:
+            Unavailable: the actor's queue could not be opened, or its schedules not be armed.
+        """
+        crew = self.entrance.crew
+        labels = {"actor": crew.actor.id, "queue": "due"}
+        opening = crew.ports.timers.open(crew.actor.id)
+        withdrawn = self.permit.withdrawn
+        async with taking(opening, stopping=withdrawn) as source:
+            if self.takes_causes:
+                await self.alarms.ticker.ensure()
+            self.is_open.set()
+            while not withdrawn.is_set():
+                room = await self.entrance.room.wait_free()
+                asked_s = crew.clock.monotonic_s()
+                for delivery in await source.receive(room=room, wait_s=WAIT_S):
+                    if withdrawn.is_set():
+                        await delivery.nak()
+                    else:
+                        await self._admit(delivery, asked_s)
+                telemetry.backlog.set(source.pending, labels)
+
+    async def _admit(self, delivery: Delivery[Due | Unreadable], asked_s: float) -> None:
+        due = delivery.content
+        if isinstance(due, Unreadable):
+            return await self.entrance.let_in(delivery, [due], since_s=asked_s)
+        if not self.takes_causes and due.purpose not in GOES_ON:
+            return await _rest(delivery)
+        try:
+            parts = await self.alarms.parts(due, delivery)
+        except Unavailable as error:
+            log.warning("handed back: the log is away", error=str(error))
+            return await delivery.nak(delay_s=HAND_BACK_S)
+        if parts is not None:
+            return await self.entrance.let_in(delivery, parts, since_s=asked_s)
+        if self.alarms.returns_of(due) < STRANGE_DELIVERIES_MAX:
+            return await leave(delivery)
+        letter = self.alarms.forgotten(due, delivery)
+        parts = [] if letter is None else [letter]
+        return await self.entrance.let_in(delivery, parts, since_s=asked_s)
+
+
+async def _rest(delivery: Delivery[Due | Unreadable]) -> None:
+    pause_s = backoff_s(delivery.deliveries, first_s=GIVE_WAY_S, most_s=RESTING_S)
+    await delivery.nak(delay_s=pause_s)

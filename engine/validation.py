@@ -1,0 +1,322 @@
+"""What is said as data, read whole or refused in one line. Pure.
+
+    rules.1.severity: write one of 'low', 'medium', 'high' or 'critical', not 'bad'
+
+Every model of templates and definitions is a `Strict`: it knows no fields but its own, and takes
+no value of another type for one of the right type, such as "5" for 5.
+
+Durations as people write them: a number of seconds, a text such as `1h30m`, a timedelta. Pure.
+
+A text is whole numbers with units, the largest unit first and each at most once:
+`w`, `d`, `h`, `m`, `s`, `ms`. A text without a unit is refused, for nobody could tell what it
+means.
+
+Where in a payload a value is: the one rule for paths. Pure.
+
+A path is words joined by dots: `disk.used` is `used` in the object under `disk`. At each level a
+key that is literally the rest of the path wins, so that keys with dots in them can be named, too;
+otherwise the path is cut at its first dot. Lists are not looked into.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from uuid import UUID
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from engine.errors import BadDefinition, BadRequest
+from streams.errors import BadName
+from streams.findings import Severity
+from streams.json import JsonObject, exact
+from streams.tokens import name as checked_name
+
+DOUBLINGS_MAX: Final = 32
+"""More doublings than this would only overflow: every pause has reached its longest by then."""
+
+_DIGEST_BYTES: Final = 8
+
+
+def backoff_s(tries: int, *, first_s: float, most_s: float) -> float:
+    """Return the pause after the `tries`-th failure, from 1: it doubles, up to `most_s`."""
+    return min(first_s * 2.0 ** min(tries - 1, DOUBLINGS_MAX), most_s)
+
+
+def jittered_s(pause_s: float, *, seed: str) -> float:
+    """Return something between half and all of `pause_s`: always the same for the same `seed`.
+
+    Rivals with seeds of their own, who failed together, so do not try again together.
+    """
+    digest = hashlib.blake2b(seed.encode(), digest_size=_DIGEST_BYTES).digest()
+    share = int.from_bytes(digest) / (1 << 8 * _DIGEST_BYTES)
+    return pause_s * (1 + share) / 2
+
+
+def is_whole(value: object) -> bool:
+    """Return whether `value` is a whole number; in Python `True` is one, and here it is not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+Duration: TypeAlias = float | str | timedelta
+"""How a duration may be written."""
+
+_UNITS_MS: Final[Mapping[str, int]] = {
+    "w": 604_800_000,
+    "d": 86_400_000,
+    "h": 3_600_000,
+    "m": 60_000,
+    "s": 1_000,
+    "ms": 1,
+}
+
+_TEXT: Final = re.compile("".join(rf"(?:([0-9]{{1,12}}){unit})?" for unit in _UNITS_MS))
+
+
+def seconds_of(value: object, *, least_s: float, most_s: float) -> float:
+    """Return the seconds that a `Duration` means, from `least_s` to `most_s`.
+
+    Raises:
+        ValueError: it is no duration, or too short or too long; what to write instead.
+    """
+    seconds = _seconds(value)
+    if seconds is None:
+        raise ValueError(f"{value!r} is not a duration; write 90, '15m' or '1h30m'")
+    if not least_s <= seconds <= most_s:
+        raise ValueError(f"{value!r} is not from {_spelled(least_s)} to {_spelled(most_s)} long")
+    return float(seconds)
+
+
+def _seconds(value: object) -> float | None:
+    match value:
+        case bool():
+            return None
+        case float() if not math.isfinite(value):
+            return None
+        case int() | float():
+            return value
+        case timedelta():
+            return value.total_seconds()
+        case str() if value and (match := _TEXT.fullmatch(value)):
+            numbers = zip(match.groups("0"), _UNITS_MS.values(), strict=True)
+            return sum(int(number) * unit_ms for number, unit_ms in numbers) / 1000
+        case _:
+            return None
+
+
+def _spelled(seconds: float) -> str:
+    """Return `seconds` in the largest unit that leaves no remainder, as a text to be read."""
+    ms = round(seconds * 1000)
+    unit = next(unit for unit, unit_ms in _UNITS_MS.items() if ms % unit_ms == 0)
+    return f"{ms // _UNITS_MS[unit]:,}{unit}"
+
+
+BY_CHARS_MAX: Final = 200
+"""Longest name of who asks, in characters; every episode keeps it."""
+
+REASON_CHARS_MAX: Final = 4_000
+"""Longest reason, in characters."""
+
+
+def check_name(field: str, value: str) -> None:
+    """Raise `BadRequest` unless `value` can name an actor or an expectation."""
+    try:
+        checked_name(value, of=field)
+    except (BadName, TypeError) as error:
+        problem = f"{value!r} is not a name; use 1 to 64 of A-Z a-z 0-9 _ -"
+        raise BadRequest(field=field, problem=problem) from error
+
+
+def check_id(field: str, value: str) -> None:
+    """Raise `BadRequest` unless `value` is the id of an episode, as the engine writes it."""
+    try:
+        is_id = str(UUID(value)) == value
+    except (ValueError, TypeError, AttributeError):
+        is_id = False
+    if not is_id:
+        problem = f"{value!r} is not the id of an episode, 36 of 0-9 a-f -"
+        raise BadRequest(field=field, problem=problem)
+
+
+def check_switch(field: str, *, value: bool) -> None:
+    """Raise `BadRequest` unless `value` is True or False, and nothing that only looks like it."""
+    if not isinstance(value, bool):
+        raise BadRequest(field=field, problem=f"{value!r} is not True or False")
+
+
+def check_text(field: str, value: object, *, least: int, most: int) -> None:
+    """Raise `BadRequest` unless `value` is text of `least` to `most` characters."""
+    if not isinstance(value, str):
+        raise BadRequest(field=field, problem=f"{value!r} is not text")
+    if not least <= len(value) <= most:
+        problem = f"{len(value):,} characters, not {least} to {most:,}"
+        raise BadRequest(field=field, problem=problem)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(field=field, problem=f"{value!r} is not valid Unicode text") from error
+
+
+ABSENT: Final = msgspec.UNSET
+"""What stands where there is nothing; JSON's `null` is something."""
+
+PATH_CHARS_MAX: Final = 512
+"""Longest path, in characters. As long as a subject key, which is one."""
+
+
+def value_at(payload: JsonObject, path: str) -> object:
+    """Return the value at `path`, or `ABSENT`."""
+    level: object = payload
+    rest = path
+    while isinstance(level, dict):
+        if rest in level:
+            return level[rest]
+        word, dot, rest = rest.partition(".")
+        level = level.get(word) if dot else ABSENT
+    return ABSENT
+
+
+def problem_of_path(path: object) -> str | None:
+    """Return why `path` leads nowhere, or None."""
+    if not isinstance(path, str):
+        return f"{path!r} is not text"
+    if len(path) > PATH_CHARS_MAX:
+        return f"a path of {len(path):,} characters, the limit is {PATH_CHARS_MAX}"
+    if not all(path.split(".")):
+        return f"{path!r} is not a path; use words joined by dots, such as 'disk.used'"
+    return None
+
+
+SHOWN_CHARS_MAX: Final = 80
+"""Most of a value that an error shows."""
+
+_TAG: Final = re.compile(r"\(\w+\)")
+
+_UNKNOWN: Final = "unknown_field"
+_WRONG: Final = "wrong_field"
+
+_WANTED: Final[Mapping[str, str]] = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "too_short": "at least one",
+    "string_too_short": "a text that is not empty",
+}
+"""What pydantic calls an error → what to write."""
+
+M = TypeVar("M", bound="Strict")
+T = TypeVar("T")
+
+# JSON has neither: a list and a text stand for them. What is in a list is as strict as ever.
+Listed: TypeAlias = Annotated[tuple[T, ...], Field(strict=False)]
+"""Any number of values."""
+Graded: TypeAlias = Annotated[Severity, Field(strict=False)]
+"""A severity."""
+
+
+class Strict(BaseModel):
+    """A model that refuses what it does not know."""
+
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_every_field(cls, data: object) -> object:
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        strays = [key for key in data if key not in known] if isinstance(data, Mapping) else []
+        if strays:
+            raise PydanticCustomError(
+                _UNKNOWN,
+                "there is no such field; {meant}write one of {known}",
+                {
+                    "field": str(strays[0]),
+                    "meant": _meant(str(strays[0]), known),
+                    "known": ", ".join(known),
+                },
+            )
+        return data
+
+
+def parsed(model: type[M], data: object) -> M:
+    """Return `data`, any JSON value, as a `model`.
+
+    Raises:
+        BadDefinition: it is none; the error names the first field that is wrong, and what to write.
+    """
+    try:
+        plain = as_json(data)
+    except (TypeError, ValueError) as error:
+        raise BadDefinition("", f"JSON cannot say it: {error}") from error
+    try:
+        return model.model_validate(plain)
+    except ValidationError as error:
+        raise _in_one_line(error.errors(include_url=False)[0]) from error
+
+
+def as_json(value: object) -> Any:  # noqa: ANN401 - the shape is the user's
+    """Return what JSON makes of `value`; the keys of an object stay in their order.
+
+    Raises:
+        TypeError, ValueError: JSON cannot say it.
+    """
+    exact(value)
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def tag(kind: str) -> str:
+    """Return what tells pydantic one kind of a value from another, and stands in no path."""
+    return f"({kind})"
+
+
+def wrong(field: str, problem: str) -> PydanticCustomError:
+    """Return the error that says what is wrong with a field, for whoever looks at several."""
+    return PydanticCustomError(_WRONG, "{problem}", {"field": field, "problem": problem})
+
+
+def _meant(stray: str, known: Sequence[str]) -> str:
+    """Return which field may have been meant, as the beginning of a sentence; empty: none."""
+    near = get_close_matches(stray, known, n=1)
+    return f"did you mean {near[0]}? Or " if near else ""
+
+
+def _in_one_line(error: ErrorDetails) -> BadDefinition:
+    context: Mapping[str, Any] = error.get("ctx", {})
+    place = [str(each) for each in error["loc"] if not _TAG.fullmatch(str(each))]
+    path = ".".join([*place, context["field"]] if "field" in context else place)
+    match error["type"]:
+        case "unknown_field" | "wrong_field":
+            return BadDefinition(path, error["msg"])
+        case "missing":
+            return BadDefinition(path, "write it; there is no default")
+        case "value_error":
+            return BadDefinition(path, str(context["error"]))
+        case "too_long":
+            most = context["max_length"]
+            return BadDefinition(path, f"write at most {most}, not {len(error['input'])}")
+        case "string_too_long":
+            wanted = f"at most {context['max_length']} characters"
+        case "literal_error" | "enum":
+            wanted = context["expected"]
+        case type_:
+            wanted = _WANTED.get(type_, error["msg"])
+    return BadDefinition(path, f"write {wanted}, not {shown(error['input'])}")
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it: on one line, and not all of it if it is long."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[: SHOWN_CHARS_MAX - 1]}…"

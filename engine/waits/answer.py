@@ -1,0 +1,271 @@
+"""What answers an episode that is blocked, and why an answer cannot stand. Pure.
+
+An answer is one commit of two events: the step that the strategy gets, and the end of the wait. It
+is appended at the version that it was decided on. Nobody has the episode, so of two who answer at
+once one is refused by the version, decides again, and learns whose answer stands.
+
+Times are the servers': a decision was made when its command was stored, and one that was stored
+after the expiry is late, whether or not anything has come of the expiry yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.episodes import episode as commands
+from engine.episodes.episode import CancelEpisode, Episode, Performed, decide, evolve, fold
+from engine.waits.approval import APPROVAL_EXPIRED, problem_of_decision
+from engine.waits.wait import Blocked, is_denial, is_expired
+from streams.blocks import Approval, OnExpiry
+from streams.commands import Decide, Resolve, Verdict
+from streams.events import (
+    EpisodeBlocked,
+    EpisodeEvent,
+    EpisodeFinished,
+    EpisodeResolved,
+    Resolution,
+    StepKind,
+)
+from streams.json import NOTHING, raw
+from streams.log import Recorded
+
+DENIED: Final = "denied"
+"""Error class of what people have said no to."""
+
+WAIT_EXPIRED: Final = "wait_expired"
+"""Error class of what has not come about in time, and what fails then."""
+
+IN_TIME: Final = "nobody decided in time"
+"""Why something counts as approved or denied that nobody has decided."""
+
+Decision: TypeAlias = Decide | Resolve
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens because an answer stands."""
+
+    events: tuple[EpisodeEvent, ...]
+    resolved: EpisodeResolved
+    """The last of them."""
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why nothing happens."""
+
+    why: str
+    """In words, about the episode."""
+    is_repeat: bool = False
+    """Whether the same decision, by its id, stands already."""
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """One time that an episode has waited, or waits."""
+
+    blocked: Blocked
+    seq: int
+    """Of the commit since which it does."""
+    end: EpisodeResolved | EpisodeFinished | None = None
+    """None: it waits."""
+    ended_at: datetime | None = None
+
+    @property
+    def lasted_s(self) -> float:
+        """How long it has waited, once it does no more, by the clocks of the nodes."""
+        return (self.ended_at - self.blocked.at).total_seconds() if self.ended_at else 0.0
+
+
+def waits_of(records: Iterable[Recorded]) -> list[Wait]:
+    """Return every time that the episode of `records` has waited, oldest first."""
+    waits: list[Wait] = []
+    for record in records:
+        at = record.commit.at
+        for event in record.commit.events:
+            match event:
+                case EpisodeBlocked():
+                    waits.append(Wait(blocked=Blocked(event=event, at=at), seq=record.seq))
+                case EpisodeResolved() | EpisodeFinished() if waits and waits[-1].end is None:
+                    waits[-1] = replace(waits[-1], end=event, ended_at=at)
+                case _:
+                    pass
+    return waits
+
+
+def answer(records: Sequence[Recorded], decision: Decision, *, at: datetime) -> Answer | Refusal:
+    """Return what comes of `decision`, put to the episode of `records`.
+
+    Args:
+        records: its journal, oldest first.
+        decision: the command.
+        at: when it was made, by the server's clock.
+    """
+    waits = [each for each in waits_of(records) if _is_about(each.blocked, decision)]
+    if not waits:
+        return Refusal(why=_not_asked(decision))
+    mine = next((each for each in waits if _is_by(each, decision)), None)
+    wait = mine or waits[-1]
+    if wait.end is not None:
+        return Refusal(why=f"it does not wait any more: {_told(wait)}", is_repeat=mine is not None)
+    problem = _problem(wait.blocked, decision, at)
+    if problem is not None:
+        return Refusal(why=problem)
+    return _answer(fold(records), *_decided(wait.blocked, decision))
+
+
+def expire(records: Sequence[Recorded], *, at: datetime) -> Answer | None:
+    """Return what comes of it that nobody has answered by `at`; None: it does not wait, or may.
+
+    Args:
+        records: the episode's journal, oldest first.
+        at: by the server's clock.
+    """
+    waits = waits_of(records)
+    if not waits or waits[-1].end is not None or not is_expired(waits[-1].blocked, at=at):
+        return None
+    blocked = waits[-1].blocked
+    ending = commands.Answer(
+        resolution=Resolution.EXPIRED, reason=IN_TIME, decision_id=f"expiry.{blocked.step_no}"
+    )
+    return _answer(fold(records), _expired(blocked), ending)
+
+
+def denied(episode: Episode, error_class: str, detail: str) -> CancelEpisode | None:
+    """Return how an episode ends that gives up because people said no; None: that is not why.
+
+    It has not failed: whoever said no meant it to end.
+
+    Args:
+        episode: as it is when its strategy gives up.
+        error_class: what the strategy ends with.
+        detail: of that.
+    """
+    blocked, resolved = episode.blocked, episode.resolved
+    if error_class != DENIED or blocked is None or resolved is None:
+        return None
+    if not is_denial(blocked, resolved):
+        return None
+    said = _said(resolved)
+    return CancelEpisode(
+        error_class=DENIED, error_detail=said if detail in ("", said) else f"{said}; {detail}"
+    )
+
+
+def _is_about(blocked: Blocked, decision: Decision) -> bool:
+    match decision:
+        case Decide(step_no=step_no):
+            return blocked.event.approval is not None and blocked.step_no == step_no
+        case Resolve(ref=ref):
+            return blocked.ref == ref
+
+
+def _is_by(wait: Wait, decision: Decision) -> bool:
+    return isinstance(wait.end, EpisodeResolved) and wait.end.decision_id == decision.id
+
+
+def _not_asked(decision: Decision) -> str:
+    if isinstance(decision, Resolve):
+        return f"it does not wait for {decision.ref!r}"
+    return f"it does not ask for approval as its step {decision.step_no}"
+
+
+def _problem(blocked: Blocked, decision: Decision, at: datetime) -> str | None:
+    approval, expires_at = blocked.event.approval, blocked.terms.expires_at
+    if isinstance(decision, Decide) and approval is not None:
+        return problem_of_decision(approval, decision, at=at)
+    if expires_at is not None and at > expires_at:
+        return f"it expired at {expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    return None
+
+
+def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.Answer]:
+    match decision:
+        case Resolve():
+            ending = _ending(decision, Resolution.RESOLVED)
+            return _step(blocked, result=decision.result), ending
+        case Decide(verdict=Verdict.APPROVE):
+            ending = _ending(decision, Resolution.APPROVED, reason=decision.reason)
+            return _approved(blocked, by=decision.by, reason=decision.reason), ending
+        case Decide():
+            ending = _ending(decision, Resolution.DENIED, reason=decision.reason)
+            return _denied(blocked, by=decision.by, reason=decision.reason), ending
+
+
+def _expired(blocked: Blocked) -> Performed:
+    terms = blocked.terms
+    match terms.on_expiry:
+        case OnExpiry.APPROVE:
+            return _approved(blocked, by="", reason=IN_TIME)
+        case OnExpiry.DENY:
+            return _denied(blocked, by="", reason=IN_TIME)
+        case OnExpiry.CONTINUE:
+            return _step(blocked)
+        case OnExpiry.FAIL:
+            is_approval = isinstance(terms, Approval)
+            error_class = APPROVAL_EXPIRED if is_approval else WAIT_EXPIRED
+            when = f"{terms.expires_at:%Y-%m-%d %H:%M:%S} UTC" if terms.expires_at else ""
+            return _step(
+                blocked, error_class=error_class, error_detail=f"nobody answered by {when}"
+            )
+
+
+def _approved(blocked: Blocked, *, by: str, reason: str) -> Performed:
+    said = {"resolution": Resolution.APPROVED.value, "by": by, "reason": reason}
+    return _step(blocked, result=raw(said))
+
+
+def _denied(blocked: Blocked, *, by: str, reason: str) -> Performed:
+    detail = _said(EpisodeResolved(step_no=0, resolution=Resolution.DENIED, by=by, reason=reason))
+    return _step(blocked, error_class=DENIED, error_detail=detail)
+
+
+def _step(
+    blocked: Blocked,
+    *,
+    result: msgspec.Raw = NOTHING,
+    error_class: str = "",
+    error_detail: str = "",
+) -> Performed:
+    approval = blocked.event.approval
+    return Performed(
+        kind=StepKind(blocked.event.reason.value),
+        fingerprint=blocked.event.fingerprint,
+        args=approval.plan if approval else raw({"ref": blocked.ref}),
+        result=result,
+        error_class=error_class,
+        error_detail=error_detail,
+    )
+
+
+def _ending(decision: Decision, resolution: Resolution, *, reason: str = "") -> commands.Answer:
+    return commands.Answer(
+        resolution=resolution, by=decision.by, reason=reason, decision_id=decision.id
+    )
+
+
+def _answer(episode: Episode, step: Performed, ending: commands.Answer) -> Answer:
+    recorded = decide(episode, step)
+    resolved = decide(evolve(episode, recorded), ending)
+    assert isinstance(resolved, EpisodeResolved), "an answer ends a wait"
+    return Answer(events=(recorded, resolved), resolved=resolved)
+
+
+def _told(wait: Wait) -> str:
+    """Return how a wait ended, by whom, why and when."""
+    when = f" at {wait.ended_at:%Y-%m-%d %H:%M:%S} UTC" if wait.ended_at else ""
+    match wait.end:
+        case EpisodeResolved(resolution=resolution, by=by, reason=reason):
+            who = f" by {by}" if by else ""
+            why = f" ({reason})" if reason else ""
+            return f"it was {resolution.value}{who}{when}{why}"
+        case _:
+            return f"it was canceled{when}"
+
+
+def _said(resolved: EpisodeResolved) -> str:
+    """Return who said no, and why; of what expired, that nobody did."""
+    who = f"by {resolved.by}" if resolved.by else ""
+    return ": ".join(each for each in (who, resolved.reason) if each)

@@ -1,0 +1,56 @@
+"""Whether a decision on a request for approval may stand: of an episode, or of an output. Pure.
+
+When people are reminded of what waits for them. Pure.
+
+A reminder follows every so many seconds after it was asked; its number says which one it is.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from streams.blocks import Approval
+from streams.commands import Decide
+
+APPROVAL_EXPIRED: Final = "approval_expired"
+"""Error class of what nobody has approved in time, and what fails then."""
+
+
+def problem_of_decision(approval: Approval, command: Decide, *, at: datetime) -> str | None:
+    """Return why `command` cannot decide `approval`, which waits, in words; None if it can.
+
+    Args:
+        approval: the request.
+        command: the decision.
+        at: when it was made, by the server's clock. After `expires_at` it is late, whether or not
+            anything has come of the expiry yet.
+    """
+    if command.plan_hash != approval.plan_hash:
+        return f"it is about another plan; the one that waits has hash {approval.plan_hash}"
+    if approval.approvers and command.by not in approval.approvers:
+        return f"{command.by!r} is none of those who may decide: {', '.join(approval.approvers)}"
+    if approval.expires_at is not None and at > approval.expires_at:
+        return f"it expired at {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    return None
+
+
+def reminder_no(since: datetime, *, every_s: float, at: datetime) -> int:
+    """Return the number, from 1, of the newest reminder that is due at `at`; 0: none is.
+
+    Args:
+        since: when people were asked.
+        every_s: seconds between two reminders; 0: there are none.
+        at: now.
+    """
+    if every_s <= 0 or at < since:
+        return 0
+    return int((at - since).total_seconds() / every_s)
+
+
+def next_reminder_at(since: datetime, *, every_s: float, at: datetime) -> datetime | None:
+    """Return when the first reminder after `at` is due; None: there are none."""
+    if every_s <= 0:
+        return None
+    number = reminder_no(since, every_s=every_s, at=at) + 1
+    return since + timedelta(seconds=number * every_s)

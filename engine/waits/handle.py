@@ -1,0 +1,382 @@
+"""Attends an episode that waits: rule on the journal → append → have it gone on with, or leave it.
+
+Nobody has such an episode, so whoever gets a command for it may write to it, at the version that
+was ruled on: of two who answer at once the second is refused, rules again, and finds an answer. A
+command that fits no more is answered for and noted.
+
+Nothing is run here. Once the answer is on the journal and the world has heard of it, a node is
+called that has room for the episode; where turns are taken, its place is asked for instead.
+
+Sees to an episode that is blocked: that it is found, woken in time, told of, in nobody's way.
+
+None of it is a commit, and all of it may be done again by anybody: whoever blocked the episode does
+it while they have the claim, and whoever is called because they died does it once more.
+
+What is armed and indexed is for what the episode waits for as the journal's leader knows it. A node
+that was slow may do so for a wait that is over by then. So it leaves the timer of a faster one
+alone, unless its own is the sooner, and looks afterwards whether the episode has moved; if so, it
+does all of it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+import msgspec
+import structlog
+
+from engine.episodes import events as episode_events
+from engine.episodes import open as opening
+from engine.episodes.episode import Episode, Status, fold
+from engine.episodes.wake import ATTEND, call_by
+from engine.runtime import publish
+from engine.runtime.context import Crew
+from engine.runtime.publish import Herald
+from engine.waits import answer as answering
+from engine.waits import events as wait_events
+from engine.waits.answer import Answer, Refusal, waits_of
+from engine.waits.signal import WaitEntry
+from engine.waits.signals import bring, missed
+from engine.waits.wait import Blocked, block_in, is_answered, next_wake, reminder_due, step_answered
+from streams.clock import SKEW_S
+from streams.commands import Attend, Command, Decide, Resolve, Start
+from streams.delivery import Delivery, Unreadable
+from streams.errors import Unavailable, VersionConflict
+from streams.events import EpisodeBlocked, EpisodeOpened, EpisodeResolved, Resolution
+from streams.keys import wait_key
+from streams.log import Commit, EventLog, Recorded
+from streams.tracing import traceparent
+
+LOOKS_MAX: Final = 16
+"""Most times that an episode is found to have moved while it was seen to."""
+
+RETOLD_S: Final = 120.0
+"""How soon after it was blocked an episode that is answered is told of as blocked once more, in
+seconds: its node may have died before it told. The stream keeps one of the same id for as long;
+after that, recovery has told it."""
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """Sees to the blocked episodes of one actor, on one node."""
+
+    crew: Crew
+
+    async def settle(self, opened: EpisodeOpened) -> None:
+        """Do all that follows a block, if the episode still waits.
+
+        Raises:
+            Unavailable: the log is away. Some of it may not be done; do it again.
+        """
+        newest = await self.crew.ports.log.last(self._subject(opened))
+        block = block_in(newest)
+        if block is None or newest is None:
+            return
+        await self.watch(opened, after=block.at)
+        await self._tell(opened, wait_events.blocked(opened, block, seq=newest.seq))
+        await self.leave_lane(opened, block)
+
+    async def watch(self, opened: EpisodeOpened, *, after: datetime) -> None:
+        """Have a node attend the episode when something is due next, and word from outside find it.
+
+        Args:
+            opened: the episode's.
+            after: what was due by then has been done.
+
+        Raises:
+            Unavailable: the log is away, or the episode moves again and again. Do it again.
+        """
+        subject, done = self._subject(opened), None
+        for _ in range(LOOKS_MAX):
+            block = block_in(await self.crew.ports.log.last(subject))
+            if block == done:
+                return
+            if done is not None:
+                await self.forget_wait(opened, done.event)
+            if block is None:
+                return
+            await self._arm(opened, block, after=after)
+            await self._listen(opened, block)
+            done = block
+        raise Unavailable(subject, detail=f"it moved {LOOKS_MAX} times while it was seen to")
+
+    async def remind(
+        self, opened: EpisodeOpened, block: Blocked, *, at: datetime, seq: int
+    ) -> None:
+        """Remind people of what the episode waits for, if that is due at `at`.
+
+        Raises:
+            Unavailable: remind them again later.
+        """
+        number = reminder_due(block, at=at)
+        if number:
+            await self._tell(opened, wait_events.reminder(opened, block, number=number, seq=seq))
+
+    async def leave_lane(self, opened: EpisodeOpened, block: Blocked) -> None:
+        """Let others have the episode's turn, where turns are taken, for as long as it waits.
+
+        Raises:
+            Unavailable: say it again.
+        """
+        if self.crew.is_laned:
+            left = opening.left_for_now(opened.actor_id, opened.episode_id)
+            id_ = f"left.{opened.episode_id}.{block.step_no}"
+            await self.crew.ports.timers.send(left, id=id_)
+
+    async def forget(self, opened: EpisodeOpened, block: EpisodeBlocked) -> None:
+        """Have nobody look after what the episode has waited for: it ended instead.
+
+        Raises:
+            Unavailable: forget it again.
+        """
+        await self.forget_wait(opened, block)
+        await self.crew.ports.timers.cancel(opened.actor_id, ATTEND, opened.episode_id)
+
+    async def forget_wait(self, opened: EpisodeOpened, block: EpisodeBlocked) -> None:
+        """Have word from outside find the episode no more, by what it has waited for.
+
+        Raises:
+            Unavailable: forget it again.
+        """
+        if block.wait is not None:
+            key = wait_key(block.wait.ref, opened.episode_id, block.step_no)
+            await self.crew.ports.registry.delete(key)
+
+    async def tell_answer(self, opened: EpisodeOpened, records: Sequence[Recorded]) -> None:
+        """Tell the world that the episode has its answer, and let word find it no more.
+
+        Args:
+            opened: the episode's.
+            records: its journal, of which the answer is the newest.
+
+        Raises:
+            Unavailable: tell it again.
+        """
+        wait, seq = waits_of(records)[-1], records[-1].seq
+        assert isinstance(wait.end, EpisodeResolved), "a wait that was answered"
+        await self.forget_wait(opened, wait.blocked.event)
+        if wait.lasted_s < RETOLD_S:
+            await self._tell(opened, wait_events.blocked(opened, wait.blocked, seq=wait.seq))
+        await self._tell(opened, wait_events.resumed(opened, wait.end, seq=seq))
+
+    async def _arm(self, opened: EpisodeOpened, block: Blocked, *, after: datetime) -> None:
+        wake = next_wake(block, after=after)
+        if wake is not None:
+            await call_by(self.crew.ports, opened, wake)
+
+    async def _listen(self, opened: EpisodeOpened, block: Blocked) -> None:
+        """Have word from outside find the episode, and fetch what was given before it could."""
+        if not block.ref:
+            return
+        key = wait_key(block.ref, opened.episode_id, block.step_no)
+        entry = WaitEntry(actor_id=opened.actor_id, episode_id=opened.episode_id, ref=block.ref)
+        await self.crew.ports.registry.put(key, msgspec.json.encode(entry))
+        said = await missed(self.crew.ports, block.ref, since=block.at)
+        if said is not None:
+            await bring(self.crew.ports, said, [entry])
+
+    async def _tell(self, opened: EpisodeOpened, event: publish.PublicEvent) -> None:
+        if episode_events.is_public(opened):
+            await Herald(self.crew.ports.world).tell([event])
+
+    def _subject(self, opened: EpisodeOpened) -> str:
+        return self.crew.ports.stack.episode(opened.episode_id)
+
+
+ANSWERS_MAX: Final = 8
+"""Most tries to answer an episode that others write to at the same time. Whoever is faster has
+answered it, or canceled it; then there is nothing to answer any more."""
+
+Incoming: TypeAlias = Delivery[Command | Unreadable]
+
+log = structlog.get_logger("vigil.attendant")
+
+
+async def is_newest(log: EventLog, records: Sequence[Recorded]) -> bool:
+    """Return whether `records` are all that the journal's leader holds.
+
+    A command that has no effect is never seen again. A replica may not know of the wait yet: to
+    conclude it from what that holds would lose the answer.
+
+    Raises:
+        Unavailable: the log is away.
+    """
+    newest = await log.last(records[-1].subject)
+    return newest is not None and newest.seq == records[-1].seq
+
+
+@dataclass
+class Attendant:
+    """Attends the episodes of one actor, on one node."""
+
+    crew: Crew
+    _blocker: Blocker = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._blocker = Blocker(self.crew)
+
+    async def attend(
+        self,
+        delivery: Incoming,
+        command: Command,
+        episode: Episode,
+        records: Sequence[Recorded],
+    ) -> bool:
+        """Do what `command` asks of an episode; return whether it is answered for.
+
+        Args:
+            delivery: of the command; it is acknowledged here.
+            command: what it says.
+            episode: the fold of `records`; it has been opened.
+            records: its journal, whole: see `is_newest`.
+
+        Raises:
+            Unavailable: the log is away. Let the command come again.
+        """
+        before = records
+        match command:
+            case Decide() | Resolve():
+                records = await self._decide(command, records, delivery)
+            case Attend() if episode.status is Status.BLOCKED:
+                records = await self._look_after(records, delivery)
+            case _:
+                pass
+        is_new = len(records) > len(before)
+        if is_answered(records[-1]) and (is_new or _may_have_answered(delivery, records[-1])):
+            await self._have_gone_on(delivery, records)
+        await delivery.ack()
+        return True
+
+    async def tell_answer(self, episode: Episode, records: Sequence[Recorded]) -> bool:
+        """Tell the world of the newest answer; return whether `records` end with that indeed.
+
+        Args:
+            episode: the fold of `records`; it can go on.
+            records: its journal.
+
+        Raises:
+            Unavailable: tell it again.
+        """
+        assert episode.opened is not None, "an answer to what was never opened"
+        if not await is_newest(self.crew.ports.log, records):
+            return False
+        await self._blocker.tell_answer(episode.opened, records)
+        return True
+
+    async def _decide(
+        self, decision: Decide | Resolve, records: Sequence[Recorded], delivery: Incoming
+    ) -> Sequence[Recorded]:
+        """Return the journal with what comes of a decision, and of the expiry if it came late."""
+        for _ in range(ANSWERS_MAX):
+            ruling = answering.answer(records, decision, at=delivery.at)
+            if isinstance(ruling, Refusal):
+                _note_refused(decision, ruling)
+                await self._forget_past(decision, records)
+                return await self._expire(records, delivery)
+            appended = await self._append(ruling, records)
+            if appended is not None:
+                log.info("answered", resolution=ruling.resolved.resolution.value, by=decision.by)
+                return appended
+            records = await self._read_past(records)
+        raise Unavailable(records[-1].subject, detail="others write to it at the same time")
+
+    async def _forget_past(self, decision: Decide | Resolve, records: Sequence[Recorded]) -> None:
+        """Have word find the episode no more by what it has waited for and waits for no longer.
+
+        Whoever stood still while they had it found may have done so after it had its answer.
+        """
+        opened = fold(records).opened
+        if opened is None or not isinstance(decision, Resolve):
+            return
+        for wait in answering.waits_of(records):
+            if wait.end is not None and wait.blocked.ref == decision.ref:
+                await self._blocker.forget_wait(opened, wait.blocked.event)
+
+    async def _look_after(
+        self, records: Sequence[Recorded], delivery: Incoming
+    ) -> Sequence[Recorded]:
+        """Do what is due about an episode that waits, and return its journal with that."""
+        records = await self._expire(records, delivery)
+        opened, block = fold(records).opened, block_in(records[-1])
+        if opened is not None and block is not None:
+            await self._blocker.remind(opened, block, at=delivery.at, seq=records[-1].seq)
+            await self._blocker.watch(opened, after=delivery.at)
+        return records
+
+    async def _expire(self, records: Sequence[Recorded], delivery: Incoming) -> Sequence[Recorded]:
+        """Return the journal with what it means that nobody has answered, if time is up."""
+        for _ in range(ANSWERS_MAX):
+            expired = answering.expire(records, at=delivery.at)
+            if expired is None:
+                return records
+            appended = await self._append(expired, records)
+            if appended is not None:
+                log.info("expired: nobody has answered in time", step_no=expired.resolved.step_no)
+                return appended
+            records = await self._read_past(records)
+        raise Unavailable(records[-1].subject, detail="others write to it at the same time")
+
+    async def _append(
+        self, answer: Answer, records: Sequence[Recorded]
+    ) -> Sequence[Recorded] | None:
+        """Return the journal with `answer`; None: others have written to it meanwhile."""
+        newest, resolved = records[-1], answer.resolved
+        commit = Commit(
+            # The same decision gives the same commit, whoever follows it, however often.
+            id=f"answer.{newest.subject}.{resolved.step_no}.{resolved.decision_id}",
+            at=self.crew.clock.now(),
+            events=answer.events,
+            trace=traceparent(),
+        )
+        try:
+            seq = await self.crew.ports.log.append(newest.subject, commit, after=newest.seq)
+        except VersionConflict:
+            return None
+        return [*records, Recorded(subject=newest.subject, seq=seq, commit=commit)]
+
+    async def _read_past(self, records: Sequence[Recorded]) -> Sequence[Recorded]:
+        """Return the journal as it is by now, which is longer than `records`."""
+        newest = await self.crew.ports.log.read(records[-1].subject)
+        if len(newest) <= len(records):
+            raise Unavailable(records[-1].subject, detail="what a replica holds is not the newest")
+        return newest
+
+    async def _have_gone_on(self, delivery: Incoming, records: Sequence[Recorded]) -> None:
+        """Call who goes on with an episode that has its answer, now or when its turn comes."""
+        opened, step_no = fold(records).opened, step_answered(records[-1])
+        assert opened is not None, "an answer to what was never opened"
+        await self._blocker.tell_answer(opened, records)
+        actor, episode_id = opened.actor_id, opened.episode_id
+        if self.crew.is_laned:
+            place = opening.place(actor, episode_id)
+            id_ = f"place.{episode_id}.{delivery.seq}"
+            return await self.crew.ports.timers.send(place, id=id_, trace=traceparent())
+        start = Start(actor_id=actor, episode_id=episode_id, answered_step=step_no)
+        id_ = f"answered.{episode_id}.{step_no}"
+        return await self.crew.ports.inbox.send(start, id=id_, trace=traceparent())
+
+
+def _may_have_answered(delivery: Incoming, newest: Recorded) -> bool:
+    """Return whether the newest answer may be a command's own, of which nobody else tells.
+
+    What others have answered they tell, and call for, before they are done with their command. To
+    do so for them, long after, would be to tell the world twice.
+
+    That it is the first delivery does not mean that there is no other: to a node that stood still
+    with it, another may have had the second, have found that time is up, and have died of it.
+    """
+    answers = [each for each in newest.commit.events if isinstance(each, EpisodeResolved)]
+    command, ids = delivery.content, {each.decision_id for each in answers}
+    is_own = isinstance(command, Decide | Resolve) and command.id in ids
+    is_expiry = any(each.resolution is Resolution.EXPIRED for each in answers)
+    was_there = delivery.at <= newest.commit.at + timedelta(seconds=SKEW_S)
+    return is_own or delivery.deliveries > 1 or (is_expiry and was_there)
+
+
+def _note_refused(decision: Decide | Resolve, refusal: Refusal) -> None:
+    if not refusal.is_repeat:
+        kind = type(decision).__name__.lower()
+        log.info("refused", command=kind, by=decision.by, id=decision.id, why=refusal.why)

@@ -1,0 +1,138 @@
+"""Answers what episodes wait for, for a person or a program: approve, deny, resolve.
+
+Each looks at the journal first, and says at once why an answer cannot stand. One that can is sent
+as a durable command, and a node looks at the journal again: somebody else may be faster.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import uuid4
+
+from engine.episodes.episode import fold
+from engine.errors import Refused
+from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_id, check_text
+from engine.waits import answer as answers
+from engine.waits.answer import Decision, Refusal
+from engine.waits.signal import command_for, word
+from engine.waits.signals import bring, find_waiters
+from streams.clock import SystemClock
+from streams.commands import Decide, Verdict
+from streams.log import Recorded
+from streams.ports import Ports
+from streams.tracing import traceparent
+
+HASH_CHARS: Final = 64
+"""Length of a plan's hash, SHA-256 in hex."""
+
+_CLOCK: Final = SystemClock()
+
+
+async def approve(
+    ports: Ports, episode_id: str, *, plan_hash: str, by: str, reason: str = ""
+) -> str:
+    """Ask that what an episode waits for be approved, and return the decision's id.
+
+    The request is durable when this returns. The episode goes on as soon as a node of its actor has
+    room, unless somebody else decides first: the journal says whose decision stands, by its id.
+
+    Args:
+        ports: of the stack.
+        episode_id: the episode's.
+        plan_hash: of the plan that is approved, and of no other: 64 hex digits.
+        by: who approves: 1 to 200 characters. Where the request names approvers, one of them.
+        reason: why, for people and for the strategy: up to 4,000 characters.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        Refused: it cannot stand, for the reason that it says.
+        UnreadableEvent: a newer version of the engine has written the episode.
+        Unavailable: no answer, or the server refused. It may be asked for.
+    """
+    return await _decide(ports, episode_id, Verdict.APPROVE, plan_hash, by=by, reason=reason)
+
+
+async def deny(ports: Ports, episode_id: str, *, plan_hash: str, by: str, reason: str = "") -> str:
+    """Ask that what an episode waits for be denied, and return the decision's id.
+
+    The strategy gets a `Failure` of class `denied`; unless it knows another way, the episode is
+    canceled. Otherwise as `approve`, also what it raises.
+    """
+    return await _decide(ports, episode_id, Verdict.DENY, plan_hash, by=by, reason=reason)
+
+
+async def resolve(
+    ports: Ports, ref: str, result: object = None, *, by: str, episode_id: str | None = None
+) -> str:
+    """Say that what episodes wait for by the name `ref` has come about; return the word's id.
+
+    It reaches those that wait for it now. A program that does not know whether one waits already
+    publishes `wait.resolved` instead, see `engine.waits.signal`.
+
+    Args:
+        ports: of the stack.
+        ref: what they wait for.
+        result: any JSON value, of up to 256 KiB, for their strategies.
+        by: who says so, for people: 1 to 200 characters.
+        episode_id: the only episode that is meant; None: all that wait for it.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        Refused: no such episode waits for it.
+        UnreadableEvent: a newer version of the engine has written one of the episodes.
+        Unavailable: no answer, or the server refused. Some may be told.
+    """
+    said = word(uuid4().hex, ref, result, by)
+    if episode_id is not None:
+        check_id("episode_id", episode_id)
+    found = await find_waiters(ports, ref)
+    waiters = [each for each in found if episode_id in (None, each.episode_id)]
+    refusals = [
+        _refusal(await _journal(ports, each.episode_id), command_for(said, each))
+        for each in waiters
+    ]
+    reached = [each for each, why in zip(waiters, refusals, strict=True) if why is None]
+    if not reached:
+        whom = "no episode waits" if episode_id is None else "the episode does not wait"
+        raise Refused(f"{whom} for {ref!r}")
+    await bring(ports, said, reached)
+    return said.id
+
+
+async def _decide(
+    ports: Ports, episode_id: str, verdict: Verdict, plan_hash: str, *, by: str, reason: str
+) -> str:
+    check_id("episode_id", episode_id)
+    check_text("plan_hash", plan_hash, least=HASH_CHARS, most=HASH_CHARS)
+    check_text("by", by, least=1, most=BY_CHARS_MAX)
+    check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    records = await _journal(ports, episode_id)
+    asked = [each for each in answers.waits_of(records) if each.blocked.event.approval]
+    opened = fold(records).opened
+    if not asked or opened is None:
+        raise Refused("it does not ask for approval" if opened else "there is no such episode")
+    command = Decide(
+        actor_id=opened.actor_id,
+        episode_id=episode_id,
+        id=uuid4().hex,
+        verdict=verdict,
+        plan_hash=plan_hash,
+        by=by,
+        reason=reason,
+        step_no=asked[-1].blocked.step_no,
+    )
+    refusal = _refusal(records, command)
+    if refusal is not None:
+        raise Refused(refusal.why)
+    await ports.inbox.send(command, id=f"decide.{command.id}", trace=traceparent())
+    return command.id
+
+
+async def _journal(ports: Ports, episode_id: str) -> list[Recorded]:
+    return list(await ports.log.read(ports.stack.episode(episode_id)))
+
+
+def _refusal(records: list[Recorded], decision: Decision) -> Refusal | None:
+    """Return why `decision` cannot stand as the journal is now; None: it can."""
+    ruling = answers.answer(records, decision, at=_CLOCK.now())
+    return ruling if isinstance(ruling, Refusal) else None

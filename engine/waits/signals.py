@@ -1,0 +1,369 @@
+"""Looks now and then who waits for word that nobody has had: due → find → send, or put by again.
+
+Whoever begins to wait looks for such word themselves, and finds the newest of their reference. The
+lookout brings what is older than that, or what a replica hid from them, and buries what nobody has
+waited for in an hour.
+
+Brings word from outside to the episodes that wait for it: take → find → send → acknowledge.
+
+All nodes share one queue of the events that say so, whatever actors they run. Word that nobody
+waits for is put by: whoever begins to wait within an hour finds it, and a timer has the lookout
+look for them. So the queue holds none of it, however much there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeAlias
+
+import msgspec
+import structlog
+
+from engine import telemetry
+from engine.dead_letters.write import Undertaker
+from engine.errors import BadRequest
+from engine.runtime.consumer import taking
+from engine.runtime.permits import Permit
+from engine.validation import backoff_s
+from engine.waits.signal import (
+    KEPT_S,
+    RESOLVED,
+    Kept,
+    PutBy,
+    WaitEntry,
+    Word,
+    command_for,
+    entry_in,
+    is_newer,
+    kept_for,
+    look_at,
+    may_be_missed,
+    put_by_in,
+    word_in,
+)
+from engine.waits.wait import block_in
+from streams.delivery import Delivery, Unreadable
+from streams.errors import RevisionConflict, Unavailable, UnreadableEvent
+from streams.json import raw, unraw
+from streams.keys import brought_key, wait_key, waits_for, word_key
+from streams.ports import Ports
+from streams.timers import Due, Timer
+from streams.tracing import traceparent
+from streams.world import DomainEvent
+
+LOOKS_IN_FLIGHT_MAX: Final = 16
+"""Journals that are looked at, at a time, for whether their episodes still wait."""
+
+
+async def find_waiters(ports: Ports, ref: str) -> Sequence[WaitEntry]:
+    """Return the episodes that wait for `ref`, and remove what still says so of others.
+
+    Raises:
+        BadName: the reference is not valid Unicode text.
+        Unavailable: the registry or the log is away.
+    """
+    entries = await ports.registry.entries(under=waits_for(ref))
+    said = {key: entry_in(each.value) for key, each in entries.items() if each.value is not None}
+    found = {key: each for key, each in said.items() if each is not None and each.ref == ref}
+    room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
+
+    async def check(key: str, entry: WaitEntry) -> bool:
+        async with room:
+            return await _is_waiting(ports, key, entry)
+
+    waiting = await asyncio.gather(*(check(key, each) for key, each in found.items()))
+    return [each for each, waits in zip(found.values(), waiting, strict=True) if waits]
+
+
+async def _is_waiting(ports: Ports, key: str, entry: WaitEntry) -> bool:
+    """Return whether an episode waits as its entry at `key` says, and remove the entry if not.
+
+    A node that stood still may have made it when the wait was over. It is made after the episode
+    has begun to wait, so what the journal's leader does not say by now it never will again.
+    """
+    try:
+        block = block_in(await ports.log.last(ports.stack.episode(entry.episode_id)))
+    except UnreadableEvent:  # A newer version has written it, and its nodes know.
+        return True
+    if block is not None and key == wait_key(block.ref, entry.episode_id, block.step_no):
+        return True
+    await ports.registry.delete(key)
+    return False
+
+
+async def keep(ports: Ports, said: Word, *, at: datetime) -> None:
+    """Have those hear of `said`, given at `at`, who wait for it already and cannot be found yet.
+
+    Raises:
+        Unavailable: it may not be kept. Keep it again.
+    """
+    key, kept = word_key(said.ref), msgspec.json.encode(Kept(word=said, at=at))
+    before = await ports.gates.get(key)
+    if before is not None and before.value is not None and is_newer(before.value, than=at):
+        return
+    try:
+        revision = before.revision if before is not None else 0
+        await ports.gates.put(key, kept, after=revision, ttl_s=KEPT_S)
+    except RevisionConflict as error:
+        raise Unavailable(key, detail="others keep word for the same at this time") from error
+
+
+async def missed(ports: Ports, ref: str, *, since: datetime) -> Word | None:
+    """Return the word for somebody who waits for `ref`, given before they could be found.
+
+    What was given before they waited, too, is for them if nobody has had it.
+
+    Raises:
+        Unavailable: the gates are away.
+    """
+    entry = await ports.gates.get(word_key(ref))
+    if entry is None or entry.value is None:
+        return None
+    kept = kept_for(entry.value, ref)
+    if kept is None:
+        return None
+    is_theirs = may_be_missed(kept, since=since) or not await is_brought(ports, kept.word)
+    return kept.word if is_theirs else None
+
+
+async def is_brought(ports: Ports, said: Word) -> bool:
+    """Return whether somebody was found before whom `said` is for.
+
+    Raises:
+        Unavailable: the gates are away.
+    """
+    entry = await ports.gates.get(brought_key(said.id))
+    return entry is not None and entry.value is not None
+
+
+async def bring(ports: Ports, said: Word, waiters: Iterable[WaitEntry]) -> None:
+    """Have each of `waiters` told what was said. Bringing the same word again changes nothing.
+
+    It is noted first, for those who have been told do not wait any more.
+
+    Raises:
+        Unavailable: some may not be told. Bring it again.
+    """
+    await ports.gates.put(brought_key(said.id), b"", ttl_s=KEPT_S)
+    for each in waiters:
+        command = command_for(said, each)
+        id_ = f"resolve.{each.episode_id}.{said.id}"
+        await ports.inbox.send(command, id=id_, trace=traceparent())
+
+
+QUEUE: Final = "-waits"
+"""Whose queues word is in: nobody's actor. One of this name would share them."""
+
+WORD: Final = "word"
+"""Purpose of the timers that have word looked at. The key is the word's id."""
+
+LOOK_AGAIN_S: Final = 5.0
+"""How long word waits that could not be looked at now, in seconds."""
+
+STRANGE_DELIVERIES_MAX: Final = 120
+"""Deliveries of what this version cannot read before it is a dead letter: about 10 minutes, which
+is longer than a deploy takes to bring a node that can."""
+
+NOBODY_WAITS: Final = "nobody_waits"
+"""Reason of a dead letter."""
+
+
+@dataclass(frozen=True)
+class Lookout:
+    """The lookout of one node."""
+
+    ports: Ports
+    undertaker: Undertaker
+    permit: Permit
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the queue is open."""
+
+    async def serve(self) -> None:
+        """Look at what is due for as long as the node may run anything.
+
+        Raises:
+            Unavailable: the queue could not be opened.
+        """
+        opening, withdrawn = self.ports.timers.open(QUEUE), self.permit.withdrawn
+        async with taking(opening, stopping=withdrawn) as source:
+            self.is_open.set()
+            while not withdrawn.is_set():
+                batch = await source.receive(room=IN_FLIGHT_MAX, wait_s=WAIT_S)
+                await asyncio.gather(*map(self._answer, batch))
+
+    async def _answer(self, delivery: Delivery[Due | Unreadable]) -> None:
+        try:
+            await self._look(delivery)
+        except Unavailable as error:
+            log.warning("handed back: the log is away", error=str(error))
+            await delivery.nak(delay_s=LOOK_AGAIN_S)
+
+    async def _look(self, delivery: Delivery[Due | Unreadable]) -> None:
+        due = delivery.content
+        if isinstance(due, Unreadable):
+            return await self._bury(due, delivery)
+        found = put_by_in(due.payload)
+        if found is None and delivery.deliveries < STRANGE_DELIVERIES_MAX:
+            return await delivery.nak(delay_s=LOOK_AGAIN_S)
+        if found is None:
+            return await self._bury(_strange(self.ports, due, delivery), delivery)
+        said = found.kept.word
+        if await is_brought(self.ports, said):
+            return await delivery.ack()
+        waiters = await find_waiters(self.ports, said.ref)
+        if waiters:
+            await bring(self.ports, said, waiters)
+            log.info("word brought", ref=said.ref, by=said.by, episodes=len(waiters))
+        elif look_at(found.kept, after=due.fired_at) is None:
+            detail = f"no episode waits for {said.ref!r}"
+            data = bytes(raw({"ref": said.ref, "result": said.result, "by": said.by}))
+            nobodys = letter(
+                self.ports, reason=NOBODY_WAITS, detail=detail, seq=found.seq, data=data
+            )
+            return await self._bury(nobodys, delivery)
+        else:
+            await put_by(self.ports, found, after=due.fired_at)
+        return await delivery.ack()
+
+    async def _bury(self, message: Unreadable, delivery: Delivery[Due | Unreadable]) -> None:
+        await self.undertaker.bury(message, actor_id="")
+        await delivery.term(message.reason)
+
+
+async def put_by(ports: Ports, word: PutBy, *, after: datetime) -> None:
+    """Have a node look again who waits for word. Putting it by again is harmless.
+
+    Args:
+        ports: of the stack.
+        word: what was said.
+        after: when it was looked at last.
+
+    Raises:
+        Unavailable: put it by again.
+    """
+    payload = unraw(raw(word))
+    timer = Timer(actor=QUEUE, purpose=WORD, key=word.kept.word.id, payload=payload)
+    await ports.timers.arm(timer, at=look_at(word.kept, after=after) or after)
+
+
+def letter(ports: Ports, *, reason: str, detail: str, seq: int, data: bytes) -> Unreadable:
+    """Return what to bury of the event at `seq` that says that something has come about."""
+    subject = ports.stack.event(RESOLVED)
+    return Unreadable(
+        reason=reason,
+        detail=detail,
+        stream=ports.stack.stream_of(subject),
+        seq=seq,
+        subject=subject,
+        headers={},
+        data=data,
+    )
+
+
+def _strange(ports: Ports, due: Due, delivery: Delivery[Due | Unreadable]) -> Unreadable:
+    subject = ports.stack.due(QUEUE)
+    return Unreadable(
+        reason="unreadable",
+        detail=f"this version cannot read the timer {due.purpose} {due.key!r}",
+        stream=ports.stack.stream_of(subject),
+        seq=delivery.seq,
+        subject=subject,
+        headers={},
+        data=bytes(raw(due)),
+    )
+
+
+IN_FLIGHT_MAX: Final = 64
+"""Events worked on at a time."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for events; only how often an idle resolver looks up."""
+
+AGAIN_S: Final = 0.25
+"""First wait before word comes again because the log was away; doubles each time."""
+
+AGAIN_MAX_S: Final = 15.0
+"""Longest such wait."""
+
+LOOKS_MIN: Final = 2
+"""How often it is looked who waits, at least: a replica may lack who was put there just before."""
+
+LAG_S: Final = 2.0
+"""Between the two looks, in seconds: longer than any replica lags."""
+
+Incoming: TypeAlias = Delivery[DomainEvent | Unreadable]
+
+log = structlog.get_logger("vigil.resolver")
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """The resolver of one node."""
+
+    ports: Ports
+    undertaker: Undertaker
+    permit: Permit
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the queue is open: whatever is said from then on is brought."""
+
+    async def serve(self) -> None:
+        """Take what is said for as long as the node may run anything.
+
+        Raises:
+            Unavailable: the queue could not be opened.
+        """
+        opening, withdrawn = self.ports.world.open(QUEUE, [RESOLVED]), self.permit.withdrawn
+        async with taking(opening, stopping=withdrawn) as source:
+            self.is_open.set()
+            while not withdrawn.is_set():
+                batch = await source.receive(room=IN_FLIGHT_MAX, wait_s=WAIT_S)
+                await asyncio.gather(*map(self._answer, batch))
+                telemetry.backlog.set(source.pending, {"queue": "waits"})
+
+    async def _answer(self, delivery: Incoming) -> None:
+        try:
+            await self._bring(delivery)
+        except Unavailable as error:
+            log.warning("handed back: the log is away", error=str(error))
+            await _again(delivery)
+
+    async def _bring(self, delivery: Incoming) -> None:
+        content = delivery.content
+        if isinstance(content, Unreadable):
+            return await self._bury(content, delivery)
+        try:
+            said = word_in(content)
+        except BadRequest as error:
+            return await self._bury(_unreadable(self.ports, content, str(error)), delivery)
+        # Before it looks who waits: whoever is not found then looks for this.
+        await keep(self.ports, said, at=delivery.at)
+        waiters = await find_waiters(self.ports, said.ref)
+        if not waiters and await is_brought(self.ports, said):
+            return await delivery.ack()
+        if not waiters:
+            kept = Kept(word=said, at=delivery.at)
+            await put_by(self.ports, PutBy(kept=kept, seq=content.seq), after=delivery.at)
+            return await delivery.ack()
+        await bring(self.ports, said, waiters)
+        log.info("word brought", ref=said.ref, by=said.by, episodes=len(waiters))
+        if delivery.deliveries < LOOKS_MIN:
+            return await delivery.nak(delay_s=LAG_S)
+        return await delivery.ack()
+
+    async def _bury(self, letter: Unreadable, delivery: Incoming) -> None:
+        await self.undertaker.bury(letter, actor_id="")
+        await delivery.term(letter.reason)
+
+
+def _unreadable(ports: Ports, event: DomainEvent, detail: str) -> Unreadable:
+    data = bytes(raw(event.payload))
+    return letter(ports, reason="unreadable", detail=detail, seq=event.seq, data=data)
+
+
+async def _again(delivery: Incoming) -> None:
+    """Let word come again, later each time."""
+    delay_s = backoff_s(delivery.deliveries, first_s=AGAIN_S, most_s=AGAIN_MAX_S)
+    await delivery.nak(delay_s=delay_s)

@@ -1,0 +1,285 @@
+"""The engine's tool that begins instances of workflows, for the episodes that have their causes.
+
+Calls nodes to instances of workflows, and begins them or calls them off. Harmless to repeat.
+
+The call goes first. So what has begun goes on, whoever dies, and though nobody comes back to what
+was to begin it: the call waits in the queue for the beginning (see `conductor`). The other way
+round, an instance whose starter dies in between would wait for somebody to notice.
+
+Keeps a second instance of a workflow from beginning for a subject that one is busy with.
+
+A key in the gates names the instance. Whoever wants to begin another looks at the journal whether
+that one is over, and takes its place then: the conductor that ended it may have died before it
+removed the key. A key whose instance never began goes by itself.
+
+    (absent) ──take──▶ for an hour ──keep──▶ for good ──free──▶ (absent)
+                            └─lapse, unless the instance begins─▶ (absent)
+
+Its first commit asks for the keeping (see `engine.workflows.effects`), so it does not hang on who
+has begun the instance; that one keeps the subject, too, as there may be nobody to conduct for long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from engine.app.tools import EngineTool, ToolFailed
+from engine.app.workflow import Workflow
+from engine.app.workflow_plan import check_steps, spec_of
+from engine.app.workflow_starter import START_EXPECTATION, UNAVAILABLE, Begun
+from engine.errors import BadRequest, BadWorkflow
+from engine.runtime.catalog import Cast, Hindered, Revisions
+from engine.workflows.endings import told_of
+from engine.workflows.events import count_events
+from engine.workflows.instance import SubjectLock, lock_of
+from engine.workflows.start import SubStart, called_off, started
+from streams.bucket import Entry
+from streams.clock import Clock
+from streams.commands import Advance
+from streams.errors import (
+    BadName,
+    RevisionConflict,
+    TooLarge,
+    Unavailable,
+    UnreadableEvent,
+    Unwritable,
+    VersionConflict,
+)
+from streams.events import EpisodeOpened, WorkflowFinished, WorkflowStarted
+from streams.json import JsonObject
+from streams.keys import workflow_lock_key
+from streams.log import START, Commit
+from streams.ports import Ports
+from streams.tracing import traceparent
+from streams.triggers import Mode
+from streams.workflows import WorkflowSpec
+
+
+async def begin_instance(ports: Ports, started: WorkflowStarted, *, at: datetime) -> bool:
+    """Call a node to an instance and begin it; return whether it had not begun before.
+
+    Raises:
+        TooLarge, Unwritable: the journal cannot keep it. Nothing was begun.
+        Unavailable: the log is away. It may have begun; do it again.
+    """
+    id_, trace = started.instance_id, traceparent()
+    commit = Commit(id=f"begin.{id_}", at=at, events=(started,), trace=trace)
+    return await _be_first(ports, commit, started.spec.name, id_, mode=started.mode)
+
+
+async def call_off_instance(ports: Ports, sub: SubStart, *, at: datetime) -> bool:
+    """Call a node to an instance that never begins, to tell of it; return False if it has begun.
+
+    Raises:
+        BadRequest, TooLarge, Unwritable: the journal cannot keep that. Nothing can begin, either.
+        Unavailable: the log is away. It may have been called off; do it again.
+    """
+    id_ = sub.instance_id
+    commit = Commit(id=f"call_off.{id_}", at=at, events=called_off(sub), trace=traceparent())
+    return await _be_first(ports, commit, sub.workflow, id_, mode=sub.mode)
+
+
+async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str, *, mode: Mode) -> bool:
+    """Call a node to an instance and write its first commit; return whether it is the first."""
+    advance = Advance(workflow=workflow, instance_id=id_)
+    await ports.inbox.send(advance, id=f"begin.{id_}", trace=commit.trace)
+    try:
+        await ports.log.append(ports.stack.workflow(id_), commit, after=START)
+    except VersionConflict:
+        return False
+    count_events(workflow, commit.events, mode=mode)
+    return True
+
+
+async def tell_instance(ports: Ports, opened: EpisodeOpened) -> None:
+    """Tell an instance that the episode of one of its steps has ended; of any other do nothing.
+
+    Raises:
+        Unavailable: tell it again.
+    """
+    done = told_of(opened)
+    if done is not None:
+        await ports.inbox.send(done, id=f"done.{opened.episode_id}", trace=traceparent())
+
+
+UNBEGUN_S: Final = 3_600
+"""How long the key of an instance stands that has not begun, in seconds: far longer than whoever
+has put it there needs to begin the instance, or to come again after a crash."""
+
+TRIES_MAX: Final = 16
+"""Most tries for one subject while others change its key at the same time."""
+
+
+async def take_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> str:
+    """Keep `subject` for an instance, which is about to begin; return who has it then.
+
+    Raises:
+        Unavailable: the gates or the log are away, or many want it at the same time. Ask again.
+    """
+    key, own = workflow_lock_key(workflow, subject), instance_id.encode()
+    for _ in range(TRIES_MAX):
+        entry = await ports.gates.get(key)
+        rival = _instance_in(entry)
+        if rival == instance_id:
+            return rival
+        if rival and not await is_over(ports, rival):
+            return rival
+        revision = entry.revision if entry is not None else 0
+        try:
+            await ports.gates.put(key, own, after=revision, ttl_s=UNBEGUN_S)
+        except RevisionConflict:
+            continue
+        return instance_id
+    raise Unavailable(key, detail="others change it at the same time")
+
+
+async def keep_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> None:
+    """Have the key of an instance that has begun stand until it is over. Harmless to repeat.
+
+    A key that is gone stays so, and that of another instance stays as it is: whoever acts on an old
+    commit changes nothing.
+
+    Raises:
+        Unavailable: the gates are away. Do it again.
+    """
+    key = workflow_lock_key(workflow, subject)
+    entry = await ports.gates.get(key)
+    if entry is None or _instance_in(entry) != instance_id:
+        return  # It is over already.
+    try:
+        await ports.gates.put(key, instance_id.encode(), after=entry.revision)
+    except RevisionConflict:
+        return  # As above, a moment later; or somebody else has kept it.
+
+
+async def free_subject(ports: Ports, workflow: str, subject: str, instance_id: str) -> None:
+    """Have nothing keep `subject` for an instance that is over. The key of another one stays.
+
+    Raises:
+        Unavailable: the gates are away, or many want it at the same time. Do it again.
+    """
+    key = workflow_lock_key(workflow, subject)
+    for _ in range(TRIES_MAX):
+        entry = await ports.gates.get(key)
+        if entry is None or _instance_in(entry) != instance_id:
+            return
+        try:
+            await ports.gates.delete(key, after=entry.revision)
+        except RevisionConflict:
+            continue  # Another one has taken its place, or a belated keeper has kept it.
+        return
+    raise Unavailable(key, detail="others change it at the same time")
+
+
+def _instance_in(entry: Entry | None) -> str:
+    return entry.value.decode(errors="replace") if entry is not None and entry.value else ""
+
+
+async def is_over(ports: Ports, instance_id: str) -> bool:
+    """Return whether an instance has ended; one that has not begun has not.
+
+    Raises:
+        Unavailable: the log is away. Ask again.
+    """
+    try:
+        newest = await ports.log.last(ports.stack.workflow(instance_id))
+    except UnreadableEvent:  # Of a newer version: it knows better.
+        return False
+    events = newest.commit.events if newest is not None else ()
+    return any(isinstance(event, WorkflowFinished) for event in events)
+
+
+UNSTARTABLE: Final = "workflow_not_started"
+"""Error class of an episode whose cause can begin no instance."""
+
+
+@dataclass(frozen=True)
+class Starter(EngineTool):
+    """Begins instances for one node.
+
+    A dry run may call it, too: what begins then is a dry run itself. A call that is made again
+    begins nothing else, for the instance is named after the cause.
+    """
+
+    cast: Cast
+    editions: Revisions
+    ports: Ports
+    clock: Clock
+
+    async def serve(self, opened: EpisodeOpened, action: str, args: JsonObject) -> object:
+        """Begin the instance of the workflow in `args` that the cause of an episode has.
+
+        Raises:
+            ToolFailed: `tool_unavailable`, try again; anything else is for good.
+        """
+        name = args.get("workflow")
+        if action != START_EXPECTATION or not isinstance(name, str):
+            raise ToolFailed(UNSTARTABLE, f"nothing known to {action!r}: {name!r}")
+        try:
+            event = started(
+                await self._spec(name, opened),
+                opened.trigger,
+                stack=self.ports.stack.name,
+                dedupe_key=opened.dedupe_key,
+                mode=opened.mode,
+                overrides=opened.overrides,
+                step_overrides=opened.step_overrides,
+            )
+            return msgspec.to_builtins(await self._begin(event))
+        except (BadRequest, BadName, TooLarge, Unwritable) as error:
+            raise ToolFailed(UNSTARTABLE, str(error)) from error
+        except Unavailable as error:
+            raise ToolFailed(UNAVAILABLE, str(error)) from error
+
+    async def _spec(self, name: str, opened: EpisodeOpened) -> WorkflowSpec:
+        """Return what to begin: the workflow as it was when the cause came, or else as it is now.
+
+        Raises:
+            Unavailable: it begins nothing here any more. Whoever tries again leaves the episode to
+                a node that has it: who took it here has lost the leave to go on.
+        """
+        then = await self._as_opened(name, opened)
+        actors, workflows = self.cast.actors, self.cast.workflows
+        now = workflows.get(name)
+        if now is None:
+            raise Unavailable(name, detail=f"workflow {name!r} begins nothing here now")
+        try:
+            check_steps(then or now, actors, workflows)
+        except BadWorkflow:  # What it ran has gone since. What there is now can begin.
+            return spec_of(now, actors)
+        return spec_of(then or now, actors)
+
+    async def _as_opened(self, name: str, opened: EpisodeOpened) -> Workflow | None:
+        if opened.revision == 0:
+            return None
+        try:
+            return await self.editions.workflow(name, opened.revision)
+        except Hindered:
+            return None
+
+    async def _begin(self, event: WorkflowStarted) -> Begun:
+        lock = lock_of(event)
+        if lock is not None:
+            return await self._begin_alone(event, lock)
+        await begin_instance(self.ports, event, at=self.clock.now())
+        return Begun(instance_id=event.instance_id)
+
+    async def _begin_alone(self, event: WorkflowStarted, lock: SubjectLock) -> Begun:
+        """Begin an instance unless another one is busy with its subject."""
+        id_, ports = event.instance_id, self.ports
+        key = ports, lock.workflow, lock.subject, id_
+        # One that has begun may be over, and must not keep its subject for a second time.
+        if await ports.log.last(ports.stack.workflow(id_)) is None:
+            holder = await take_subject(*key)
+            if holder != id_:
+                return Begun(instance_id=holder, is_skipped=True)
+        is_first = await begin_instance(ports, event, at=self.clock.now())
+        # Whoever conducts it keeps the subject, too, but none that lacks its code does so in time.
+        # If it is over, the key was put after it was freed, and is to go by itself.
+        if is_first or not await is_over(ports, id_):
+            await keep_subject(*key)
+        return Begun(instance_id=id_)

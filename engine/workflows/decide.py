@@ -1,0 +1,336 @@
+"""What an instance does next: commands put to it, and what follows by itself. Pure.
+
+A decision is one commit: what the command leads to, and then all that follows, until something
+outside has to happen first. What does not fit in one commit comes with the next `Advance`; so
+whoever has carried a decision out puts `Advance` until nothing comes of it.
+
+Ends that are told twice, late, or of an attempt that is not the newest change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from engine.app.context import KEPT_BYTES_MAX
+from engine.errors import Refused
+from engine.waits.approval import problem_of_decision
+from engine.workflows.instance import (
+    INSTANCE_ENDED,
+    AttemptEnded,
+    Instance,
+    InstanceCommand,
+    Recalled,
+    Undoing,
+    after,
+)
+from engine.workflows.steps import (
+    Code,
+    attempt_ended,
+    begin_ready,
+    denied,
+    overdue,
+    prepared,
+    recalled,
+)
+from engine.workflows.undo import CANCELED, next_undoing, undoing_ended
+from streams.commands import Advance, CancelWorkflow, Decide, DecideStep, ResumeWorkflow, Verdict
+from streams.events import (
+    StepApprovalAsked,
+    StepApproved,
+    StepDenied,
+    StepEnded,
+    WorkflowAborted,
+    WorkflowCancelAsked,
+    WorkflowEvent,
+    WorkflowFinished,
+    WorkflowResumed,
+)
+from streams.json import NOTHING
+from streams.workflows import StepOutcome, StepStatus, WorkflowStatus
+
+COMMIT_BYTES_MAX: Final = 768 * 1024
+"""Most that one decision writes, as JSON: a commit must fit in one message, 1 MiB by the server's
+default. The largest move, a step that is prepared for all its items, is smaller."""
+
+MOVES_MAX: Final = 10_000
+"""Most moves of one decision."""
+
+RESULTS_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Most that all results of one instance come to, as JSON: whoever decides holds all of them."""
+
+RESULT_TOO_LARGE: Final = "result_too_large"
+"""Error class of an attempt whose result cannot be kept."""
+
+WORKFLOW_TIMEOUT: Final = "workflow_timeout"
+"""Error class of an instance that took too long."""
+
+
+def decide(
+    instance: Instance, command: InstanceCommand, *, code: Code, at: datetime
+) -> tuple[WorkflowEvent, ...]:
+    """Return the events of one commit, to be written with the time `decided_at`; none: nothing.
+
+    Args:
+        instance: as it is.
+        command: what is put to it. `Advance` says only that something may be due.
+        code: the workflow's functions, and the stack.
+        at: now, by the clock of whoever decides.
+
+    Raises:
+        Refused: what a person asks for does not fit; the message says why.
+    """
+    now = decided_at(instance, at)
+    events = list(_answer(instance, command, code, at=now))
+    instance = after(instance, events, at=now, version=instance.version)
+    left_bytes = COMMIT_BYTES_MAX - _size_bytes(events)
+    for _ in range(MOVES_MAX):
+        move = _next_move(instance, code, at=now)
+        left_bytes -= _size_bytes(move)
+        if not move or (events and left_bytes < 0):
+            break
+        events += move
+        instance = after(instance, move, at=now, version=instance.version)
+    return tuple(events)
+
+
+def decided_at(instance: Instance, at: datetime) -> datetime:
+    """Return the time of a decision made `at` a time by some clock: an instance's runs forward."""
+    return at if instance.at is None else max(at, instance.at)
+
+
+def abort_at(instance: Instance) -> datetime | None:
+    """Return when the instance will have taken too long; None: never."""
+    timeout_s = instance.begun.spec.timeout_s
+    if not timeout_s or instance.started_at is None or not instance.goes_on:
+        return None
+    return instance.started_at + timedelta(seconds=timeout_s)
+
+
+def _answer(
+    instance: Instance, command: InstanceCommand, code: Code, *, at: datetime
+) -> tuple[WorkflowEvent, ...]:
+    match command:
+        case Advance():
+            return ()
+        case AttemptEnded(is_compensation=True):
+            return _undone(instance, command, at=at)
+        case AttemptEnded():
+            return _ended(instance, command, at=at)
+        case Recalled():
+            return recalled(instance, _fitting(instance, command), code=code)
+        case CancelWorkflow(by=by, reason=reason):
+            return (WorkflowCancelAsked(by=by, reason=reason),) if instance.goes_on else ()
+        case ResumeWorkflow() | DecideStep() if command.id in instance.answers:
+            return ()
+        case ResumeWorkflow():
+            return resumed(instance, command)
+        case DecideStep():
+            return _decided(instance, command, code, at=at)
+
+
+def _next_move(instance: Instance, code: Code, *, at: datetime) -> tuple[WorkflowEvent, ...]:
+    if instance.phase in INSTANCE_ENDED or instance.started is None:
+        return ()
+    if instance.goes_on:
+        return (
+            _finished(instance)
+            or _too_late(instance, at=at)
+            or overdue(instance, at=at)
+            or begin_ready(instance, code, at=at)
+        )
+    if late := overdue(instance, at=at):
+        return late
+    runs = any(instance.with_status(StepStatus.RUNNING))
+    return () if runs else next_undoing(instance, stack=code.stack, at=at)
+
+
+def _finished(instance: Instance) -> tuple[WorkflowEvent, ...]:
+    is_done = all(step.is_settled for step in instance.steps.values())
+    return (WorkflowFinished(status=WorkflowStatus.DONE),) if is_done else ()
+
+
+def _too_late(instance: Instance, *, at: datetime) -> tuple[WorkflowEvent, ...]:
+    deadline = abort_at(instance)
+    if deadline is None or deadline > at:
+        return ()
+    detail = f"after {instance.begun.spec.timeout_s:g} s"
+    return (WorkflowAborted(error_class=WORKFLOW_TIMEOUT, error_detail=detail),)
+
+
+def _ended(instance: Instance, command: AttemptEnded, *, at: datetime) -> tuple[WorkflowEvent, ...]:
+    step = instance.steps.get(command.step)
+    if step is None or not 0 <= command.item < len(step.items):
+        return ()
+    item = step.items[command.item]
+    newest = item.status, item.attempt, item.episode_id
+    if newest != (StepStatus.RUNNING, command.attempt, command.episode_id):
+        return ()
+    outcome, error_class, detail = _judged(instance, command)
+    ended = StepEnded(
+        step=command.step,
+        item=command.item,
+        attempt=command.attempt,
+        episode_id=command.episode_id,
+        outcome=outcome,
+        error_class=error_class,
+        error_detail=detail,
+        result=command.result if outcome is StepOutcome.DONE else NOTHING,
+    )
+    return attempt_ended(instance, ended, at=at)
+
+
+def _judged(instance: Instance, command: AttemptEnded) -> tuple[StepOutcome, str, str]:
+    """Return how the end of an attempt counts, with error class and detail."""
+    size_bytes, room_bytes = len(bytes(command.result)), _room_bytes(instance)
+    if command.outcome is StepOutcome.DONE and size_bytes > room_bytes:
+        detail = f"{size_bytes:,} bytes, and there is room for {room_bytes:,}"
+        return StepOutcome.FAILED, RESULT_TOO_LARGE, detail
+    is_canceled = command.outcome is StepOutcome.CANCELED and not command.is_called_off
+    if is_canceled and instance.goes_on:
+        # By somebody else: to the instance it is a failure like any other.
+        return StepOutcome.FAILED, command.error_class or CANCELED, command.error_detail
+    return command.outcome, command.error_class, command.error_detail
+
+
+def _fitting(instance: Instance, said: Recalled) -> Recalled:
+    """Return what was found, or that nothing was, if it cannot be kept."""
+    if len(bytes(said.result)) <= _room_bytes(instance):
+        return said
+    return Recalled(step=said.step, item=said.item)
+
+
+def _room_bytes(instance: Instance) -> int:
+    """Return how large another result may be."""
+    return min(KEPT_BYTES_MAX, RESULTS_BYTES_MAX - instance.results_bytes)
+
+
+def _undone(
+    instance: Instance, command: AttemptEnded, *, at: datetime
+) -> tuple[WorkflowEvent, ...]:
+    place = command.step, command.item
+    match instance.undoings.get(place):
+        case Undoing(ended=None, attempt=command.attempt, episode_id=command.episode_id) as undoing:
+            ended = undoing_ended(
+                instance,
+                place,
+                undoing,
+                outcome=command.outcome,
+                error_class=command.error_class,
+                error_detail=command.error_detail,
+                at=at,
+            )
+            return (ended,)
+        case _:
+            return ()
+
+
+def resumed(instance: Instance, command: ResumeWorkflow) -> tuple[WorkflowEvent, ...]:
+    """Return what comes of a resumption at first.
+
+    Raises:
+        Refused: nothing of the step is paused.
+    """
+    paused = {step for (step, _), _ in instance.with_status(StepStatus.PAUSED)}
+    if command.step not in paused:
+        names = ", ".join(sorted(paused)) or "none"
+        raise Refused(f"step {command.step!r} is not paused; paused: {names}")
+    event = WorkflowResumed(
+        step=command.step,
+        how=command.how,
+        by=command.by,
+        reason=command.reason,
+        resume_id=command.id,
+    )
+    return (event,)
+
+
+def step_decided(instance: Instance, command: DecideStep, *, at: datetime) -> StepApprovalAsked:
+    """Return what is decided, if the decision may stand.
+
+    Raises:
+        Refused: the step asks nothing, or this is not to be decided so.
+    """
+    step = instance.steps.get(command.step)
+    asked = step.asked if step is not None else None
+    if asked is None:
+        raise Refused(f"step {command.step!r} does not wait for approval")
+    if problem := _problem_of(asked, command, at=at):
+        raise Refused(problem)
+    return asked
+
+
+def _decided(
+    instance: Instance, command: DecideStep, code: Code, *, at: datetime
+) -> tuple[WorkflowEvent, ...]:
+    asked = step_decided(instance, command, at=at)
+    name, by, reason, id_ = command.step, command.by, command.reason, command.id
+    if command.verdict is Verdict.DENY:
+        event = StepDenied(step=name, by=by, reason=reason, decision_id=id_)
+        return denied(instance, event, at=at)
+    approved = StepApproved(step=name, by=by, reason=reason, decision_id=id_)
+    return approved, *prepared(instance, name, asked.inputs, code=code)
+
+
+def _problem_of(asked: StepApprovalAsked, command: DecideStep, *, at: datetime) -> str | None:
+    """Return why a decision may not stand: the same rule as for episodes and outputs."""
+    same = Decide(
+        actor_id="",
+        episode_id=command.instance_id,
+        id=command.id,
+        verdict=command.verdict,
+        plan_hash=command.plan_hash,
+        by=command.by,
+    )
+    return problem_of_decision(asked.approval, same, at=at)
+
+
+def _size_bytes(events: Iterable[WorkflowEvent]) -> int:
+    return sum(len(msgspec.json.encode(event)) for event in events)
+
+
+FIRST_BYTES_MAX: Final = 128 * 1024
+"""What decisions may come to, as JSON, for another one to be put behind them: that one may come to
+768 KiB, and all of them must fit in one message, 1 MiB by the server's default."""
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """What comes of several commands."""
+
+    events: tuple[WorkflowEvent, ...]
+    """Of one commit, to be written with the time `decided_at`; none: nothing happens."""
+    taken: int
+    """How many commands were decided on; the others do not fit in."""
+    refused: tuple[tuple[int, str], ...] = ()
+    """Which of these cannot stand, and why, for people."""
+
+
+def decide_all(
+    instance: Instance, commands: Sequence[InstanceCommand], *, code: Code, at: datetime
+) -> Batch:
+    """Return what comes of `commands`, in this order, at least of the first.
+
+    Args:
+        instance: as it is.
+        commands: what is put to it.
+        code: as for `decide`.
+        at: as for `decide`.
+    """
+    now, size_bytes = decided_at(instance, at), 0
+    events: tuple[WorkflowEvent, ...] = ()
+    refused: list[tuple[int, str]] = []
+    for number, command in enumerate(commands):
+        if size_bytes > FIRST_BYTES_MAX:
+            return Batch(events=events, taken=number, refused=tuple(refused))
+        try:
+            more = decide(instance, command, code=code, at=now)
+        except Refused as error:
+            refused.append((number, str(error)))
+            continue
+        instance = after(instance, more, at=now, version=instance.version)
+        events += more
+        size_bytes += sum(len(msgspec.json.encode(event)) for event in more)
+    return Batch(events=events, taken=len(commands), refused=tuple(refused))

@@ -1,0 +1,262 @@
+"""Does what the newest commit of an instance asks for outside: opens, cancels, tells, arms.
+
+All of it may be done again: ids come from causes. What was asked for before has been done by
+whoever wrote the newest commit, before they wrote it.
+
+Remembers in the gates which episode has done a piece of work, and looks there for its result.
+
+Only the episode's name is kept there; its result is read from its journal, of whatever size it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from engine.app.workflow_plan import spec_of
+from engine.app.workflow_starter import starter_id
+from engine.episodes import open as opening
+from engine.episodes.cancel import ask_to_cancel
+from engine.episodes.episode import fold
+from engine.episodes.open import open_episode, record_opening
+from engine.errors import BadRequest
+from engine.runtime.catalog import Cast
+from engine.runtime.publish import Herald
+from engine.workflows.begin import begin_instance, call_off_instance, free_subject, keep_subject
+from engine.workflows.decide import decided_at
+from engine.workflows.effects import Effects, Keep, Recall, follow_up, may_wake, recalled, wake_at
+from engine.workflows.endings import end_of_episode, end_of_instance
+from engine.workflows.instance import (
+    INSTANCE_ENDED,
+    AttemptEnded,
+    Instance,
+    Recalled,
+    fold_instance,
+)
+from engine.workflows.start import CONDUCT, SubStart, conduct_timer, sub_started
+from engine.workflows.steps import waiting
+from engine.workflows.store import Page
+from streams.clock import Clock
+from streams.commands import CancelWorkflow, StepDone
+from streams.errors import BadName, TooLarge, UnreadableEvent, Unwritable
+from streams.events import EpisodeOpened
+from streams.keys import result_key
+from streams.ports import Ports
+from streams.tokens import name
+from streams.tracing import traceparent
+from streams.triggers import WorkflowTrigger
+from streams.workflows import StepOutcome
+
+
+async def recall(ports: Ports, wanted: Recall, clock: Clock) -> Recalled:
+    """Return whether the result of an earlier episode may stand for an item's, and which.
+
+    Raises:
+        Unavailable: the gates or the log are away. Look again.
+    """
+    stack = ports.stack.name
+    entry = await ports.gates.get(result_key(wanted.work.key(stack)))
+    value = entry.value if entry is not None else None
+    try:
+        # What stands there may be anyone's: an id is a name, and of anything else there is none.
+        episode_id = name(value.decode(), of="episode") if value else ""
+        records = await ports.log.read(ports.stack.episode(episode_id)) if episode_id else ()
+    except (UnicodeDecodeError, BadName, UnreadableEvent):
+        records = ()
+    return recalled(wanted, records, stack=stack, at=clock.now())
+
+
+async def keep(ports: Ports, done: Keep) -> None:
+    """Remember which episode has done a piece of work.
+
+    Raises:
+        Unavailable: the gates are away. Doing it again is safe.
+    """
+    key = result_key(done.work.key(ports.stack.name))
+    await ports.gates.put(key, done.episode_id.encode(), ttl_s=done.ttl_s)
+
+
+async def end_of(ports: Ports, told: StepDone, instance: Instance) -> AttemptEnded | None:
+    """Return how an attempt has ended; None if this node cannot see that it has.
+
+    Args:
+        ports: of the stack.
+        told: what says that it has.
+        instance: whose attempt it is.
+
+    Raises:
+        Unavailable: the log is away.
+    """
+    spec = instance.specs.get(told.step)
+    if spec is not None and spec.task is None and not told.is_compensation:
+        return await end_of_sub(ports, told.episode_id)
+    try:
+        return end_of_episode(fold(await ports.log.read(ports.stack.episode(told.episode_id))))
+    except UnreadableEvent:
+        return None
+
+
+async def end_of_sub(ports: Ports, instance_id: str) -> AttemptEnded | None:
+    """Return how an instance that is a step of another one has ended; None as `end_of`.
+
+    Raises:
+        Unavailable: the log is away.
+    """
+    try:
+        sub = fold_instance(await ports.log.read(ports.stack.workflow(instance_id)))
+    except UnreadableEvent:
+        return None
+    return end_of_instance(sub) if sub.started is not None else None
+
+
+IN_FLIGHT_MAX: Final = 32
+"""Things done at a time for one instance."""
+
+UNOPENABLE: Final = "cannot_open"
+"""Error class of an attempt whose episode or instance the journal cannot keep."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Effector:
+    """Acts for instances of all workflows of one node."""
+
+    cast: Cast
+    ports: Ports
+    clock: Clock
+    node: str
+
+    async def follow(self, page: Page) -> list[AttemptEnded | Recalled]:
+        """Do what the newest commit asks for; return what is to be put to the instance then.
+
+        That is which attempts cannot even be opened, and which items are done by earlier results.
+
+        Raises:
+            Unavailable: some of it may not be done. Do it again.
+        """
+        if page.is_followed:
+            return []
+        effects, id_ = follow_up(page.instance), page.instance.begun.instance_id
+        if effects.locks is not None:
+            await keep_subject(self.ports, effects.locks.workflow, effects.locks.subject, id_)
+        found = await _all(
+            partial(recall, self.ports, each, self.clock) for each in effects.recalls
+        )
+        await _all(partial(keep, self.ports, each) for each in effects.keeps)
+        unopened = await self._open(effects)
+        await self._cancel(effects)
+        await self.arm(page)
+        await Herald(self.ports.world).tell(effects.tells)
+        if effects.parent is not None:
+            done = effects.parent
+            await self.ports.inbox.send(done, id=f"done.{done.episode_id}", trace=traceparent())
+        if effects.releases is not None:
+            await free_subject(self.ports, effects.releases.workflow, effects.releases.subject, id_)
+        page.is_followed = True
+        return [*found, *unopened]
+
+    async def arm(self, page: Page) -> None:
+        """See to it that somebody looks at an instance when something about it is due.
+
+        Raises:
+            Unavailable: it may not be armed. Do it again.
+        """
+        instance = page.instance
+        if instance.started is None or not may_wake(instance.begun.spec):
+            return
+        # Of what waits, somebody has a message: a timer that is due would only add to those.
+        now = decided_at(instance, self.clock.now())
+        waits = set(waiting(instance, page.closed, at=now))
+        at, is_known = wake_at(instance, but=waits), not page.is_timer_unknown
+        workflow, id_ = instance.begun.spec.name, instance.begun.instance_id
+        if at is not None and not (is_known and at == page.wakes_at):
+            timer = conduct_timer(workflow, id_)
+            await self.ports.timers.arm(timer, at=at, trace=traceparent())
+        elif instance.phase in INSTANCE_ENDED and not (is_known and page.wakes_at is None):
+            await self.ports.timers.cancel(starter_id(workflow), CONDUCT, id_)
+        page.wakes_at, page.is_timer_unknown = at or page.wakes_at, False
+
+    async def _open(self, effects: Effects) -> list[AttemptEnded]:
+        episodes = [partial(self._open_episode, each) for each in effects.opens]
+        instances = [partial(self._begin, each) for each in effects.starts]
+        ends = await _all([*episodes, *instances])
+        return [end for end in ends if end is not None]
+
+    async def _open_episode(self, opened: EpisodeOpened) -> AttemptEnded | None:
+        opened = replace(opened, opened_by=self.node)
+        now = self.clock.now()
+        try:
+            if not self._is_laned(opened.actor_id):
+                await open_episode(self.ports, opened, at=now)
+                return None
+            await record_opening(self.ports, opened, at=now, trace=traceparent())
+        except (TooLarge, Unwritable) as error:
+            return _unopened(opened.trigger, opened.episode_id, error)
+        place = opening.place(opened.actor_id, opened.episode_id)
+        id_ = f"place.{opened.episode_id}"
+        await self.ports.timers.send(place, id=id_, trace=traceparent())
+        return None
+
+    def _is_laned(self, actor_id: str) -> bool:
+        """Return whether an actor's episodes take turns, as far as this node knows it.
+
+        If they do and it does not know, whoever gets the start asks for a place.
+        """
+        actor = self.cast.actors.get(actor_id)
+        return actor is not None and actor.is_laned
+
+    async def _begin(self, sub: SubStart) -> AttemptEnded | None:
+        """Begin an instance, or call it off if its workflow went after it was decided on."""
+        workflow, now = self.cast.workflows.get(sub.workflow), self.clock.now()
+        try:
+            if workflow is None:
+                await call_off_instance(self.ports, sub, at=now)
+                return await end_of_sub(self.ports, sub.instance_id)
+            spec = spec_of(workflow, self.cast.actors)
+            await begin_instance(self.ports, sub_started(spec, sub), at=now)
+        except (BadRequest, TooLarge, Unwritable) as error:
+            return _unopened(sub.trigger, sub.instance_id, error)
+        return None
+
+    async def _cancel(self, effects: Effects) -> None:
+        cancels = [
+            partial(ask_to_cancel, self.ports, each, id=f"cancel.{each.episode_id}.workflow")
+            for each in effects.cancels
+        ]
+        await _all([*cancels, *(partial(self._cancel_sub, each) for each in effects.sub_cancels)])
+
+    async def _cancel_sub(self, command: CancelWorkflow) -> None:
+        id_ = f"cancel.{command.instance_id}.workflow"
+        await self.ports.inbox.send(command, id=id_, trace=traceparent())
+
+
+def _unopened(trigger: object, id_: str, error: Exception) -> AttemptEnded:
+    """Return the failure of an attempt for which nothing could be opened."""
+    assert isinstance(trigger, WorkflowTrigger), "an attempt of a step"
+    return AttemptEnded(
+        step=trigger.workflow_step_id,
+        item=trigger.item,
+        attempt=trigger.attempt,
+        episode_id=id_,
+        outcome=StepOutcome.FAILED,
+        error_class=UNOPENABLE,
+        error_detail=str(error),
+        is_compensation=trigger.is_compensation,
+    )
+
+
+async def _all(work: Iterable[Callable[[], Awaitable[_T]]]) -> list[_T]:
+    """Return what each of `work` returns, done so many at a time as may be."""
+    room = asyncio.Semaphore(IN_FLIGHT_MAX)
+
+    async def one(each: Callable[[], Awaitable[_T]]) -> _T:
+        async with room:
+            return await each()
+
+    return await asyncio.gather(*map(one, work))

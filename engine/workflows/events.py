@@ -1,0 +1,160 @@
+"""What the world is told about an instance: public events, as data. Pure.
+
+They follow from the newest commit, so whoever repeats what that asks for tells the same under the
+same ids. As of episodes, the world is told nothing of a dry run. Of an instance that did not begin
+there is no commit: it is told at the end of the episode that was to begin it.
+
+Counts what happens to instances, for who measures: each event once it is on the journal.
+
+Only whoever has appended an event counts it. So nothing is counted twice, and what a node appends
+in the moment of its death is not counted at all. Dry runs are told apart by a label, as those of
+episodes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from engine import telemetry
+from engine.runtime.publish import PublicEvent
+from engine.workflows.instance import Instance
+from streams.events import (
+    LogEvent,
+    StepApprovalAsked,
+    StepBegun,
+    StepEnded,
+    StepPaused,
+    StepPostponed,
+    StepReused,
+    StepSkipped,
+    WorkflowEvent,
+    WorkflowFinished,
+    WorkflowStarted,
+)
+from streams.json import JsonObject
+from streams.triggers import Mode
+from streams.workflows import StepOutcome, WorkflowStatus
+
+
+def count_events(workflow: str, events: Iterable[LogEvent], *, mode: Mode) -> None:
+    """Count what was appended to an instance of `workflow`, which is of a `mode`."""
+    labels = {"workflow": workflow, "mode": mode.value}
+    for event in events:
+        match event:
+            case WorkflowStarted():
+                telemetry.instances_started.add(1, labels)
+            case WorkflowFinished(status=status):
+                telemetry.instances_ended.add(1, {**labels, "status": status.value})
+            case _:
+                if outcome := _outcome(event):
+                    telemetry.workflow_steps.add(1, {**labels, "outcome": outcome})
+
+
+def _outcome(event: LogEvent) -> str:
+    """Return what an event says came of an item; empty: nothing yet."""
+    match event:
+        case StepBegun(attempt=attempt):
+            return "retried" if attempt > 1 else ""
+        case StepEnded(outcome=outcome):
+            return outcome.value
+        case StepReused():
+            return "reused"
+        case StepSkipped():
+            return "skipped"
+        case StepPaused():
+            return "paused"
+        case _:
+            return ""
+
+
+_ENDS: Final[Mapping[WorkflowStatus, str]] = {
+    WorkflowStatus.DONE: "completed",
+    WorkflowStatus.FAILED: "failed",
+    WorkflowStatus.CANCELED: "canceled",
+}
+
+_STEP_ENDS: Final[Mapping[StepOutcome, str]] = {
+    StepOutcome.DONE: "step_completed",
+    StepOutcome.FAILED: "step_failed",
+    StepOutcome.CANCELED: "step_canceled",
+}
+
+
+def news(instance: Instance) -> tuple[PublicEvent, ...]:
+    """Return what the world is told of the newest commit of `instance`."""
+    if instance.started is None or instance.started.mode is not Mode.LIVE:
+        return ()
+    told = [
+        _event(instance, number, what, payload)
+        for number, event in enumerate(instance.newest)
+        for what, payload in _said(event)
+    ]
+    blocked = WorkflowStatus.BLOCKED
+    if instance.status is blocked and instance.was is not blocked:
+        told.append(_event(instance, len(instance.newest), "blocked", {}))
+    return tuple(told)
+
+
+def _said(event: WorkflowEvent) -> Iterator[tuple[str, JsonObject]]:
+    match event:
+        case WorkflowStarted(parent=parent):
+            yield "started", {"parent_instance_id": parent.instance_id if parent else ""}
+        case WorkflowFinished():
+            failure = _failure(event.error_class)
+            said = {"step": event.step, "not_undone": list(event.not_undone)}
+            yield _ENDS[event.status], {"status": event.status.value, **said, **failure}
+        case StepApprovalAsked(step=step, approval=approval):
+            said = {"plan_hash": approval.plan_hash, "summary": approval.summary}
+            yield "step_approval_asked", {"step": step, **said}
+        case StepBegun() | StepEnded() | StepReused():
+            yield from _said_of_item(event)
+        case StepPostponed() | StepSkipped() | StepPaused():
+            yield from _said_of_item(event)
+        case _:
+            pass
+
+
+def _said_of_item(
+    event: StepBegun | StepEnded | StepReused | StepPostponed | StepSkipped | StepPaused,
+) -> Iterator[tuple[str, JsonObject]]:
+    place: JsonObject = {"step": event.step, "item": event.item}
+    match event:
+        case StepBegun():
+            attempt = {"attempt": event.attempt, "episode_id": event.episode_id}
+            yield "step_started", {**place, **attempt}
+        case StepEnded():
+            attempt = {"attempt": event.attempt, "episode_id": event.episode_id}
+            failure = _failure(event.error_class)
+            yield _STEP_ENDS[event.outcome], {**place, **attempt, **failure}
+        case StepReused(episode_id=reused):
+            yield "step_reused", {**place, "reused_episode_id": reused}
+        case StepPostponed():
+            retry_at = event.retry_at.isoformat()
+            yield "step_postponed", {**place, "attempt": event.attempt, "retry_at": retry_at}
+        case StepSkipped():
+            yield "step_skipped", {**place, "reason": event.reason.value}
+        case StepPaused():
+            yield "step_paused", place
+
+
+def _failure(error_class: str) -> JsonObject:
+    # Its detail quotes what failed, which may quote credentials: not for everybody.
+    return {"error_class": error_class} if error_class else {}
+
+
+def _event(instance: Instance, number: int, what: str, said: JsonObject) -> PublicEvent:
+    begun = instance.begun
+    payload: JsonObject = {
+        "workflow": begun.spec.name,
+        "instance_id": begun.instance_id,
+        "subject": begun.subject,
+        **said,
+        "journal_seq": instance.version,
+    }
+    return PublicEvent(
+        name=f"workflow.{what}",
+        id=f"{begun.instance_id}.{instance.version}.{number}",
+        payload=payload,
+        hops=begun.trigger.hops + 1,
+    )

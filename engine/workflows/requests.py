@@ -1,0 +1,291 @@
+"""Asks about workflows, for a person or a program: to begin one, go on with it, decide, cancel.
+
+Each but the first looks at the instance's journal, and says at once why what is asked cannot stand.
+What can is sent as a durable command, and a node looks at the journal again: somebody else may be
+faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+from uuid import uuid4
+
+import msgspec
+
+from engine.app.workflow_starter import START_EXPECTATION, starter_id
+from engine.episodes.episode import fold as fold_episode
+from engine.episodes.fire import FireRequest, fire_dedupe_key, fired_episode_id, send_fire
+from engine.errors import BadRequest, Refused
+from engine.validation import (
+    BY_CHARS_MAX,
+    REASON_CHARS_MAX,
+    check_id,
+    check_name,
+    check_switch,
+    check_text,
+)
+from engine.workflows.decide import resumed, step_decided
+from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
+from engine.workflows.instance import instance_id as instance_id_of
+from engine.workflows.start import busy_instance, why_unbegun
+from streams.clock import SystemClock
+from streams.commands import CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
+from streams.json import JsonObject
+from streams.ports import Ports
+from streams.tracing import traceparent
+from streams.triggers import Mode, Overrides
+from streams.workflows import ResumeHow
+
+HASH_CHARS: Final = 64
+"""Length of a plan's hash, SHA-256 in hex."""
+
+_CLOCK: Final = SystemClock()
+
+
+class Beginning(msgspec.Struct, frozen=True, kw_only=True):
+    """What has come of asking for an instance."""
+
+    instance_id: str
+    has_begun: bool = False
+    refused: str = ""
+    """Why none begins, in words; empty: it has begun, or still may."""
+    busy_instance_id: str = ""
+    """The one that was busy with the subject, if that is why none begins."""
+
+
+async def start_workflow(
+    ports: Ports,
+    workflow: str,
+    payload: JsonObject | None = None,
+    *,
+    by: str,
+    reason: str = "",
+    key: str | None = None,
+    dry_run: bool = False,
+    overrides: Overrides | None = None,
+    step_overrides: Mapping[str, Overrides] | None = None,
+) -> str:
+    """Ask for an instance of `workflow`, whatever else begins it, and return the instance's id.
+
+    The request is durable when this returns, and waits until a node has the workflow. Where a
+    subject may have only one instance at a time, and one is busy with it, none begins: whoever
+    gave a `key` learns that from `read_beginning`.
+
+    Args:
+        ports: of the stack.
+        workflow: its name.
+        payload: a JSON object, `trigger.payload`, of up to 512 KiB.
+        by: who asks, for people: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+        key: the idempotency key, 1 to 512 characters: asking again with the same one begins no
+            second instance. By default every call is a request of its own.
+        dry_run: whether nothing outside is to change; so are all its episodes.
+        overrides: what they use in the place of the outside, made by `overrides(…)`.
+        step_overrides: step → what goes before `overrides` there. All of it together may hold 192
+            KiB. Where the workflow has no such step, none begins, as `read_beginning` says.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        UnknownOutcome: no answer. It may be asked for; asking again with the same `key` is safe.
+        Unavailable: the server refused. It is not asked for. `UnknownOutcome` is one of these.
+    """
+    check_name("workflow", workflow)
+    check_switch("dry_run", value=dry_run)
+    if step_overrides is not None and not dry_run:
+        raise BadRequest(field="step_overrides", problem="only a dry run has any; ask for one")
+    asked = FireRequest(
+        expectation=START_EXPECTATION,
+        requested_by=by,
+        key=new_key() if key is None else key,
+        reason=reason,
+        payload={} if payload is None else payload,
+        mode=Mode.DRY_RUN if dry_run else Mode.LIVE,
+        overrides=overrides,
+        step_overrides=dict(step_overrides or {}),
+    )
+    await send_fire(ports, starter_id(workflow), asked)
+    return _id_of(ports, workflow, asked.key, asked.mode)
+
+
+def new_key() -> str:
+    """Return an idempotency key that no request has had."""
+    return uuid4().hex
+
+
+async def read_beginning(
+    ports: Ports, workflow: str, key: str, *, dry_run: bool = False
+) -> Beginning:
+    """Return what has come of a call of `start_workflow`, as the journal says it now.
+
+    Args:
+        ports: of the stack.
+        workflow: its name.
+        key: the idempotency key that was given.
+        dry_run: whether it was a dry run that was asked for.
+
+    Raises:
+        UnreadableEvent: a newer version of the engine has written to the journal.
+        Unavailable: no answer from the server.
+    """
+    mode = Mode.DRY_RUN if dry_run else Mode.LIVE
+    instance_id, stack = _id_of(ports, workflow, key, mode), ports.stack
+    episode_id = fired_episode_id(
+        stack=stack.name,
+        actor=starter_id(workflow),
+        expectation=START_EXPECTATION,
+        key=key,
+        mode=mode,
+    )
+    # The episode first: what it has begun, the journal holds by the time that it has ended.
+    episode = fold_episode(await ports.log.read(stack.episode(episode_id)))
+    if await ports.log.last(stack.workflow(instance_id)) is not None:
+        return Beginning(instance_id=instance_id, has_begun=True)
+    return Beginning(
+        instance_id=instance_id,
+        refused=why_unbegun(episode),
+        busy_instance_id=busy_instance(episode.converged),
+    )
+
+
+async def resume_workflow(
+    ports: Ports,
+    instance_id: str,
+    step: str,
+    *,
+    how: Literal["retry", "skip"],
+    by: str,
+    reason: str = "",
+) -> str:
+    """Ask that the items of a step which are paused be tried again, or skipped.
+
+    Args:
+        ports: of the stack.
+        instance_id: whose step it is.
+        step: its name.
+        how: `retry` gives each of them as many attempts as at first; of those that are skipped the
+            result is None.
+        by: who asks: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+
+    Returns:
+        The request's id, which the journal names once it was followed.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        Refused: there is no such instance, or nothing of the step is paused.
+        UnreadableEvent: a newer version of the engine has written the instance.
+        Unavailable: no answer, or the server refused. It may be asked for.
+    """
+    if how not in set(ResumeHow):
+        raise BadRequest(field="how", problem=f"{how!r}; use retry or skip")
+    instance = await _look(ports, instance_id, by=by, reason=reason)
+    command = ResumeWorkflow(
+        workflow=instance.begun.spec.name,
+        instance_id=instance_id,
+        id=uuid4().hex,
+        step=step,
+        how=ResumeHow(how),
+        by=by,
+        reason=reason,
+    )
+    resumed(instance, command)
+    await ports.inbox.send(command, id=f"resume.{command.id}", trace=traceparent())
+    return command.id
+
+
+async def decide_step(
+    ports: Ports,
+    instance_id: str,
+    step: str,
+    verdict: Literal["approve", "deny"],
+    *,
+    plan_hash: str,
+    by: str,
+    reason: str = "",
+) -> str:
+    """Decide whether a step may run that waits for approval.
+
+    Args:
+        ports: of the stack.
+        instance_id: whose step it is.
+        step: its name.
+        verdict: `approve` or `deny`.
+        plan_hash: of the inputs that are decided on, and of no others: 64 hex digits.
+        by: who decides: 1 to 200 characters. Where the step names approvers, one of them.
+        reason: why, for people: up to 4,000 characters.
+
+    Returns:
+        The decision's id, which the journal names if it stands.
+
+    Raises:
+        As `resume_workflow`; `Refused`, too, if this one may not decide it, or not any more.
+    """
+    check_text("plan_hash", plan_hash, least=HASH_CHARS, most=HASH_CHARS)
+    if verdict not in set(Verdict):
+        raise BadRequest(field="verdict", problem=f"{verdict!r}; use approve or deny")
+    instance = await _look(ports, instance_id, by=by, reason=reason)
+    command = DecideStep(
+        workflow=instance.begun.spec.name,
+        instance_id=instance_id,
+        id=uuid4().hex,
+        step=step,
+        verdict=Verdict(verdict),
+        plan_hash=plan_hash,
+        by=by,
+        reason=reason,
+    )
+    step_decided(instance, command, at=_CLOCK.now())
+    await ports.inbox.send(command, id=f"decide.{command.id}", trace=traceparent())
+    return command.id
+
+
+async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: str = "") -> None:
+    """Ask for an instance to be canceled: what runs ends, and what is done is undone.
+
+    Args:
+        ports: of the stack.
+        instance_id: the instance's.
+        by: who asks: 1 to 200 characters.
+        reason: why, for people: up to 4,000 characters.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        Refused: there is no such instance, or it is over, or stops already.
+        UnreadableEvent: a newer version of the engine has written the instance.
+        Unavailable: no answer, or the server refused. It may be asked for; asking again is safe.
+    """
+    instance = await _look(ports, instance_id, by=by, reason=reason)
+    if not instance.goes_on:
+        is_over = instance.phase in INSTANCE_ENDED
+        raise Refused(f"it is {instance.status} {'by now' if is_over else 'already'}")
+    command = CancelWorkflow(
+        workflow=instance.begun.spec.name, instance_id=instance_id, by=by, reason=reason
+    )
+    await ports.inbox.send(command, id=f"cancel.{instance_id}.{uuid4().hex}", trace=traceparent())
+
+
+async def read_instance(ports: Ports, instance_id: str) -> Instance:
+    """Return an instance as its journal says it is now.
+
+    Raises:
+        Refused: there is none of this id.
+        UnreadableEvent: a newer version of the engine has written it.
+        Unavailable: no answer from the server.
+    """
+    instance = fold_instance(await ports.log.read(ports.stack.workflow(instance_id)))
+    if instance.started is None:
+        raise Refused("there is no such instance")
+    return instance
+
+
+def _id_of(ports: Ports, workflow: str, key: str, mode: Mode) -> str:
+    dedupe_key = fire_dedupe_key(key, mode)
+    return instance_id_of(stack=ports.stack.name, workflow=workflow, dedupe_key=dedupe_key)
+
+
+async def _look(ports: Ports, instance_id: str, *, by: str, reason: str) -> Instance:
+    check_id("instance_id", instance_id)
+    check_text("by", by, least=1, most=BY_CHARS_MAX)
+    check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    return await read_instance(ports, instance_id)

@@ -1,0 +1,115 @@
+"""Reads instances of workflows and writes to them, for one node. Remembers those it was last at.
+
+What is remembered only saves reading: each commit names the version that it was decided on.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from engine.workflows.events import count_events
+from engine.workflows.instance import INSTANCE_ENDED, UNSTARTED, Instance, after, fold_instance
+from streams.events import WorkflowEvent
+from streams.log import Commit
+from streams.ports import Ports
+from streams.tracing import traceparent
+
+PAGES_MAX: Final = 512
+"""Instances that are remembered at a time."""
+
+RESULTS_BYTES_MAX: Final = 128 * 1024
+"""Most results of an instance that is remembered, as JSON: with all of them, 64 MiB at most."""
+
+
+@dataclass
+class Page:
+    """An instance as this node knows it, and what it has done about its newest commit."""
+
+    instance: Instance = UNSTARTED
+    is_newest: bool = False
+    """Whether nothing newer can have been missed: we have written the newest commit, or asked."""
+    is_followed: bool = False
+    """Whether all that the newest commit asks for is done."""
+    wakes_at: datetime | None = None
+    """When it is to be looked at again, as far as this node has seen to that."""
+    is_timer_unknown: bool = False
+    """Whether its timer may stand otherwise: others may have armed it since, or it has fired."""
+    closed: frozenset[str] = frozenset()
+    """Workflows that its steps run and that could not begin here when it was looked at last."""
+
+
+@dataclass
+class InstanceBook:
+    """The instances of all workflows of one node."""
+
+    ports: Ports
+    pens: Iterator[str]
+    """Names that nobody used before, for commits."""
+    _pages: OrderedDict[str, Page] = field(default_factory=OrderedDict)
+
+    async def read(self, instance_id: str) -> Page:
+        """Return an instance with all that was written since it was last read here.
+
+        Raises:
+            UnreadableEvent: a newer version has written to it.
+            Unavailable: the log is away.
+        """
+        page = self._pages.pop(instance_id, None) or Page()
+        await self.catch_up(page, instance_id)
+        return page
+
+    async def catch_up(self, page: Page, instance_id: str) -> None:
+        """Add to a page what was written since.
+
+        Raises:
+            UnreadableEvent, Unavailable: as `read`.
+        """
+        subject = self.ports.stack.workflow(instance_id)
+        records = await self.ports.log.read(subject, after=page.instance.version)
+        if records:
+            page.instance = fold_instance(records, page.instance)
+            page.is_followed, page.is_timer_unknown = False, True
+        page.is_newest = False
+
+    async def is_newest(self, page: Page, instance_id: str) -> bool:
+        """Return whether nothing newer was written to an instance: a replica may lag.
+
+        Raises:
+            UnreadableEvent: a newer version has written to it.
+            Unavailable: the log is away.
+        """
+        if not page.is_newest:
+            newest = await self.ports.log.last(self.ports.stack.workflow(instance_id))
+            page.is_newest = newest is None or newest.seq == page.instance.version
+        return page.is_newest
+
+    async def write(self, page: Page, events: Sequence[WorkflowEvent], *, at: datetime) -> None:
+        """Append a commit to an instance that has begun.
+
+        Raises:
+            VersionConflict: it has moved meanwhile. Read it again.
+            Unavailable: the log is away. It may be written; read it again.
+        """
+        instance = page.instance
+        subject = self.ports.stack.workflow(instance.begun.instance_id)
+        id_ = f"conduct.{next(self.pens)}"
+        commit = Commit(id=id_, at=at, events=tuple(events), trace=traceparent())
+        version = await self.ports.log.append(subject, commit, after=instance.version)
+        count_events(instance.begun.spec.name, events, mode=instance.begun.mode)
+        page.instance = after(instance, events, at=at, version=version)
+        page.is_newest, page.is_followed = True, False
+
+    def keep(self, page: Page) -> None:
+        """Remember an instance, unless it is over or large."""
+        instance = page.instance
+        if instance.started is None or instance.phase in INSTANCE_ENDED:
+            return
+        if instance.results_bytes > RESULTS_BYTES_MAX:
+            return
+        self._pages[instance.begun.instance_id] = page
+        if len(self._pages) > PAGES_MAX:
+            self._pages.popitem(last=False)

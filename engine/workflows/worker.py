@@ -1,0 +1,481 @@
+"""Has the instances of a workflow go on: pulls the commands to them, and answers for each.
+
+Commands to one instance that a node has at the same time are put to it together; those to different
+instances at the same time.
+
+Whoever begins an instance calls for it first, so the call may be here before the beginning. It
+waits for that, for longer than a beginning can take to arrive, and goes if none does.
+
+Puts commands to an instance: read → follow the newest commit → decide → write → follow.
+
+Whoever holds a command decides. Of two nodes that decide on the same version one writes, and the
+other reads again: no lease is needed. It is over once nothing more follows and all that was decided
+is done; a node that dies before leaves the command to another, which first does what the newest
+commit asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import structlog
+from structlog.contextvars import bound_contextvars
+
+from engine import telemetry
+from engine.app.workflow import Workflow
+from engine.app.workflow_plan import problem_of_code
+from engine.app.workflow_starter import starter_id
+from engine.dead_letters.write import Undertaker
+from engine.runtime.catalog import Cast, Hindered, Obstacle, Revisions
+from engine.runtime.consumer import taking
+from engine.runtime.permits import Permit
+from engine.runtime.slots import Slots
+from engine.runtime.tasks import Hands, wait_first
+from engine.validation import backoff_s
+from engine.workflows.decide import Batch, abort_at, decide_all, decided_at
+from engine.workflows.effector import Effector, end_of
+from engine.workflows.instance import Instance, InstanceCommand
+from engine.workflows.steps import Code, waiting
+from engine.workflows.store import InstanceBook, Page
+from streams import codec
+from streams.clock import Clock
+from streams.commands import Advance, CancelWorkflow, StepDone, WorkflowCommand
+from streams.delivery import Delivery, Source, Unreadable
+from streams.errors import Unavailable, UnreadableEvent, VersionConflict
+from streams.parsing import inbox_of
+from streams.ports import Ports
+from streams.tracing import context_of
+
+ROUNDS_MAX: Final = 1_000
+"""Most decisions for a few commands: an instance has 100 steps, what does not fit in one commit
+comes with the next, and others may win some races."""
+
+EARLY_S: Final = 0.002
+"""First wait before an instance is looked for again that is called for; doubles each time."""
+
+EARLY_LOOKS: Final = 3
+"""Looks after the first one: 14 ms in all. Source: a first commit is stored 0.5 to 10 ms after the
+call for it, on one server, more if the server syncs each write."""
+
+NO_SUCH_INSTANCE: Final = "no_such_instance"
+NO_SUCH_CODE: Final = "no_such_code"
+CLOSED: Final = "workflow_closed"
+UNREADABLE: Final = "unreadable_journal"
+
+UNENDED: Final = Obstacle("attempt_not_ended", "its journal does not show the end it is told of")
+
+
+@dataclass(frozen=True)
+class InstanceDesk:
+    """Decides for the instances of one workflow, on one node."""
+
+    workflow: str
+    """Its name. An instance goes on as it was when that was begun, even if nothing begins now."""
+    cast: Cast
+    editions: Revisions
+    clock: Clock
+    book: InstanceBook
+    effector: Effector
+
+    async def put(
+        self, instance_id: str, commands: Sequence[WorkflowCommand]
+    ) -> Mapping[int, Obstacle]:
+        """Do all that comes of `commands` to one instance.
+
+        Returns:
+            Which of them are to come again, and why: the ends that they tell of cannot be seen yet;
+            the instance is to be stopped first, for this node lacks what it needs to go on; or it
+            waits for a workflow to begin, and one of them has it looked at again.
+
+        Raises:
+            Hindered: nothing was done about any of them.
+            Unavailable: the log is away. Put all of them again.
+        """
+        try:
+            page = await self._read(instance_id, commands)
+            workflow, later = await self._as_far_as_it_can(page, instance_id, commands)
+            now = [number for number in range(len(commands)) if number not in later]
+            said = await asyncio.gather(
+                *(self._said(commands[number], page.instance) for number in now)
+            )
+            # A timer fires by the servers' clock, which may be ahead of ours: is it time by then?
+            page.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)
+            await self._decide(page, workflow, [each for each in said if each is not None])
+        except UnreadableEvent as error:
+            detail = f"this version cannot read it: {error}"
+            raise Hindered(Obstacle(UNREADABLE, detail)) from error
+        if page.is_timer_unknown:
+            await self.effector.arm(page)
+        self.book.keep(page)
+        unended = (number for number, each in zip(now, said, strict=True) if each is None)
+        again = {**later, **dict.fromkeys(unended, UNENDED)}
+        lack = self._lack(page)
+        return again if lack is None else {0: lack, **again}
+
+    async def _read(self, instance_id: str, commands: Sequence[WorkflowCommand]) -> Page:
+        """Return an instance; wait a little for one that is called for: the call goes first."""
+        page = await self.book.read(instance_id)
+        is_called = any(isinstance(each, Advance) for each in commands)
+        for look in range(EARLY_LOOKS if is_called else 0):
+            if page.instance.started is not None:
+                break
+            await self.clock.sleep(EARLY_S * 2**look)
+            await self.book.catch_up(page, instance_id)
+        return page
+
+    async def _as_far_as_it_can(
+        self, page: Page, instance_id: str, commands: Sequence[WorkflowCommand]
+    ) -> tuple[Workflow, Mapping[int, Obstacle]]:
+        """Return the workflow as an instance has it, and which commands are to come later, and why.
+
+        What stops an instance needs no function of its steps: the first event holds all that is
+        left to do. So it can be stopped by a node that could not go on with it.
+
+        Raises:
+            Hindered: the instance is not there, or this node lacks what it needs.
+            Unavailable: the log is away.
+        """
+        if page.instance.started is None:
+            detail = f"the journal holds no instance {instance_id}"
+            raise Hindered(Obstacle(NO_SUCH_INSTANCE, detail))
+        if not page.instance.goes_on:  # It begins no more steps.
+            return Workflow(self.workflow), {}
+        try:
+            return await self._as_begun(page), {}
+        except Hindered as hindered:
+            stops = [number for number, each in enumerate(commands) if _stops(each)]
+            if not stops and not self._is_over_time(page.instance):
+                raise
+            others = set(range(len(commands))).difference(stops)
+            return Workflow(self.workflow), dict.fromkeys(others, hindered.obstacle)
+
+    def _is_over_time(self, instance: Instance) -> bool:
+        over_at = abort_at(instance)
+        return over_at is not None and over_at <= decided_at(instance, self.clock.now())
+
+    async def _as_begun(self, page: Page) -> Workflow:
+        """Return the workflow as an instance has it.
+
+        Raises:
+            Hindered: this node lacks what it needs.
+            Unavailable: the log is away.
+        """
+        spec, workflow = page.instance.begun.spec, self.cast.workflows.get(self.workflow)
+        if spec.revision not in (0, workflow.revision if workflow else 0):
+            workflow = await self.editions.workflow(self.workflow, spec.revision)
+        if workflow is None:
+            raise Hindered(Obstacle(NO_SUCH_CODE, f"there is no workflow {self.workflow!r}"))
+        if problem := problem_of_code(spec, workflow):
+            raise Hindered(Obstacle(NO_SUCH_CODE, problem))
+        return workflow
+
+    def _closed(self, instance: Instance) -> frozenset[str]:
+        """Return which workflows that steps of an instance run cannot begin here now."""
+        subs = (step.workflow for step in instance.begun.spec.steps if step.task is None)
+        return frozenset(subs) - self.cast.workflows.keys()
+
+    def _lack(self, page: Page) -> Obstacle | None:
+        """Return which workflow steps wait for that would begin now; None: they wait for none.
+
+        One that is closed may stay so for long, and nobody is at fault.
+        """
+        now = decided_at(page.instance, self.clock.now())
+        place = next(waiting(page.instance, page.closed, at=now), None)
+        if place is None:
+            return None
+        missing = page.instance.specs[place[0]].workflow
+        reason = CLOSED if starter_id(missing) in self.cast.closed else NO_SUCH_CODE
+        return Obstacle(reason, f"there is no workflow {missing!r} to begin")
+
+    async def _said(self, command: WorkflowCommand, instance: Instance) -> InstanceCommand | None:
+        if isinstance(command, StepDone):
+            return await end_of(self.book.ports, command, instance)
+        return command
+
+    async def _decide(self, page: Page, workflow: Workflow, left: list[InstanceCommand]) -> None:
+        """Put what is `left`, and whatever follows by itself."""
+        id_ = page.instance.begun.instance_id
+        advance = Advance(workflow=workflow.name, instance_id=id_)
+        stack = self.book.ports.stack.name
+        for _ in range(ROUNDS_MAX):
+            left += await self.effector.follow(page)
+            # What was called off just now, because its workflow has gone, is not to begin again.
+            page.closed = self._closed(page.instance)
+            code = Code(workflow=workflow, stack=stack, closed=page.closed)
+            now = decided_at(page.instance, self.clock.now())
+            batch = decide_all(page.instance, left or [advance], code=code, at=now)
+            try:
+                is_sure = await self._write(page, batch, id_)
+            except VersionConflict:
+                is_sure = False
+            if not is_sure:
+                await self._catch_up(page, id_)
+                continue
+            if not left and not batch.events:
+                return
+            _note_refused(left, batch)
+            left = left[batch.taken :]
+        raise Unavailable(id_, detail="it does not come to rest")
+
+    async def _write(self, page: Page, batch: Batch, instance_id: str) -> bool:
+        """Write what was decided; return whether it was decided on the newest version."""
+        if not batch.events:
+            return await self.book.is_newest(page, instance_id)
+        at = decided_at(page.instance, self.clock.now())
+        await self.book.write(page, batch.events, at=at)
+        return True
+
+    async def _catch_up(self, page: Page, instance_id: str) -> None:
+        before = page.instance.version
+        await self.book.catch_up(page, instance_id)
+        if page.instance.version == before:
+            raise Unavailable(instance_id, detail="what a replica holds is not the newest")
+
+
+def _stops(command: WorkflowCommand) -> bool:
+    return isinstance(command, CancelWorkflow)
+
+
+def _note_refused(commands: Sequence[InstanceCommand], batch: Batch) -> None:
+    for number, why in batch.refused:
+        log.info("refused", command=type(commands[number]).__name__, why=why)
+
+
+IN_FLIGHT_MAX: Final = 256
+"""Commands to instances of one workflow that one node has at a time."""
+
+TOGETHER_MAX: Final = 64
+"""Commands to one instance that are put to it together."""
+
+WAIT_S: Final = 5.0
+"""Longest silent wait for commands; only how often an idle conductor looks up."""
+
+BUSY_S: Final = 0.05
+"""First wait before a command comes again that could not be followed; doubles each time."""
+
+BUSY_MAX_S: Final = 60.0
+"""Longest such wait."""
+
+HOPELESS_DELIVERIES: Final = 70
+"""Deliveries of a command that no node can follow before it is a dead letter, at least."""
+
+HOPELESS_S: Final = 3_600.0
+"""Age of such a command, at least: longer than a deploy takes to bring a node that can."""
+
+EARLY_MAX_S: Final = 10.0
+"""Longest wait before a call comes again whose instance has not begun: a cause comes again after as
+long, if whoever was to begin its instance has died."""
+
+UNBEGUN_DELIVERIES: Final = 20
+"""Deliveries of such a call before it goes, at least: the machines may have slept meanwhile."""
+
+UNBEGUN_S: Final = 300.0
+"""Age of such a call, at least, in seconds. A call that is sent within 120 of another one is that
+one, by the streams' window for duplicates. What was sent after it may arrive 162 later: a node
+tries for 60 to have it stored, and its kernel for 102 more (`openings.BELATED_S`)."""
+
+NOTED_MAX: Final = 1_000
+"""Most instances remembered for which was said why this node cannot have them."""
+
+Incoming: TypeAlias = Delivery[WorkflowCommand | Unreadable]
+
+Pulled: TypeAlias = tuple[WorkflowCommand, Incoming]
+"""A command, and the delivery that it came in."""
+
+log = structlog.get_logger("vigil.conductor")
+
+
+@dataclass
+class Conductor:
+    """The conductor of one workflow on one node."""
+
+    ports: Ports
+    desk: InstanceDesk
+    permit: Permit
+    undertaker: Undertaker
+    hands: Hands
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the queue is open."""
+    _room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
+    _lines: dict[str, deque[Pulled]] = field(default_factory=dict)
+    """Instance → commands that wait while others are put to it."""
+    _noted: set[str] = field(default_factory=set)
+    """Instances of which was said why this node cannot have them."""
+
+    @property
+    def _actor(self) -> str:
+        return starter_id(self.desk.workflow)
+
+    async def serve(self) -> None:
+        """Take commands for as long as the node may run the workflow. What was taken is done.
+
+        Raises:
+            Unavailable: the queue could not be opened.
+        """
+        labels = {"actor": self._actor, "queue": "instances"}
+        opening, withdrawn = self._opening(), self.permit.withdrawn
+        async with taking(opening, stopping=withdrawn) as source:
+            self.is_open.set()
+            while not withdrawn.is_set():
+                if not self._room.free:
+                    await source.pause()
+                    await wait_first(self._room.wait_free(), withdrawn.wait())
+                    continue
+                for delivery in await source.receive(room=self._room.free, wait_s=WAIT_S):
+                    if withdrawn.is_set():
+                        await delivery.nak()
+                    else:
+                        self._take(delivery)
+                telemetry.backlog.set(source.pending, labels)
+
+    def _opening(self) -> Awaitable[Source[WorkflowCommand | Unreadable]]:
+        return self.ports.inbox.open_workflow(self.desk.workflow)
+
+    def _take(self, delivery: Incoming) -> None:
+        """Have a command put to its instance, behind those that are being put to it."""
+        self._room.take_late()
+        content = delivery.content
+        if isinstance(content, Unreadable):
+            return self.hands.start(self._bury_unreadable(content, delivery))
+        line = self._lines.get(content.instance_id)
+        if line is not None:
+            return line.append((content, delivery))
+        self._lines[content.instance_id] = deque([(content, delivery)])
+        return self.hands.start(self._conduct(content.instance_id))
+
+    async def _conduct(self, instance_id: str) -> None:
+        """Answer for all that is in an instance's line, and for what joins it meanwhile."""
+        line = self._lines[instance_id]
+        try:
+            while line:
+                together = [line.popleft() for _ in range(min(len(line), TOGETHER_MAX))]
+                await self._answer(instance_id, together)
+        finally:
+            del self._lines[instance_id]
+            self._make_room(len(line))  # What is left there comes again.
+
+    async def _answer(self, instance_id: str, pulled: Sequence[Pulled]) -> None:
+        try:
+            await self._put(instance_id, pulled)
+        except Unavailable as error:
+            log.warning("commands handed back: the log is away", error=str(error))
+            for _, delivery in pulled:
+                await _hand_back(delivery)
+        finally:
+            self._make_room(len(pulled))
+
+    async def _put(self, instance_id: str, pulled: Sequence[Pulled]) -> None:
+        """Put commands to their instance, and answer for each.
+
+        Raises:
+            Unavailable: the log is away. Not all of them are answered for.
+        """
+        commands = [command for command, _ in pulled]
+        workflow, trace = self.desk.workflow, pulled[0][1].trace
+        try:
+            with (
+                bound_contextvars(instance_id=instance_id, workflow=workflow),
+                telemetry.span("workflow", context_of(trace)),
+            ):
+                again = await self.desk.put(instance_id, commands)
+                for number, (command, delivery) in enumerate(pulled):
+                    await (
+                        self._refuse(command, delivery, again[number])
+                        if number in again
+                        else delivery.ack()
+                    )
+        except Hindered as hindered:
+            if not all(_is_early(command, hindered.obstacle) for command in commands):
+                self._note(instance_id, hindered.obstacle)
+            for command, delivery in pulled:
+                await self._refuse(command, delivery, hindered.obstacle)
+
+    async def _refuse(
+        self, command: WorkflowCommand, delivery: Incoming, hindrance: Obstacle
+    ) -> None:
+        """Leave a command to another node, or to a person if none has followed it for long.
+
+        What waits for a workflow that is disabled waits for as long as that is. Who may take no
+        more commands has seen a node come that can follow them, or goes: then it is tried at once.
+        """
+        if not self.permit.is_given:
+            return await delivery.nak()
+        age_s = (self.desk.clock.now() - delivery.at).total_seconds()
+        if _is_early(command, hindrance):
+            return await self._await_beginning(command, delivery, age_s=age_s)
+        is_young = delivery.deliveries < HOPELESS_DELIVERIES or age_s < HOPELESS_S
+        if is_young or hindrance.reason == CLOSED:
+            return await _hand_back(delivery)
+        subject = inbox_of(self.ports.stack, command)
+        letter = Unreadable(
+            reason=hindrance.reason,
+            detail=hindrance.detail,
+            stream=self.ports.stack.stream_of(subject),
+            seq=delivery.seq,
+            subject=subject,
+            headers={},
+            data=codec.encode_command(command),
+        )
+        return await self._bury(letter, delivery)
+
+    async def _await_beginning(
+        self, command: WorkflowCommand, delivery: Incoming, *, age_s: float
+    ) -> None:
+        """Let a call come again whose instance has not begun, unless that does not begin any more.
+
+        A replica may not show yet what has begun, so the log's leader has the last word.
+        """
+        is_young = delivery.deliveries < UNBEGUN_DELIVERIES or age_s < UNBEGUN_S
+        if is_young or await self._has_begun(command.instance_id):
+            delay_s = backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=EARLY_MAX_S)
+            return await delivery.nak(delay_s=delay_s)
+        log.info("a call goes: what it is for has never begun", instance_id=command.instance_id)
+        return await delivery.ack()
+
+    async def _has_begun(self, instance_id: str) -> bool:
+        try:
+            newest = await self.ports.log.last(self.ports.stack.workflow(instance_id))
+        except UnreadableEvent:  # Of a newer version, but there.
+            return True
+        return newest is not None
+
+    def _note(self, instance_id: str, hindrance: Obstacle) -> None:
+        """Say once why this node cannot have the instance."""
+        if instance_id in self._noted:
+            return
+        if len(self._noted) >= NOTED_MAX:
+            self._noted.clear()
+        self._noted.add(instance_id)
+        why = {"reason": hindrance.reason, "why": hindrance.detail}
+        log.warning("commands handed back", instance_id=instance_id, **why)
+
+    async def _bury_unreadable(self, content: Unreadable, delivery: Incoming) -> None:
+        try:
+            await self._bury(content, delivery)
+        except Unavailable as error:
+            log.warning("handed back: the log is away", error=str(error))
+            await _hand_back(delivery)
+        finally:
+            self._make_room(1)
+
+    async def _bury(self, letter: Unreadable, delivery: Incoming) -> None:
+        await self.undertaker.bury(letter, actor_id=self._actor)
+        await delivery.term(letter.reason)
+
+    def _make_room(self, places: int) -> None:
+        for _ in range(places):
+            self._room.give_back()
+
+
+async def _hand_back(delivery: Incoming) -> None:
+    """Let a command come again, later each time."""
+    await delivery.nak(delay_s=backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=BUSY_MAX_S))
+
+
+def _is_early(command: WorkflowCommand, hindrance: Obstacle) -> bool:
+    """Return whether a command calls to what may be about to begin."""
+    return hindrance.reason == NO_SUCH_INSTANCE and isinstance(command, Advance)

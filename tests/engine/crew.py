@@ -1,0 +1,42 @@
+"""A doer's crew without a node, for what is easier told of one doer than of a whole node."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from engine.app.app import App
+from engine.definitions.resolver import Editions
+from engine.episodes.breaker_store import Breakers
+from engine.episodes.cancel import Running
+from engine.outputs.context import OutputCrew
+from engine.outputs.pool import Outlets
+from engine.runtime.catalog import Cast, in_code
+from engine.runtime.permits import Permits
+from engine.runtime.retry import Turns
+from engine.runtime.slots import Slots
+from streams.clock import Clock
+from streams.ports import Ports
+from tests.engine.stage import CLOCK
+
+
+def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -> OutputCrew:
+    """Return the means that `node` would give to the actor `worker`."""
+    actor, running, permits = app.actors["worker"], Running(), Permits()
+    return OutputCrew(
+        app=app,
+        cast=Cast(in_code(app)),
+        editions=Editions(ports, app),
+        actor=actor,
+        is_laned=actor.is_laned,
+        ports=ports,
+        clock=clock,
+        node=node,
+        permits=permits,
+        may_go_on=permits.runs,
+        running=running,
+        breakers=Breakers(actor, ports, clock, node=node, running=running),
+        turns=Turns(),
+        outlets=Outlets(app.outputs, ports, clock),
+        slots=Slots(actor.max_concurrent_episodes),
+        pens=(f"{node}.{number}" for number in count(1)),
+    )

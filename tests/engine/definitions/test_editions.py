@@ -1,0 +1,264 @@
+"""Episodes and instances that go on as they began, whatever holds by now, on whichever node."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from engine.app.actions import approval, tool_call
+from engine.app.actor import Actor
+from engine.app.triggers import event
+from engine.definitions import resolver
+from engine.definitions.resolver import Editions
+from engine.episodes.episode import Status
+from engine.episodes.recovery import NO_SUCH_EDITION
+from engine.runtime.catalog import Hindered
+from engine.waits.requests import approve
+from streams.definitions import Edition
+from streams.events import EndStatus, EpisodeBlocked, EpisodeOpened
+from streams.json import raw
+from streams.workflows import WorkflowStatus
+from tests.engine.defining import (
+    AGENT,
+    WORKFLOW,
+    agent,
+    app_with,
+    apply,
+    flow,
+    happen,
+    nodes_of,
+    revision_of,
+    runs,
+    says,
+)
+from tests.engine.stage import (
+    HAPPENED,
+    Counter,
+    Scripted,
+    app_of,
+    ask_start,
+    doomed,
+    eventually,
+    gates,
+    lived,
+    opening,
+    running,
+    write,
+)
+from tests.engine.workflow_stage import begin, ended, instance
+
+ASK = approval({"restart": "db1"}, summary="restart it")
+
+
+def asking(config):
+    return Scripted(ASK, *(tool_call("tool", each) for each in config["actions"]))
+
+
+ASKING = {"asking": asking}
+
+
+async def test_what_waits_goes_on_as_it_was_opened_also_on_another_node(ports):
+    """A node that never ran the old revision finds it on the journal."""
+    await apply(ports, agent("old", "old"))
+    tool = Counter(open_=False)
+    async with doomed(app_with(tool), ports):
+        await says(ports, runs(1), "doomed")
+        await eventually(lambda: gates(ports.world))
+        id_ = await happen(ports)
+        await eventually(lambda: tool.calls == ["old"])
+    await apply(ports, agent("new"))
+    again = Counter()
+    async with running(app_with(again), ports, "n1"):
+        await says(ports, runs(2))
+        done = await lived(ports, id_)
+    assert done.end.status is EndStatus.DONE
+    assert again.calls == ["old", "old"]
+    assert nodes_of(done) == ["doomed", "n1"]
+
+
+async def test_what_nobody_has_begun_is_begun_as_it_was_opened(ports):
+    await apply(ports, agent("old", most=1))
+    tool = Counter(open_=False)
+    async with running(app_with(tool), ports):
+        await says(ports, runs(1))
+        await eventually(lambda: gates(ports.world))
+        await happen(ports, "x1")
+        await eventually(lambda: tool.calls == ["old"])
+        queued = await happen(ports, "x2")
+        await lived(ports, queued, lambda so_far: so_far.of(EpisodeOpened))
+        await apply(ports, agent("new", most=1))
+        await says(ports, runs(2))
+        tool.gate.set()
+        done = await lived(ports, queued)
+    assert tool.calls == ["old", "old"]
+    assert revision_of(done) == 1
+
+
+async def test_what_was_code_and_is_a_definition_now_goes_on_by_name(ports):
+    coded = Actor("worker")
+    coded.expect("thing", Scripted(), on=event(HAPPENED))
+    async with running(app_with(None, coded), ports):
+        await eventually(lambda: gates(ports.world))
+    id_ = await happen(ports)
+    await write(ports, id_, opening(app_of(Scripted())))
+    await ask_start(ports, id_)
+    await apply(ports, agent("a"))
+    tool = Counter()
+    async with running(app_with(tool), ports):
+        assert (await lived(ports, id_)).end.status is EndStatus.DONE
+    assert tool.calls == ["a"]
+
+
+async def test_an_instance_goes_on_by_the_revision_that_it_was_begun_by(ports):
+    tool = Counter(open_=False)
+    async with running(app_with(tool), ports):
+        await apply(ports, agent("a"))
+        await apply(ports, flow("one", "two"))
+        await says(ports, runs(1, "workflow-w"))
+        old = await begin(ports, "w", key="old")
+        await eventually(lambda: tool.calls)
+        await apply(ports, flow("else"))
+        await says(ports, runs(2, "workflow-w"))
+        tool.gate.set()
+        new = await begin(ports, "w", key="new")
+        ends = [await ended(ports, each) for each in (old, new)]
+    assert [each.status for each in ends] == [WorkflowStatus.DONE, WorkflowStatus.DONE]
+    assert [each.begun.spec.revision for each in ends] == [1, 2]
+    assert [list(each.steps) for each in ends] == [["one", "two"], ["else"]]
+
+
+async def test_an_instance_goes_on_by_its_revision_on_a_node_that_never_had_it(ports):
+    await apply(ports, agent("a"))
+    await apply(ports, flow("one", "two"))
+    tool = Counter(open_=False)
+    async with doomed(app_with(tool), ports):
+        await says(ports, runs(1, "workflow-w"), "doomed")
+        id_ = await begin(ports, "w")
+        await eventually(lambda: tool.calls)
+    await apply(ports, flow("else"))
+    async with running(app_with(), ports):
+        assert (await ended(ports, id_)).status is WorkflowStatus.DONE
+    assert list((await instance(ports, id_)).steps) == ["one", "two"]
+
+
+async def _blocked(ports, id_: str) -> str:
+    """Wait until an episode is blocked, and return the hash of what it asks."""
+    so_far = await lived(ports, id_, lambda so_far: so_far.episode.status is Status.BLOCKED)
+    return so_far.of(EpisodeBlocked)[-1].approval.plan_hash
+
+
+@pytest.mark.parametrize("node", ["the same", "another"])
+async def test_what_was_blocked_goes_on_as_it_was_opened_once_it_has_its_answer(ports, node):
+    await apply(ports, agent("old", template="asking"))
+    tool = Counter()
+    async with running(app_with(tool, templates=ASKING), ports, "n1"):
+        await says(ports, runs(1))
+        await eventually(lambda: gates(ports.world))
+        id_ = await happen(ports)
+        asked = await _blocked(ports, id_)
+        await apply(ports, agent("new", template="asking"))
+        if node == "the same":
+            await says(ports, runs(2))
+            await approve(ports, id_, plan_hash=asked, by="ada")
+            done = await lived(ports, id_)
+    if node == "another":
+        async with running(app_with(tool, templates=ASKING), ports, "n2"):
+            await says(ports, runs(2), "n2")
+            await approve(ports, id_, plan_hash=asked, by="ada")
+            done = await lived(ports, id_)
+    assert (done.end.status, tool.calls) == (EndStatus.DONE, ["old"])
+
+
+async def test_what_is_older_than_the_turns_takes_one_and_gives_it_back(ports):
+    """Nothing limited its actor when it was opened; now one may run at a time."""
+    tool = Counter()
+    async with running(app_with(tool, templates=ASKING), ports):
+        await apply(ports, agent("old", template="asking"))
+        await says(ports, runs(1))
+        await eventually(lambda: gates(ports.world))
+        id_ = await happen(ports, "x1")
+        asked = await _blocked(ports, id_)
+        await apply(ports, agent("new", max_concurrent_cluster=1))
+        await says(ports, runs(2))
+        await approve(ports, id_, plan_hash=asked, by="ada")
+        await lived(ports, id_)
+        await lived(ports, await happen(ports, "x2"))
+    assert tool.calls == ["old", "new"]
+
+
+async def test_an_episode_is_left_to_a_node_that_can_make_its_edition(ports):
+    """The actor as it was needs a template that only other nodes have."""
+    await apply(ports, agent("old", template="asking"))
+    tool = Counter()
+    async with running(app_with(tool, templates=ASKING), ports, "able"):
+        await says(ports, runs(1), "able")
+        await eventually(lambda: gates(ports.world))
+        id_ = await happen(ports)
+        asked = await _blocked(ports, id_)
+    await apply(ports, agent("new"))
+    with capture_logs() as lines:
+        async with running(app_with(tool), ports, "unable"):
+            await says(ports, runs(2), "unable")
+            await approve(ports, id_, plan_hash=asked, by="ada")
+            await eventually(lambda: NO_SUCH_EDITION in [line.get("reason") for line in lines])
+            async with running(app_with(tool, templates=ASKING), ports, "able"):
+                done = await lived(ports, id_)
+    assert nodes_of(done) == ["able", "able"]
+    assert tool.calls == ["old"]
+
+
+@pytest.mark.parametrize("kind", [AGENT, WORKFLOW])
+async def test_an_edition_that_the_journal_does_not_hold_is_left_to_others(ports, kind):
+    editions = Editions(ports, app_with())
+    find = editions.actor if kind is AGENT else editions.workflow
+    with pytest.raises(Hindered) as hindered:
+        await find("worker", 3)
+    assert hindered.value.obstacle.reason == NO_SUCH_EDITION
+    assert "holds no revision 3" in hindered.value.obstacle.detail
+
+
+async def test_an_edition_whose_template_failed_once_is_made_anew_when_it_is_needed_again(ports):
+    away = [True]
+
+    def moody(config):
+        if away:
+            raise OSError("the file server is away")
+        return Scripted()
+
+    await apply(ports, agent("a", template="moody"))
+    editions = Editions(ports, app_with(templates={"moody": moody}))
+    with pytest.raises(Hindered, match="the file server is away"):
+        await editions.actor("worker", 1)
+    away.clear()
+    assert (await editions.actor("worker", 1)).revision == 1
+
+
+async def test_an_edition_that_came_with_a_delay_is_found_then(ports):
+    editions = Editions(ports, app_with())
+    with pytest.raises(Hindered):
+        await editions.actor("worker", 1)
+    await apply(ports, agent("a"))
+    assert (await editions.actor("worker", 1)).revision == 1
+
+
+async def test_what_was_made_once_is_not_made_again_and_no_more_is_kept_than_may_be(
+    ports, monkeypatch
+):
+    monkeypatch.setattr(resolver, "EDITIONS_MAX", 2)
+    editions = Editions(ports, app_with())
+    for action in ("a", "b", "c"):
+        await apply(ports, agent(action))
+    second = await editions.actor("worker", 2)
+    first = await editions.actor("worker", 1)
+    assert await editions.actor("worker", 2) is second
+    await editions.actor("worker", 3)
+    assert await editions.actor("worker", 2) is second
+    assert await editions.actor("worker", 1) is not first
+
+
+async def test_a_template_that_crashes_is_a_problem_of_one_definition(ports):
+    body = raw(agent("a", template="failing"))
+    edition = Edition(kind=AGENT, id="worker", revision=1, seq=1, body=body)
+    made = await Editions(ports, app_with()).make(edition)
+    assert made.actor is None
+    assert made.problem == "what it is made by has failed: ZeroDivisionError: division by zero"

@@ -1,0 +1,236 @@
+"""How one episode's journal is written."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from engine.episodes.episode import Begin, Fail, Performed, fold
+from engine.episodes.writer import EVENTS_PER_COMMIT_MAX, Scribe
+from engine.errors import Rejected
+from streams.errors import TooLarge, Unavailable, VersionConflict
+from streams.events import EpisodeOpened, EpisodeStarted, StepKind, StepRecorded
+from streams.json import raw
+from tests.engine.stage import CLOCK, Scripted, app_of, life, opening, write
+
+begin = Begin(node="n1", claim_revision=1)
+
+
+def step(data: object = 1) -> Performed:
+    return Performed(kind=StepKind.OBSERVATION, fingerprint="f", result=raw(data))
+
+
+async def turned() -> None:
+    """Let whatever was begun get under way."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+class HeldLog:
+    """A log that lets an append happen only when told, and counts those in flight."""
+
+    def __init__(self, log):
+        self._log = log
+        self.open = asyncio.Event()
+        self.in_flight = self.in_flight_most = 0
+        self.fails_with: Exception | None = None
+
+    async def append(self, subject, commit, *, after):
+        self.in_flight += 1
+        self.in_flight_most = max(self.in_flight_most, self.in_flight)
+        try:
+            await self.open.wait()
+            if self.fails_with:
+                raise self.fails_with
+            return await self._log.append(subject, commit, after=after)
+        finally:
+            self.in_flight -= 1
+
+
+async def claimed(first) -> int:
+    """The claim is made."""
+    return 1
+
+
+async def noted() -> None:
+    """Nobody waits for the fence."""
+
+
+@pytest.fixture
+def held(ports):
+    return HeldLog(ports.log)
+
+
+@pytest.fixture
+async def scribe(ports, held):
+    """A scribe of an episode that has been opened."""
+    opened = opening(app_of(Scripted()))
+    await write(ports, opened.episode_id, opened)
+    so_far = await life(ports, opened.episode_id)
+    scribe = Scribe(
+        held,
+        CLOCK,
+        subject=ports.stack.episode(opened.episode_id),
+        episode=so_far.episode,
+        version=so_far.records[-1].seq,
+        pen="r1",
+        before_fence=claimed,
+        after_fence=noted,
+    )
+    yield scribe
+    await scribe.close()
+
+
+async def commits(ports, scribe) -> list[list[type]]:
+    records = await ports.log.read(scribe._subject)
+    return [[type(event) for event in record.commit.events] for record in records]
+
+
+async def test_what_is_recorded_while_an_append_is_in_flight_rides_in_the_next_commit(
+    ports, held, scribe
+):
+    scribe.record(begin)
+    await turned()
+    for _ in range(5):
+        scribe.record(step())
+    held.open.set()
+    await scribe.barrier()
+
+    assert await commits(ports, scribe) == [[EpisodeOpened], [EpisodeStarted], [StepRecorded] * 5]
+
+
+async def test_what_nobody_writes_yet_is_written_by_whoever_waits_for_it(held, scribe):
+    held.open.set()
+    before = asyncio.all_tasks()
+    scribe.record(begin)
+    await scribe.barrier()
+    assert scribe.is_fenced
+    assert asyncio.all_tasks() == before
+
+
+async def test_what_is_recorded_together_is_one_commit(ports, held, scribe):
+    held.open.set()
+    scribe.record(begin, step(), step())
+    await scribe.barrier()
+
+    assert await commits(ports, scribe) == [
+        [EpisodeOpened],
+        [EpisodeStarted, StepRecorded, StepRecorded],
+    ]
+
+
+async def test_a_barrier_waits_until_all_is_durable(ports, held, scribe):
+    scribe.record(begin)
+    waiting = asyncio.create_task(scribe.barrier())
+    await turned()
+    assert not waiting.done()
+    assert await commits(ports, scribe) == [[EpisodeOpened]]
+
+    held.open.set()
+    await waiting
+    assert await commits(ports, scribe) == [[EpisodeOpened], [EpisodeStarted]]
+
+
+async def test_a_barrier_with_nothing_recorded_waits_for_nothing(scribe):
+    await scribe.barrier()
+
+
+async def test_one_append_is_in_flight_at_a_time(held, scribe):
+    scribe.record(begin)
+    for _ in range(20):
+        scribe.record(step())
+        await turned()
+    held.open.set()
+    await scribe.barrier()
+
+    assert held.in_flight_most == 1
+
+
+async def test_every_commit_has_an_id_of_its_own_that_names_the_claim(ports, held, scribe):
+    held.open.set()
+    for command in (begin, step(), step()):
+        scribe.record(command)
+        await scribe.barrier()
+
+    records = await ports.log.read(scribe._subject)
+    assert [record.commit.id for record in records[1:]] == ["r1-1", "r1-2", "r1-3"]
+
+
+async def test_a_refused_append_stops_the_episode_at_the_next_record(ports, held, scribe):
+    held.open.set()
+    scribe.record(begin)
+    await write(ports, scribe.episode.opened.episode_id, EpisodeStarted(
+        node="rival", attempt=1, claim_revision=2
+    ))  # fmt: skip
+    await turned()
+
+    with pytest.raises(VersionConflict):
+        scribe.record(step())
+    assert await commits(ports, scribe) == [[EpisodeOpened], [EpisodeStarted]]
+
+
+@pytest.mark.parametrize("error", [VersionConflict("s", expected=1), Unavailable("s", detail="")])
+async def test_a_barrier_says_why_something_is_not_durable(held, scribe, error):
+    held.fails_with = error
+    held.open.set()
+    scribe.record(begin)
+    with pytest.raises(type(error)):
+        await scribe.barrier()
+
+
+async def test_many_events_are_split_into_commits_of_a_bounded_number(ports, held, scribe):
+    held.open.set()
+    scribe.record(begin, *(step() for _ in range(2 * EVENTS_PER_COMMIT_MAX)))
+    await scribe.barrier()
+
+    sizes = [len(kinds) for kinds in await commits(ports, scribe)]
+    assert sizes == [1, EVENTS_PER_COMMIT_MAX, EVENTS_PER_COMMIT_MAX, 1]
+
+
+async def test_a_commit_too_large_for_one_message_is_split(ports, held, scribe):
+    held.open.set()
+    scribe.record(begin, *(step("x" * 200_000) for _ in range(9)))
+    await scribe.barrier()
+
+    kinds = await commits(ports, scribe)
+    assert [kind for commit in kinds for kind in commit] == [
+        EpisodeOpened,
+        EpisodeStarted,
+        *[StepRecorded] * 9,
+    ]
+
+
+async def test_one_event_too_large_for_a_message_is_refused(held, scribe):
+    held.open.set()
+    scribe.record(begin, step("x" * 2_000_000))
+    with pytest.raises(TooLarge):
+        await scribe.barrier()
+
+
+async def test_the_journal_folds_to_what_the_scribe_knows_but_for_moments(ports, held, scribe):
+    held.open.set()
+    scribe.record(begin, step(), step(), Fail(error_class="x"))
+    await scribe.barrier()
+
+    folded = fold(await ports.log.read(scribe._subject))
+    assert folded.status is scribe.episode.status
+    assert folded.traces == scribe.episode.traces
+    assert folded.finished == scribe.episode.finished
+    assert folded.wall_used_s == pytest.approx(scribe.episode.wall_used_s, abs=0.1)
+
+
+async def test_what_does_not_fit_the_state_is_rejected_and_not_written(ports, held, scribe):
+    held.open.set()
+    with pytest.raises(Rejected, match="Performed while queued"):
+        scribe.record(step())
+    await scribe.barrier()
+    assert await commits(ports, scribe) == [[EpisodeOpened]]
+
+
+async def test_a_closed_scribe_writes_no_more(ports, held, scribe):
+    scribe.record(begin)
+    await scribe.close()
+    held.open.set()
+    await turned()
+    assert await commits(ports, scribe) == [[EpisodeOpened]]

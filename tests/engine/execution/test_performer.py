@@ -1,0 +1,234 @@
+"""What a step leaves on the journal, and what it must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.app.actions import checkpoint, observe, synthesize, tool_call
+from engine.app.strategy import Strategy
+from engine.app.tools import Synthesis, Tool, ToolFailed
+from streams.events import StepKind, StepRecorded
+from streams.json import NOTHING, raw
+from tests.engine.stage import Scripted, key_of, play, ports_in_memory, stored
+
+
+class Vault(Tool):
+    """Hides what it is asked and what it answers."""
+
+    def __init__(self):
+        self.asked: list[object] = []
+
+    async def call(self, action, args, ctx):
+        self.asked.append(args)
+        return {"secret": "hunter2", "size": 7}
+
+    def redact(self, args):
+        return {**args, "password": "***"}
+
+    def redact_result(self, result):
+        return {**result, "secret": "***"}
+
+
+async def test_what_a_tool_redacts_is_shown_redacted_from_the_first_step(ports):
+    life = await play(
+        Scripted(tool_call("vault", "open", {"password": "p4ss", "shelf": 1})),
+        ports=ports,
+        tools={"vault": Vault()},
+    )
+    (step,) = life.of(StepRecorded)
+    assert step.args == raw({"password": "***", "shelf": 1})
+    assert step.result_shown == raw({"secret": "***", "size": 7})
+    assert b"p4ss" not in stored(ports)
+
+
+async def test_a_strategy_gets_the_result_unredacted(ports):
+    vault = Vault()
+    life = await play(
+        Scripted(tool_call("vault", "open", {"password": "p4ss"})), tools={"vault": vault}
+    )
+    assert vault.asked == [{"password": "p4ss"}]
+    assert life.seen == [{"secret": "hunter2", "size": 7}]
+
+
+async def test_a_result_that_hides_nothing_is_kept_once():
+    async def read(args, ctx):
+        return {"size": 7}
+
+    life = await play(Scripted(tool_call("disk", "read")), tools={"disk": read})
+    (step,) = life.of(StepRecorded)
+    assert (step.result, step.result_shown) == (raw({"size": 7}), NOTHING)
+
+
+async def test_underscore_arguments_reach_the_tool_and_are_stored_nowhere(ports):
+    asked = []
+
+    async def read(args, ctx):
+        asked.append(args)
+
+    await play(
+        Scripted(tool_call("disk", "read", {"mount": "/", "_token": "t0ken"})),
+        ports=ports,
+        tools={"disk": read},
+    )
+    assert asked == [{"mount": "/", "_token": "t0ken"}]
+    assert b"mount" in stored(ports)
+    assert b"t0ken" not in stored(ports)
+
+
+async def test_transient_prompts_reach_the_synthesizer_and_are_stored_nowhere(ports):
+    asked = []
+
+    async def think(prompt, transient, ctx):
+        asked.append((prompt, transient))
+        return "because"
+
+    life = await play(
+        Scripted(synthesize("why", transient={"key": "t0ken"})), ports=ports, synthesizer=think
+    )
+    assert asked == [("why", {"key": "t0ken"})]
+    assert life.seen == ["because"]
+    assert b"why" in stored(ports)
+    assert b"t0ken" not in stored(ports)
+
+
+async def test_a_synthesizers_tokens_and_model_are_counted():
+    async def think(prompt, transient, ctx):
+        return Synthesis(content={"a": 1}, input_tokens=30, output_tokens=12, model="m1")
+
+    life = await play(Scripted(synthesize("a"), synthesize("b")), synthesizer=think)
+    first, _ = life.of(StepRecorded)
+    assert (first.kind, first.cost_tokens, first.model) == (StepKind.SYNTHESIS, 42, "m1")
+    assert life.end.tokens_used == 84
+    assert life.seen == [{"a": 1}, {"a": 1}]
+
+
+async def test_without_a_synthesizer_the_prompt_is_the_result():
+    life = await play(Scripted(synthesize({"ask": "why"}, transient={"key": "t0ken"})))
+    assert life.seen == [{"ask": "why"}]
+    assert life.of(StepRecorded)[0].cost_tokens == 0
+
+
+async def test_a_capability_that_nobody_serves_is_a_failed_step():
+    life = await play(Scripted(tool_call("disk", "read")))
+    (step,) = life.of(StepRecorded)
+    assert step.error_class == "no_tool_for_capability"
+    assert "'disk'" in step.error_detail
+    assert life.seen == ["no_tool_for_capability"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "error_class"),
+    [
+        (ToolFailed("quota", "tomorrow"), "quota"),
+        (TimeoutError(), "tool_timeout"),
+        (ConnectionError(), "tool_unavailable"),
+        (ValueError("boom"), "crash"),
+    ],
+)
+async def test_a_tool_that_fails_is_a_result_too(raised, error_class):
+    async def read(args, ctx):
+        raise raised
+
+    life = await play(Scripted(tool_call("disk", "read")), tools={"disk": read})
+    assert life.of(StepRecorded)[0].error_class == error_class
+    assert life.seen == [error_class]
+
+
+async def test_a_synthesizer_that_fails_is_a_result_too():
+    async def think(prompt, transient, ctx):
+        raise ToolFailed("refused", "no comment")
+
+    life = await play(Scripted(synthesize("why")), synthesizer=think)
+    assert life.seen == ["refused"]
+
+
+async def test_a_failed_step_ends_an_episode_that_does_not_care_for_results():
+    class Careless(Scripted):
+        handle_result = Strategy.handle_result
+
+    life = await play(Careless(tool_call("disk", "read")))
+    assert life.end.error_class == "no_tool_for_capability"
+
+
+async def test_observations_and_checkpoints_are_steps():
+    life = await play(Scripted(observe({"n": 1}), checkpoint("half")))
+    first, second = life.of(StepRecorded)
+    assert (first.kind, first.result) == (StepKind.OBSERVATION, raw({"n": 1}))
+    assert (second.kind, second.args) == (StepKind.CHECKPOINT, raw({"phase": "half"}))
+    assert life.seen == [{"n": 1}, None]
+
+
+async def test_a_tool_knows_who_calls_and_with_which_idempotency_key():
+    known = []
+
+    async def read(args, ctx):
+        known.append(ctx)
+
+    call = tool_call("disk", "read")
+    life = await play(Scripted(call, call), tools={"disk": read})
+    id_ = life.episode.opened.episode_id
+    assert [one.step_no for one in known] == [1, 2]
+    assert [one.idempotency_key for one in known] == [key_of(id_, 1, call), key_of(id_, 2, call)]
+    assert {(one.actor_id, one.expectation_id, one.episode_id) for one in known} == {
+        ("worker", "thing", id_)
+    }
+
+
+@pytest.mark.parametrize("failure", ["no\ud800 surrogates", "x" * 2_000_000])
+async def test_a_failure_in_words_that_cannot_be_kept_is_a_result_all_the_same(failure):
+    async def read(args, ctx):
+        raise ToolFailed("odd", failure)
+
+    life = await play(Scripted(tool_call("disk", "read")), tools={"disk": read})
+    assert life.seen == ["odd"]
+
+
+@pytest.mark.parametrize(
+    "values", [{"input_tokens": "30"}, {"output_tokens": 1.5}, {"model": None}]
+)
+async def test_a_synthesis_of_nonsense_is_a_crash_of_the_synthesizer(values):
+    async def think(prompt, transient, ctx):
+        return Synthesis(content=1, **values)
+
+    life = await play(Scripted(synthesize("why")), synthesizer=think)
+    assert life.seen == ["crash"]
+    assert "tokens must be whole numbers" in life.of(StepRecorded)[0].error_detail
+
+
+async def test_redacting_in_place_takes_nothing_from_the_strategy():
+    class InPlace(Vault):
+        def redact_result(self, result):
+            result["secret"] = "***"
+            return result
+
+    ports = ports_in_memory()
+    life = await play(Scripted(tool_call("vault", "open")), ports=ports, tools={"vault": InPlace()})
+    assert life.seen == [{"secret": "hunter2", "size": 7}]
+    assert life.of(StepRecorded)[0].result_shown == raw({"secret": "***", "size": 7})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"input_tokens": -1},
+        {"output_tokens": -5, "input_tokens": 10},
+        {"input_tokens": 2**31},
+        {"input_tokens": 2**30, "output_tokens": 2**30},
+        {"output_tokens": 2**70},
+    ],
+)
+async def test_tokens_that_cannot_have_been_used_are_a_failed_step_and_count_nothing(values):
+    async def think(prompt, transient, ctx):
+        return Synthesis(content=1, **values)
+
+    life = await play(Scripted(synthesize("why")), synthesizer=think)
+    (step,) = life.of(StepRecorded)
+    assert (step.error_class, step.cost_tokens) == ("crash", 0)
+    assert "none may be negative, and together they are at most 2,147,483,647" in step.error_detail
+
+
+async def test_a_model_whose_name_cannot_be_kept_fails_nothing():
+    async def think(prompt, transient, ctx):
+        return Synthesis(content=1, model="no\ud800")
+
+    assert (await play(Scripted(synthesize("why")), synthesizer=think)).seen == [1]

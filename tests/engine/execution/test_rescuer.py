@@ -1,0 +1,138 @@
+"""How the work of a node that is gone is called for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from engine.execution import takeover
+from engine.execution.takeover import Rescuer
+from streams.commands import Recover
+from streams.errors import Unavailable
+from tests.engine.stage import CLOCK, WAIT_S, eventually
+
+EPISODE = "episode.worker.e1"
+
+
+class Rescuers:
+    """Any number of rescuers, as on as many nodes."""
+
+    def __init__(self, ports):
+        self.ports, self.stopping = ports, asyncio.Event()
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def start(self, *, ports=None, actors=("worker",)):
+        rescuer = Rescuer(ports or self.ports, actors, CLOCK, self.stopping)
+        self.tasks.append(asyncio.create_task(rescuer.serve()))
+
+    async def end(self):
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def rescuers(ports):
+    rescuers = Rescuers(ports)
+    yield rescuers
+    await rescuers.end()
+
+
+def lapsed(ports):
+    """Return whether every lease has lapsed, by now."""
+    ports.leases._settle()
+    return all(stored.change.state == "expired" for stored in ports.leases._bucket.values())
+
+
+async def next_command(source):
+    (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
+    await delivery.ack()
+    return delivery.content
+
+
+async def no_more(source):
+    return list(await source.receive(room=1, wait_s=0)) == []
+
+
+async def test_a_lapse_calls_for_one_recovery_however_many_nodes_watch(ports, rescuers):
+    source = await ports.inbox.open("worker")
+    for _ in range(3):
+        rescuers.start()
+    await ports.leases.acquire(EPISODE, holder="dead")
+
+    recover = await next_command(source)
+    assert recover == Recover(actor_id="worker", episode_id="e1", reason="lapsed")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert await no_more(source)
+
+
+async def test_a_lapse_that_nobody_watched_is_seen_by_the_next_node(ports, rescuers):
+    """I4."""
+    await ports.leases.acquire(EPISODE, holder="dead")
+    await eventually(lambda: lapsed(ports))
+    rescuers.start()
+    source = await ports.inbox.open("worker")
+    assert (await next_command(source)).episode_id == "e1"
+
+
+async def test_each_lapse_of_one_episode_calls_anew(ports, rescuers):
+    source = await ports.inbox.open("worker")
+    rescuers.start()
+    for _ in range(2):
+        await ports.leases.acquire(EPISODE, holder="dead")
+        assert (await next_command(source)).episode_id == "e1"
+
+
+@pytest.mark.parametrize("key", ["episode.stranger.e1", "projector.main"])
+async def test_what_is_not_this_nodes_work_is_left_alone(ports, rescuers, key):
+    mine, strange = [await ports.inbox.open(actor) for actor in ("worker", "stranger")]
+    rescuers.start()
+    await ports.leases.acquire(key, holder="dead")
+    await ports.leases.acquire(EPISODE, holder="dead")
+    assert (await next_command(mine)).episode_id == "e1"
+    assert await no_more(strange)
+
+
+async def test_a_release_calls_for_nothing(ports, rescuers):
+    source = await ports.inbox.open("worker")
+    rescuers.start()
+    lease = await ports.leases.acquire("episode.worker.done", holder="n1")
+    await ports.leases.complete(lease)
+    await ports.leases.acquire(EPISODE, holder="dead")
+    assert (await next_command(source)).episode_id == "e1"
+
+
+async def test_a_call_that_found_the_log_away_is_made_again(ports, rescuers, monkeypatch):
+    monkeypatch.setattr(takeover, "RETRY_S", 0.01)
+
+    class AwayAtFirst:
+        times = 3
+
+        async def send(self, command, *, id, trace=""):
+            if self.times:
+                self.times -= 1
+                raise Unavailable("send", detail="away")
+            await ports.inbox.send(command, id=id, trace=trace)
+
+    rescuers.start(ports=replace(ports, inbox=AwayAtFirst()))
+    await ports.leases.acquire(EPISODE, holder="dead")
+    assert (await next_command(await ports.inbox.open("worker"))).episode_id == "e1"
+
+
+async def test_what_lapsed_before_its_actor_came_is_called_for_when_it_comes(
+    ports, rescuers, monkeypatch
+):
+    """I4."""
+    monkeypatch.setattr(takeover, "WAIT_S", 0.01)
+    actors = {"worker"}
+    rescuers.start(actors=actors)
+    own, late = [await ports.inbox.open(actor) for actor in ("worker", "late")]
+    await ports.leases.acquire("episode.late.e2", holder="dead")
+    await ports.leases.acquire(EPISODE, holder="dead")
+    assert (await next_command(own)).episode_id == "e1"
+    assert await no_more(late)
+    actors.add("late")
+    assert (await next_command(late)).episode_id == "e2"

@@ -1,0 +1,197 @@
+"""How an episode's findings are carried out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from msgspec.structs import replace
+
+from engine.app.findings import clear_finding, raise_finding, update_finding
+from engine.findings.apply import Applier
+from engine.runtime.retry import CONFLICTS_MAX, Contended, Turns
+from streams.events import FindingRaised, FindingUpdated
+from streams.memory import memory_ports
+from streams.triggers import Mode
+from tests.engine.stage import CLOCK, Scripted, app_of, leave, lived, opening, play, running, told
+from tests.simulation.time import SimClock, simulate
+
+APP = app_of(Scripted())
+ACTORS = APP.actors
+OPENED = opening(APP)
+OTHER = opening(APP, id_="x2")
+
+disk = raise_finding("disk", class_="full", summary="one")
+
+
+@pytest.fixture
+def applier(ports):
+    return Applier(ports, ACTORS, CLOCK, Turns())
+
+
+async def events_of(ports, key="disk"):
+    records = await ports.log.read(ports.stack.finding(key))
+    return [event for record in records for event in record.commit.events]
+
+
+class Contested:
+    """A log on which a rival raises the finding just before each of the next appends."""
+
+    def __init__(self, ports, *, times):
+        self._ports, self._log, self._times = ports, ports.log, times
+        self.read, self.last = ports.log.read, ports.log.last
+
+    async def append(self, subject, commit, *, after):
+        if self._times:
+            self._times -= 1
+            rival = Applier(self._ports, ACTORS, CLOCK, Turns())
+            opened = opening(APP, id_=f"rival{self._times}")
+            await rival.apply([disk], opened=opened, attempt=1)
+        return await self._log.append(subject, commit, after=after)
+
+
+async def test_each_intent_is_carried_out_and_its_outcome_told_in_order(ports, applier):
+    intents = [disk, clear_finding("absent"), raise_finding("other", class_="c")]
+    applied = await applier.apply(intents, opened=OPENED, attempt=1)
+
+    assert [one.index for one in applied] == [0, 1, 2]
+    assert [one.outcome.outcome for one in applied] == ["raised", "unchanged", "raised"]
+    assert await events_of(ports, "absent") == []
+
+
+async def test_intents_on_one_key_are_carried_out_in_order(ports, applier):
+    intents = [disk, update_finding("disk", summary="two"), clear_finding("disk"), disk]
+    applied = await applier.apply(intents, opened=OPENED, attempt=1)
+
+    assert [one.outcome.outcome for one in applied] == ["raised", "updated", "cleared", "raised"]
+    assert [event.finding.raise_no for event in await events_of(ports)] == [1, 1, 1, 2]
+    assert [event.cause.index for event in await events_of(ports)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("times", [1, 7])
+async def test_a_rival_that_is_first_is_decided_upon_again(ports, times):
+    applier = Applier(
+        dataclasses.replace(ports, log=Contested(ports, times=times)), ACTORS, CLOCK, Turns()
+    )
+    (applied,) = await applier.apply([disk], opened=OPENED, attempt=1)
+
+    assert applied.outcome.outcome == "updated"
+    kinds = [type(event) for event in await events_of(ports)]
+    assert kinds == [FindingRaised, *[FindingUpdated] * times]
+
+
+def test_a_finding_that_is_fought_over_without_end_is_left_for_later():
+    async def fight():
+        clock = SimClock()
+        ports = memory_ports(clock=clock)
+        applier = Applier(
+            dataclasses.replace(ports, log=Contested(ports, times=CONFLICTS_MAX)),
+            ACTORS,
+            clock,
+            Turns(),
+        )
+        with pytest.raises(Contended, match="lost 100 races"):
+            await applier.apply([disk], opened=OPENED, attempt=1)
+        return clock.monotonic_s()
+
+    assert 20 < simulate(fight()) < 50
+
+
+async def test_carrying_out_twice_changes_nothing(ports, applier):
+    intents = [disk, update_finding("disk", summary="two"), raise_finding("other", class_="c")]
+    once = await applier.apply(intents, opened=OPENED, attempt=1)
+    before = await events_of(ports)
+    twice = await applier.apply(intents, opened=OPENED, attempt=2)
+
+    assert twice == once
+    assert await events_of(ports) == before
+
+
+async def test_a_later_attempt_looks_at_the_whole_history(ports, applier):
+    await applier.apply([disk], opened=OPENED, attempt=1)
+    await applier.apply([clear_finding("disk")], opened=OTHER, attempt=1)
+    (applied,) = await applier.apply([disk], opened=OPENED, attempt=2)
+
+    assert applied.outcome.outcome == "raised"
+    assert len(await events_of(ports)) == 2
+
+
+class Remembered:
+    """A log that remembers what was read of it, and may be a replica that lags behind."""
+
+    def __init__(self, ports, *, lags=0):
+        self._log, self._lags, self.read_after = ports.log, lags, []
+        self.append, self.last = ports.log.append, ports.log.last
+
+    async def read(self, subject, *, after=0):
+        records = await self._log.read(subject, after=after)
+        self.read_after.append(after)
+        self._lags -= 1
+        return records if self._lags < 0 else []
+
+
+async def test_nothing_older_than_the_episode_is_read_again(ports, applier):
+    for intent in (disk, clear_finding("disk"), disk):
+        await applier.apply([intent], opened=OTHER, attempt=1)
+    since = await ports.log.head()
+    log = Remembered(ports)
+    later = Applier(dataclasses.replace(ports, log=log), ACTORS, CLOCK, Turns())
+
+    (once,) = await later.apply([disk], opened=OPENED, attempt=2, since=since)
+    await applier.apply([clear_finding("disk")], opened=OTHER, attempt=1)
+    (twice,) = await later.apply([disk], opened=OPENED, attempt=3, since=since)
+    (seen,) = await later.look([disk], opened=OPENED, since=since)
+
+    assert once == twice == seen
+    assert once.outcome.outcome == "updated"
+    assert log.read_after == [since, since]
+
+
+async def test_a_replica_that_lags_does_not_hide_what_was_carried_out(ports, applier):
+    await applier.apply([disk], opened=OTHER, attempt=1)
+    (once,) = await applier.apply([clear_finding("disk")], opened=OPENED, attempt=1)
+    later = Applier(
+        dataclasses.replace(ports, log=Remembered(ports, lags=2)), ACTORS, CLOCK, Turns()
+    )
+
+    assert await later.apply([clear_finding("disk")], opened=OPENED, attempt=2) == [once]
+    assert once.outcome.outcome == "cleared"
+    assert len(await events_of(ports)) == 2
+
+
+async def test_looking_again_finds_what_was_carried_out(ports, applier):
+    intents = [disk, clear_finding("absent")]
+    applied = await applier.apply(intents, opened=OPENED, attempt=1)
+    await applier.apply([clear_finding("disk")], opened=OTHER, attempt=1)
+
+    assert await applier.look(intents, opened=OPENED) == applied
+
+
+async def test_looking_again_finds_that_a_dry_run_left_all_out(ports, applier):
+    dry = replace(OPENED, mode=Mode.DRY_RUN)
+    applied = await applier.apply([disk], opened=dry, attempt=1)
+
+    assert [one.outcome.outcome for one in applied] == ["dry_run"]
+    assert await applier.look([disk], opened=dry) == applied
+
+
+async def test_an_episode_records_what_became_of_its_findings_and_tells_the_world(ports):
+    life_ = await play(Scripted(findings=[disk, clear_finding("absent")]), ports=ports)
+
+    outcomes = [(one.finding_key, one.outcome) for one in life_.end.findings]
+    assert outcomes == [("disk", "raised"), ("absent", "unchanged")]
+    names = [name for name, _ in told(ports)]
+    assert names == ["episode.started", "finding.raised", "episode.completed"]
+
+
+async def test_findings_that_a_dead_node_had_half_carried_out_are_carried_out_once(ports, applier):
+    intents = [disk, raise_finding("other", class_="c")]
+    app = app_of(Scripted(findings=intents))
+    await applier.apply(intents[:1], opened=OPENED, attempt=1)
+    async with running(app, ports):
+        converged = (await play(Scripted(findings=intents))).episode.converged
+        life_ = await lived(ports, await leave(ports, app, converged))
+
+    assert [one.outcome for one in life_.end.findings] == ["raised", "raised"]
+    assert len(await events_of(ports)) == 1
+    assert len(await events_of(ports, "other")) == 1

@@ -1,0 +1,258 @@
+"""Nodes that come, go and share the work."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from engine.app.actions import observe, tool_call
+from engine.node import node as module
+from streams.errors import BadName, Unavailable
+from streams.events import DeadLettered, EndStatus, EpisodeFinished, EpisodeStarted
+from streams.layout import Stream
+from tests.engine.stage import (
+    LOOK_S,
+    WAIT_S,
+    Counter,
+    Scripted,
+    all_answered,
+    app_of,
+    ask_start,
+    eventually,
+    gates,
+    life,
+    lived,
+    node_of,
+    open_episode,
+    opening,
+    running,
+    write,
+)
+
+PROMPT_S = 3.0
+"""What a person would call at once, on a busy machine, in seconds; less than any idle wait."""
+
+
+async def test_a_stopping_node_hands_over_at_the_next_barrier_and_another_finishes(ports):
+    """I9."""
+    tool = Counter(open_=False)
+    app = app_of(Scripted(tool_call("tool", "a"), observe("end")), tools={"tool": tool})
+    async with running(app, ports, "first") as first:
+        id_ = await open_episode(ports, app)
+        await tool.called.wait()
+        first.stop()
+        tool.gate.set()
+    left = await life(ports, id_)
+    async with asyncio.timeout(PROMPT_S), running(app, ports, "second"):
+        life_ = await lived(ports, id_)
+
+    assert left.of(EpisodeFinished) == []
+    assert tool.calls == ["a"]
+    assert [one.node for one in life_.of(EpisodeStarted)] == ["first", "second"]
+    assert life_.seen == [{"call": 1}, "end"]
+
+
+class SlowToOpen:
+    """A world whose queues are open only once they may be."""
+
+    def __init__(self, world):
+        self._world = world
+        self.asked, self.may = asyncio.Event(), asyncio.Event()
+
+    async def open(self, actor, names, *, after=None):
+        self.asked.set()
+        await self.may.wait()
+        return await self._world.open(actor, names, after=after)
+
+
+async def test_a_node_says_that_it_is_up_once_whatever_is_published_will_be_seen(ports):
+    world = SlowToOpen(ports.world)
+
+    def said():
+        return [line["event"] for line in lines].count("node up")
+
+    with capture_logs() as lines:
+        async with running(app_of(Scripted()), replace(ports, world=world)):
+            await world.asked.wait()
+            await asyncio.sleep(0)
+            assert not said()
+            world.may.set()
+            await eventually(said)
+
+
+class Failing:
+    """An inbox whose queue breaks when it is told to."""
+
+    def __init__(self, inbox):
+        self._inbox, self.breaks = inbox, asyncio.Event()
+        self.send, self.is_waiting = inbox.send, inbox.is_waiting
+        self.open_attending = inbox.open_attending
+
+    async def open(self, actor):
+        return Breaking(await self._inbox.open(actor), self.breaks)
+
+
+class Breaking:
+    """A source that hands out what it has, and then breaks."""
+
+    pending = 0
+
+    def __init__(self, source, breaks):
+        self._source, self._breaks = source, breaks
+        self.close, self.pause = source.close, getattr(source, "pause", None)
+
+    async def receive(self, *, room, wait_s):
+        if self._breaks.is_set():
+            raise Unavailable("the queue", detail="broken")
+        return await self._source.receive(room=room, wait_s=LOOK_S)
+
+
+async def test_a_node_that_stops_waits_for_what_a_broken_queue_had_brought(ports, monkeypatch):
+    monkeypatch.setattr(module, "RESTART_S", WAIT_S)
+    tool = Counter(open_=False)
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
+    inbox = Failing(ports.inbox)
+    node = node_of(app, replace(ports, inbox=inbox))
+    with capture_logs() as lines:
+        task = asyncio.create_task(node.run())
+        await open_episode(ports, app)
+        await tool.called.wait()
+        inbox.breaks.set()
+        await eventually(lambda: "waiting for the log" in [line["event"] for line in lines])
+        node.stop()
+        await asyncio.sleep(0)
+        tool.gate.set()
+        assert await asyncio.wait_for(task, 2 * WAIT_S)
+    assert len((await life(ports, opening(app).episode_id)).of(EpisodeStarted)) == 1
+
+
+async def test_an_idle_node_stops_promptly(ports):
+    async with asyncio.timeout(PROMPT_S), running(app_of(Scripted()), ports):
+        await asyncio.sleep(0)
+
+
+async def test_a_node_that_waits_for_a_tool_too_long_says_that_it_left_work_behind(ports):
+    tool = Counter(open_=False)
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
+    node = node_of(app, ports, grace_s=0.05)
+    task = asyncio.create_task(node.run())
+    await open_episode(ports, app)
+    await tool.called.wait()
+    node.stop()
+    assert await asyncio.wait_for(task, WAIT_S) is False
+
+
+async def test_two_nodes_share_the_work_and_start_every_episode_once(ports):
+    tool = Counter()
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool}, most=2)
+    async with running(app, ports, "n1"), running(app, ports, "n2"):
+        ids = [await open_episode(ports, app, id_=f"x{number}") for number in range(30)]
+        lives = [await lived(ports, id_) for id_ in ids]
+
+    assert len(tool.calls) == 30
+    assert all(len(one.of(EpisodeStarted)) == 1 for one in lives)
+    assert {one.of(EpisodeStarted)[0].node for one in lives} == {"n1", "n2"}
+
+
+async def test_a_node_runs_no_more_than_it_has_room_for_and_leaves_the_rest(ports):
+    tool = Counter(open_=False)
+    app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool}, most=2)
+    async with running(app, ports, "full"):
+        ids = [await open_episode(ports, app, id_=f"x{number}") for number in range(4)]
+        await eventually(lambda: len(tool.calls) == 2)
+        async with running(app, ports, "free"):
+            await eventually(lambda: len(tool.calls) == 4)
+            tool.gate.set()
+            lives = [await lived(ports, id_) for id_ in ids]
+
+    nodes = [one.of(EpisodeStarted)[0].node for one in lives]
+    assert sorted(nodes) == ["free", "free", "full", "full"]
+
+
+class FailingOnce:
+    """A port whose first queue cannot be opened."""
+
+    def __init__(self, port, error):
+        self._port, self._errors = port, [error]
+        self.send = getattr(port, "send", None)
+        self.publish = getattr(port, "publish", None)
+
+    async def open(self, *args, **more):
+        if self._errors:
+            raise self._errors.pop()
+        return await self._port.open(*args, **more)
+
+
+@pytest.mark.parametrize("error", [Unavailable("open", detail="away"), KeyError("a bug")])
+@pytest.mark.parametrize("port", ["inbox", "world"])
+async def test_a_doer_that_fails_is_started_again(ports, monkeypatch, port, error):
+    monkeypatch.setattr(module, "RESTART_S", 0.01)
+    app = app_of(Scripted())
+    failing = replace(ports, **{port: FailingOnce(getattr(ports, port), error)})
+    async with running(app, failing):
+        if port == "world":
+            await eventually(lambda: gates(ports.world))
+            await ports.world.publish("thing.happened", {}, id="x1")
+        else:
+            await open_episode(ports, app)
+        life_ = await lived(ports, opening(app).episode_id)
+    assert life_.end.status is EndStatus.DONE
+
+
+async def test_a_surprise_in_one_episode_harms_no_other_and_the_episode_recovers(ports):
+    class Surprising:
+        """A log that fails in an unforeseen way, once."""
+
+        surprises = 1
+
+        def __init__(self, log):
+            self._log = log
+            self.read, self.last, self.follow = log.read, log.last, log.follow
+
+        async def append(self, subject, commit, *, after):
+            if self.surprises and subject.endswith(first):
+                self.surprises -= 1
+                raise RuntimeError("a bug")
+            return await self._log.append(subject, commit, after=after)
+
+    app = app_of(Scripted())
+    first = await open_episode(ports, app, id_="x1")
+    second = await open_episode(ports, app, id_="x2")
+    async with running(app, replace(ports, log=Surprising(ports.log))):
+        assert (await lived(ports, second)).end.status is EndStatus.DONE
+        assert (await lived(ports, first)).end.status is EndStatus.DONE
+
+
+async def test_a_command_for_an_episode_that_is_not_there_yet_waits_for_it(ports):
+    app = app_of(Scripted())
+    begun = opening(app)
+    async with running(app, ports):
+        await ask_start(ports, begun.episode_id)
+        durable = ports.inbox._durables
+        await eventually(lambda: durable and durable["inbox-worker", 0]._unanswered)
+        await write(ports, begun.episode_id, begun)
+        life_ = await lived(ports, begun.episode_id)
+    assert life_.end.status is EndStatus.DONE
+
+
+async def test_a_command_that_does_not_parse_is_one_dead_letter(ports):
+    """I5."""
+    (work,) = (s for s in ports.log._streams.values() if s.name.endswith("-work"))
+    work.publish(ports.stack.episode_inbox("worker", "e1"), b"nonsense", {})
+    async with running(app_of(Scripted()), ports):
+        await all_answered(ports.inbox)
+
+    async with ports.log.follow(Stream.DEAD) as dead:
+        (record,) = await dead.receive(most=10, wait_s=0)
+    (letter,) = record.commit.events
+    assert isinstance(letter, DeadLettered)
+    assert (letter.reason, letter.payload) == ("unreadable", b"nonsense")
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a node"])
+def test_a_node_needs_a_name(ports, name):
+    with pytest.raises(BadName, match="is not a name"):
+        node_of(app_of(Scripted()), ports, name)

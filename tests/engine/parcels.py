@@ -1,0 +1,19 @@
+"""What somebody else has written to the log of an output."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from engine.outputs.store import Parcel
+from streams.events import OutputEvent
+from streams.memory import MemoryPorts
+from tests.engine.stage import CLOCK
+
+_PENS = count(1)
+
+
+async def left(ports: MemoryPorts, key: str, *events: OutputEvent) -> None:
+    """Add `events` to the log of the output `key`, as a node that died right after."""
+    parcel = Parcel(ports, CLOCK, key, pen=f"who died {next(_PENS)}")
+    await parcel.read()
+    await parcel.append(*events)

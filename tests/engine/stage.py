@@ -1,0 +1,343 @@
+"""A stage for whole episodes: scripted strategies, nodes on ports in memory, and what they left.
+
+Nothing here stands in for the engine: nodes, ports and clock are the real ones. A crash is a
+node whose task is cancelled, so that it says no goodbye; or a journal that ends in mid-life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+import msgspec
+
+from engine.app import dedupe
+from engine.app.actions import Step, ToolCall, converge, fingerprint
+from engine.app.actor import Actor
+from engine.app.app import App
+from engine.app.strategy import ConvergeResult, Strategy
+from engine.app.tools import Failure, Tool
+from engine.app.triggers import event
+from engine.episodes.episode import Episode, fold
+from engine.node.node import Node
+from engine.waits.signals import QUEUE
+from streams.clock import Clock, SystemClock
+from streams.commands import Recover, Start
+from streams.events import (
+    CheckpointSaved,
+    EpisodeEvent,
+    EpisodeFinished,
+    EpisodeOpened,
+    EpisodeStarted,
+    LogEvent,
+    StepAnnounced,
+    StepKind,
+    StepRecorded,
+)
+from streams.json import raw
+from streams.layout import Kind
+from streams.log import START, Commit, Recorded
+from streams.memory import MemoryPorts, memory_ports
+from streams.memory.durable import Durable
+from streams.memory.inbox import MemoryInbox
+from streams.memory.world import MemoryWorld
+from streams.triggers import EventTrigger
+
+WAIT_S: Final = 30.0
+"""Longest wait for something that must come, in seconds: a message that nobody answers for comes
+again after 10."""
+
+LOOK_S: Final = 0.005
+"""Between two looks for it, in seconds."""
+
+LEASE_TTL_S: Final = 1.0
+"""Short, so that a crash is noticed soon; long enough for a busy machine to renew, in seconds."""
+
+HAPPENED: Final = "thing.happened"
+
+CLOCK: Final = SystemClock()
+
+
+class Later(SystemClock):
+    """A clock that a test puts forward."""
+
+    ahead_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.ahead_s
+
+
+class Scripted(Strategy):
+    """Asks for a plan of actions, one by one, and converges with what they brought back."""
+
+    class State(msgspec.Struct):
+        done: int = 0
+        seen: list[object] = []
+
+    def __init__(self, *plan: Step, findings=()):
+        self.plan, self.findings = plan, findings
+
+    def init(self, episode, trigger):
+        return self.State()
+
+    def next_step(self, state, ctx):
+        return self.plan[state.done] if state.done < len(self.plan) else converge()
+
+    def handle_result(self, state, step, result):
+        seen = result.error_class if isinstance(result, Failure) else result
+        return self.State(state.done + 1, [*state.seen, seen])
+
+    def converge(self, state, ctx):
+        return ConvergeResult(classification={"seen": state.seen}, findings=self.findings)
+
+
+class Counter(Tool):
+    """Counts its calls, and waits in each until it is let go."""
+
+    def __init__(self, *, side_effect=False, idempotent=False, open_=True):
+        self.side_effect, self.idempotent = side_effect, idempotent
+        self.calls: list[str] = []
+        self.keys: list[str] = []
+        self.gate = asyncio.Event()
+        self.called = asyncio.Event()
+        if open_:
+            self.gate.set()
+
+    async def call(self, action, args, ctx):
+        self.calls.append(action)
+        self.keys.append(ctx.idempotency_key)
+        self.called.set()
+        await self.gate.wait()
+        return {"call": len(self.calls)}
+
+
+class Life(NamedTuple):
+    """What the journal says about one episode."""
+
+    records: tuple[Recorded, ...]
+
+    @property
+    def events(self) -> list[LogEvent]:
+        return [event for record in self.records for event in record.commit.events]
+
+    def of(self, kind: type) -> list:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def episode(self) -> Episode:
+        return fold(self.records)
+
+    @property
+    def end(self) -> EpisodeFinished:
+        finished = self.episode.finished
+        assert finished is not None, "it has not ended"
+        return finished
+
+    @property
+    def seen(self) -> list[object]:
+        """What a `Scripted` strategy was told, step by step."""
+        converged = self.episode.converged
+        assert converged is not None, f"it ended as {self.end.error_class}: {self.end.error_detail}"
+        return msgspec.json.decode(converged.classification)["seen"]
+
+
+def ports_in_memory() -> MemoryPorts:
+    return memory_ports(clock=CLOCK, lease_ttl_s=LEASE_TTL_S)
+
+
+def app_of(strategy, *, tools=None, synthesizer=None, most=5, **expectation) -> App:
+    """Return an app of one actor `worker` with one expectation `thing`."""
+    actor = Actor("worker", tools=tools, synthesizer=synthesizer, max_concurrent_episodes=most)
+    actor.expect("thing", strategy, **{"on": event(HAPPENED), **expectation})
+    return App(actors=[actor])
+
+
+def node_of(
+    app: App,
+    ports: MemoryPorts,
+    name: str = "n1",
+    *,
+    clock: Clock = CLOCK,
+    grace_s: float = 5.0,
+) -> Node:
+    return Node(app, ports, name=name, clock=clock, grace_s=grace_s)
+
+
+@asynccontextmanager
+async def running(
+    app: App, ports: MemoryPorts, name: str = "n1", *, clock: Clock = CLOCK
+) -> AsyncIterator[Node]:
+    """A node that runs while the context lasts, and then stops in order."""
+    node = node_of(app, ports, name, clock=clock)
+    task = asyncio.create_task(node.run())
+    try:
+        yield node
+    finally:
+        node.stop()
+        assert await task, "the node stops cleanly"
+
+
+@asynccontextmanager
+async def doomed(
+    app: App, ports: MemoryPorts, name: str = "doomed", *, clock: Clock = CLOCK
+) -> AsyncIterator[Node]:
+    """A node that runs while the context lasts, and then is gone without a word."""
+    node = node_of(app, ports, name, clock=clock)
+    task = asyncio.create_task(node.run())
+    try:
+        yield node
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def opening(app: App, *, id_: str = "x1", payload: Mapping[str, object] | None = None):
+    """Return the event that opens an episode of `app`, as the gate would make it."""
+    actor = app.actors["worker"]
+    key = f"event:{id_}"
+    return EpisodeOpened(
+        episode_id=dedupe.episode_id(
+            stack="vigil", actor="worker", expectation="thing", dedupe_key=key
+        ),
+        actor_id="worker",
+        expectation_id="thing",
+        trigger=EventTrigger(event_id=id_, event_type=HAPPENED, payload=dict(payload or {})),
+        dedupe_key=key,
+        budget=actor.expectations["thing"].budget,
+    )
+
+
+async def write(ports: MemoryPorts, episode_id: str, *events: EpisodeEvent) -> None:
+    """Append `events` to the episode's journal as one commit."""
+    subject = ports.stack.episode(episode_id)
+    last = await ports.log.last(subject)
+    after = last.seq if last else START
+    commit = Commit(id=f"by-hand-{after}", at=CLOCK.now(), events=events)
+    await ports.log.append(subject, commit, after=after)
+
+
+async def ask_start(ports: MemoryPorts, episode_id: str, *, id_: str = "start") -> None:
+    command = Start(actor_id="worker", episode_id=episode_id)
+    await ports.inbox.send(command, id=f"{id_}.{episode_id}")
+
+
+async def open_episode(ports: MemoryPorts, app: App, *, id_: str = "x1") -> str:
+    """Open an episode, ask for its start, and return its id."""
+    opened = opening(app, id_=id_)
+    await write(ports, opened.episode_id, opened)
+    await ask_start(ports, opened.episode_id)
+    return opened.episode_id
+
+
+async def leave(ports: MemoryPorts, app: App, *events: EpisodeEvent) -> str:
+    """Leave the journal of a node that died after `events`, call for recovery, return the id."""
+    opened = opening(app)
+    await write(ports, opened.episode_id, opened)
+    await write(ports, opened.episode_id, STARTED, *events)
+    command = Recover(actor_id="worker", episode_id=opened.episode_id, reason="lapsed")
+    await ports.inbox.send(command, id="lapse.1")
+    return opened.episode_id
+
+
+STARTED: Final = EpisodeStarted(node="dead", attempt=1, claim_revision=1)
+
+
+def kept(done: int = 0, seen=(), *, number: int = 0, after_step: int = 0) -> CheckpointSaved:
+    """Return the state of a `Scripted` strategy, as the journal keeps it."""
+    state = raw(Scripted.State(done, list(seen)))
+    return CheckpointSaved(checkpoint_no=number, step_no=after_step, phase="init", state=state)
+
+
+def did(step_no: int, action: Step, result: object, *, tokens: int = 0) -> StepRecorded:
+    """Return the record of an action that was done."""
+    called = isinstance(action, ToolCall)
+    return StepRecorded(
+        step_no=step_no,
+        kind=StepKind.TOOL_CALL if called else StepKind.OBSERVATION,
+        fingerprint=fingerprint(action),
+        tool_name=f"{action.capability}.{action.action}" if called else "",
+        result=raw(result),
+        cost_tokens=tokens,
+    )
+
+
+def announced(step_no: int, action: ToolCall, *, episode_id: str) -> StepAnnounced:
+    return StepAnnounced(
+        step_no=step_no,
+        fingerprint=fingerprint(action),
+        tool_name=f"{action.capability}.{action.action}",
+        idempotency_key=key_of(episode_id, step_no, action),
+    )
+
+
+def key_of(episode_id: str, turn: int, action: Step) -> str:
+    """Return the idempotency key of `action`, asked for on the `turn`-th turn."""
+    return f"{episode_id}:{turn}:{fingerprint(action)[:16]}"
+
+
+async def life(ports: MemoryPorts, episode_id: str) -> Life:
+    return Life(tuple(await ports.log.read(ports.stack.episode(episode_id))))
+
+
+async def lived(
+    ports: MemoryPorts, episode_id: str, reached: Callable[[Life], object] | None = None
+) -> Life:
+    """Wait until the episode has ended, or has `reached` something, and return its life."""
+    wanted = reached or (lambda so_far: so_far.of(EpisodeFinished))
+    partition = ports.stack.partition_of(Kind.EPISODE, episode_id)
+    async with asyncio.timeout(WAIT_S), ports.log.follow(partition=partition) as follower:
+        while True:
+            so_far = await life(ports, episode_id)
+            if wanted(so_far):
+                return so_far
+            await follower.receive(most=100, wait_s=WAIT_S)
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Wait until `condition` holds, where nothing tells when it does."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(LOOK_S)
+
+
+async def play(strategy, *, ports: MemoryPorts | None = None, **declared) -> Life:
+    """Run one episode of `strategy` from its opening to its end, and return its life."""
+    ports = ports or ports_in_memory()
+    app = app_of(strategy, **declared)
+    async with running(app, ports):
+        return await lived(ports, await open_episode(ports, app))
+
+
+def gates(world: MemoryWorld) -> dict[str, Durable]:
+    """Return the queues of events that actors share, as far as they were opened."""
+    return {name: each for name, each in world._durables.items() if not name.endswith(QUEUE)}
+
+
+async def all_answered(port: MemoryInbox | MemoryWorld) -> None:
+    """Wait until the actor's queue is open, and everything in it is answered for good."""
+    queues = gates(port) if isinstance(port, MemoryWorld) else port._durables
+
+    def answered() -> bool:
+        return bool(queues) and not any(q.pending or q._unanswered for q in queues.values())
+
+    await eventually(answered)
+
+
+def stored(ports: MemoryPorts) -> bytes:
+    """Return every byte of every stream: journal, inbox, events and dead letters."""
+    return b"\n".join(
+        repr(message.headers).encode() + message.subject.encode() + message.data
+        for stream in ports.log._streams.values()
+        for message in stream.past(0)
+    )
+
+
+def told(ports: MemoryPorts) -> list[tuple[str, dict]]:
+    """Return the public events that the world was told, in order: name and payload."""
+    (stream,) = (s for s in ports.log._streams.values() if s.name.endswith("-events"))
+    events = [ports.world._parse(message) for message in stream.past(0)]
+    return [(one.name, one.payload) for one in events if one.name != HAPPENED]

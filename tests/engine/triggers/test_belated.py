@@ -1,0 +1,357 @@
+"""An episode whose cause was refused, and which reaches the journal only after that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from engine.app.actions import approval, tool_call
+from engine.app.app import App
+from engine.app.checks import Breaker
+from engine.app.triggers import every
+from engine.cluster.modes import NodeMode
+from engine.episodes.breaker import BreakerState
+from engine.lanes import cursors
+from engine.node.node import Node
+from engine.runtime.slots import Slots
+from engine.triggers.admit import Receipt
+from engine.triggers.evaluate import BELATED, BELATED_S, Arbiter
+from streams.delivery import ACK_WAIT_S
+from streams.events import EndStatus, EpisodeFinished, EpisodeStarted
+from streams.keys import breaker_key, calmed_key, cooldown_key, pause_key
+from streams.layout import Kind, Stream
+from streams.log import Commit
+from streams.memory import MemoryPorts, memory_ports
+from streams.memory.bucket import MemoryBucket
+from tests.engine.crew import crew_of
+from tests.engine.lane_stage import laned
+from tests.engine.stage import HAPPENED, Counter, Life, Scripted, app_of, life, running, told
+from tests.simulation.time import EPOCH, SimClock, simulate
+
+REST_S = 600
+COOLDOWN = cooldown_key("worker", "thing", "")
+OPEN = BreakerState(status="open", failures=("e1",), opened_at=EPOCH.replace(year=2999))
+QUARTER_S = 900.0
+
+COOLED = app_of(Scripted(), cooldown_s=REST_S)
+BROKEN = app_of(Scripted(), breaker=Breaker(threshold=1))
+CALMED = app_of(Scripted(), debounce_s=1)
+TICKED = app_of(Scripted(), on=every("15m"))
+LANED = laned(thing={"cooldown_s": REST_S})
+
+
+class OnItsWay:
+    """A log that the first commit of the first episode reaches only when it is let go."""
+
+    def __init__(self, log, stack):
+        self._log, self._stack = log, stack
+        self.sent: list[tuple[str, Commit, int]] = []
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def append(self, subject, commit, *, after):
+        if self.sent or self._stack.aggregate_of(subject)[0] is not Kind.EPISODE:
+            return await self._log.append(subject, commit, after=after)
+        self.sent.append((subject, commit, after))
+        return await asyncio.Event().wait()
+
+    async def arrive(self) -> str:
+        """Let it reach the log, and return the episode."""
+        ((subject, commit, after),) = self.sent
+        await self._log.append(subject, commit, after=after)
+        return commit.events[0].episode_id
+
+
+@dataclass
+class Scene:
+    """A node that died while the first commit of its episode was on its way."""
+
+    app: App
+    ports: MemoryPorts
+    way: OnItsWay
+
+    @asynccontextmanager
+    async def refusing(self, shut) -> AsyncIterator[None]:
+        """Another node, which has refused the cause by then: so `shut` had it."""
+        await shut(self.ports)
+        async with running(self.app, self.ports, "n2", clock=SimClock()):
+            await asyncio.sleep(2 * ACK_WAIT_S)
+            yield
+
+    @property
+    def news(self) -> list[str]:
+        return [name for name, _ in told(self.ports) if name.startswith("episode.")]
+
+    async def letters(self) -> list[object]:
+        async with self.ports.log.follow(Stream.DEAD) as follower:
+            records = await follower.receive(most=100, wait_s=0)
+        return [event for record in records for event in record.commit.events]
+
+
+@asynccontextmanager
+async def abandoned(app: App = COOLED, mode=NodeMode.FULL, after_s=5.0) -> AsyncIterator[Scene]:
+    ports = memory_ports(clock=SimClock())
+    way = OnItsWay(ports.log, ports.stack)
+    node = Node(app, replace(ports, log=way), name="n1", clock=SimClock(), mode=mode)
+    task = asyncio.create_task(node.run())
+    await asyncio.sleep(1)
+    await ports.world.publish(HAPPENED, {}, id="x1")
+    await asyncio.sleep(after_s)
+    assert way.sent
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    yield Scene(app, ports, way)
+
+
+async def cooldown_of_another(ports):
+    await ports.gates.put(COOLDOWN, b"another", ttl_s=REST_S)
+
+
+async def opened_breaker(ports):
+    await ports.gates.put(breaker_key("worker", "thing"), msgspec.json.encode(OPEN))
+
+
+async def newer_event(ports):
+    key = calmed_key("worker", "thing", "")
+    await ports.gates.put(key, EPOCH.replace(year=2999).isoformat().encode())
+
+
+async def newer_tick(ports):
+    await asyncio.sleep(2 * QUARTER_S)
+
+
+async def told_of(app, shut, **how) -> tuple[Life, list[str], list[object]]:
+    """Return an episode that arrives when its cause has been refused, news of it, dead letters."""
+    async with abandoned(app, **how) as scene, scene.refusing(shut):
+        episode_id = await scene.way.arrive()
+        await asyncio.sleep(BELATED_S)
+        return await life(scene.ports, episode_id), scene.news, await scene.letters()
+
+
+@pytest.mark.parametrize(
+    ("app", "shut"),
+    [(COOLED, cooldown_of_another), (BROKEN, opened_breaker), (CALMED, newer_event)],
+    ids=["a cooldown", "a breaker", "a newer event"],
+)
+def test_the_end_of_an_episode_that_arrives_after_its_cause_was_refused_is_told(app, shut):
+    """All of it was one commit: without a claim, nothing else calls anybody back to it."""
+    left, news, letters = simulate(told_of(app, shut))
+    assert (left.end.status, len(left.records)) == (EndStatus.DONE, 1)
+    assert (news, letters) == (["episode.completed"], [])
+
+
+def test_so_is_that_of_a_tick_which_is_too_old_when_it_comes_again():
+    async def story():
+        async with abandoned(TICKED, after_s=QUARTER_S) as scene, scene.refusing(newer_tick):
+            episode_id = await scene.way.arrive()
+            await asyncio.sleep(BELATED_S)
+            return [name for name, said in told(scene.ports) if said["episode_id"] == episode_id]
+
+    assert simulate(story()) == ["episode.completed"]
+
+
+@pytest.mark.parametrize(
+    ("app", "how"),
+    [(COOLED, {"mode": NodeMode.TRIGGER_ONLY}), (LANED, {})],
+    ids=["no room", "turns"],
+)
+def test_one_that_was_only_opened_is_begun(app, how):
+    """Whoever opened it is gone, and has called nobody to it."""
+    left, _, letters = simulate(told_of(app, cooldown_of_another, **how))
+    assert [len(left.of(each)) for each in (EpisodeStarted, EpisodeFinished)] == [1, 1]
+    assert letters == []
+
+
+def test_it_goes_on_also_while_its_actor_is_paused():
+    async def story():
+        async with abandoned() as scene, scene.refusing(cooldown_of_another):
+            await scene.ports.registry.put(pause_key("worker"), b"{}")
+            await scene.way.arrive()
+            await asyncio.sleep(BELATED_S)
+            return scene.news
+
+    assert simulate(story()) == ["episode.completed"]
+
+
+def test_of_one_that_never_arrives_nothing_is_left():
+    async def story():
+        async with abandoned() as scene, scene.refusing(cooldown_of_another):
+            looked_for = await scene.ports.timers.keys("worker", BELATED)
+            await asyncio.sleep(2 * BELATED_S)
+            commands = await scene.ports.inbox.backlog("worker")
+            left = await scene.ports.timers.keys("worker", BELATED)
+            return len(looked_for), left, commands, scene.news, await scene.letters()
+
+    assert simulate(story()) == (1, [], 0, [], [])
+
+
+def test_what_is_refused_when_it_comes_first_is_not_looked_for():
+    """So it costs nothing."""
+
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        await cooldown_of_another(ports)
+        async with running(COOLED, ports, clock=SimClock()):
+            await asyncio.sleep(1)
+            await ports.world.publish(HAPPENED, {}, id="x1")
+            await asyncio.sleep(1)
+            return await ports.timers.keys("worker", BELATED)
+
+    assert simulate(story()) == []
+
+
+class SlowToLook(MemoryBucket):
+    """A bucket whose first look at a cooldown takes until others have the cause."""
+
+    _has_frozen = False
+
+    async def get(self, key):
+        if key == COOLDOWN and not self._has_frozen:
+            self._has_frozen = True
+            await asyncio.sleep(1.5 * ACK_WAIT_S)
+        return await super().get(key)
+
+
+def test_who_refuses_what_others_may_have_let_in_meanwhile_has_it_looked_for():
+    """It answers for them: the cause comes to nobody any more, should they be gone."""
+
+    async def story():
+        clock = SimClock()
+        ports = replace(memory_ports(clock=clock), gates=SlowToLook(clock))
+        await cooldown_of_another(ports)
+        arbiter = Arbiter(crew_of(COOLED, ports, clock=clock))
+        source = await ports.world.open("worker", [HAPPENED])
+        await ports.world.publish(HAPPENED, {}, id="x1")
+        (delivery,) = await source.receive(room=1, wait_s=1)
+        (part,) = await arbiter.rule(delivery.content, is_repeat=False)
+        since_s = clock.monotonic_s()
+        receipt = Receipt(delivery, parts=1, room=Slots(1), clock=clock, since_s=since_s)
+        opened = await arbiter.settle(part, is_late=lambda: receipt.is_overdue)
+        await source.close()
+        return opened, len(await ports.timers.keys("worker", BELATED))
+
+    assert simulate(story()) == (None, 1)
+
+
+class LateToLook:
+    """A world whose source stands still with the first event, before anybody has looked at it."""
+
+    def __init__(self, world):
+        self._world, self.is_still = world, asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._world, name)
+
+    async def open(self, *args, **options):
+        return LateSource(await self._world.open(*args, **options), self.is_still)
+
+
+class LateSource:
+    def __init__(self, source, is_still):
+        self._source, self._is_still = source, is_still
+
+    def __getattr__(self, name):
+        return getattr(self._source, name)
+
+    async def receive(self, **options):
+        deliveries = await self._source.receive(**options)
+        if deliveries and not self._is_still.is_set():
+            self._is_still.set()
+            await asyncio.sleep(1.5 * ACK_WAIT_S)
+        return deliveries
+
+
+def test_who_stood_still_before_they_looked_at_a_cause_and_refuse_it_have_it_looked_for():
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        late, way = LateToLook(ports.world), OnItsWay(ports.log, ports.stack)
+        async with running(COOLED, replace(ports, world=late), "n1", clock=SimClock()):
+            await asyncio.sleep(1)
+            await ports.world.publish(HAPPENED, {}, id="x1")
+            await late.is_still.wait()
+            other = Node(COOLED, replace(ports, log=way), name="n2", clock=SimClock())
+            task = asyncio.create_task(other.run())
+            await asyncio.sleep(1.2 * ACK_WAIT_S)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await cooldown_of_another(ports)
+            await asyncio.sleep(2 * ACK_WAIT_S)
+            episode_id = await way.arrive()
+            await asyncio.sleep(BELATED_S)
+            return (await life(ports, episode_id)).end.status
+
+    assert simulate(story()) == EndStatus.DONE
+
+
+class SlowToOpen:
+    """A log that takes the first commit of an episode only when others have its cause."""
+
+    def __init__(self, log, stack):
+        self._log, self._stack, self._is_first = log, stack, True
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def append(self, subject, commit, *, after):
+        if self._is_first and self._stack.aggregate_of(subject)[0] is Kind.EPISODE:
+            self._is_first = False
+            await asyncio.sleep(2 * ACK_WAIT_S)
+        return await self._log.append(subject, commit, after=after)
+
+
+@pytest.mark.parametrize("step", [approval({}), tool_call("tool", "a")], ids=["blocked", "runs"])
+def test_nobody_is_called_to_an_episode_whose_node_is_well(step):
+    """It was slow, and another one refused the cause; whatever it began, it has a claim on."""
+    app = app_of(Scripted(step), tools={"tool": Counter(open_=False)}, cooldown_s=REST_S)
+
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        slow = replace(ports, log=SlowToOpen(ports.log, ports.stack))
+        async with running(app, slow, "n1", clock=SimClock()):
+            await asyncio.sleep(1)
+            await ports.world.publish(HAPPENED, {}, id="x1")
+            await asyncio.sleep(ACK_WAIT_S / 2)
+            await cooldown_of_another(ports)
+            async with running(app, ports, "n2", clock=SimClock()):
+                await asyncio.sleep(2 * ACK_WAIT_S)
+                looked_for = len(await ports.timers.keys("worker", BELATED))
+                with capture_logs() as logs:
+                    await asyncio.sleep(2 * BELATED_S)
+                return looked_for, [one for one in logs if "calling a node" in one["event"]]
+
+    assert simulate(story()) == (1, [])
+
+
+def test_of_a_long_backlog_only_what_may_have_been_opened_is_looked_for(monkeypatch):
+    """Who takes turns over has all that came meanwhile delivered; most of it nobody has opened."""
+    monkeypatch.setattr(cursors, "OPENED_MAX", 3)
+
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        await cooldown_of_another(ports)
+        async with running(LANED, ports, "n1", clock=SimClock()):
+            await asyncio.sleep(1)
+        for number in range(9):
+            await ports.world.publish(HAPPENED, {}, id=f"x{number}")
+        async with running(LANED, ports, "n2", clock=SimClock()):
+            await asyncio.sleep(ACK_WAIT_S)
+            return len(await ports.timers.keys("worker", BELATED))
+
+    assert simulate(story()) == 3
+
+
+def test_a_node_is_called_to_one_that_only_a_newer_version_can_read():
+    async def story():
+        ports = memory_ports(clock=SimClock())
+        ports.log.publish_raw(ports.stack.episode("e1"), b"{ no", {})
+        openings = Arbiter(crew_of(COOLED, ports, clock=SimClock())).openings
+        return await openings.may_lack_call("e1"), await openings.may_lack_call("e2")
+
+    assert simulate(story()) == (True, False)

@@ -1,0 +1,168 @@
+"""A cause whose episode is open changes nothing that the gates remember, and counts once."""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.app.checks import Breaker
+from engine.app.dedupe import by_value
+from engine.app.triggers import event, every, spec_of
+from engine.episodes.breaker import BreakerState
+from engine.episodes.fire import fire
+from engine.triggers.evaluate import Arbiter
+from engine.triggers.schedule import PURPOSE, Tick
+from streams.events import EndStatus, EpisodeFinished, EpisodeOpened, EpisodeStarted
+from streams.keys import breaker_key, cooldown_key
+from streams.memory import memory_ports
+from streams.timers import Timer
+from streams.triggers import EventTrigger, Mode
+from tests.engine.crew import crew_of
+from tests.engine.stage import (
+    CLOCK,
+    HAPPENED,
+    STARTED,
+    WAIT_S,
+    Scripted,
+    all_answered,
+    app_of,
+    eventually,
+    lived,
+    opening,
+    running,
+    told,
+    write,
+)
+from tests.spec import EPOCH
+
+COOLDOWN = cooldown_key("worker", "thing", "")
+BREAKER = breaker_key("worker", "thing")
+DUE = BreakerState(status="open", failures=("e1",), opened_at=EPOCH)
+"""A breaker that lets the next one through as its probe."""
+
+
+async def watched(ports, app):
+    actor = app.actors["worker"]
+    await (await ports.world.open(actor.id, actor.event_names())).close()
+
+
+async def publish(ports, id_, **payload):
+    await ports.world.publish(HAPPENED, payload, id=id_)
+    await all_answered(ports.world)
+
+
+async def remembered(ports, key):
+    entry = await ports.gates.get(key)
+    return None if entry is None else entry.value
+
+
+async def test_a_duplicate_begins_no_cooldown_and_counts_once(ports, tally):
+    app = app_of(Scripted(), dedupe=by_value("order"), cooldown_s=600)
+    await watched(ports, app)
+    async with running(app, ports):
+        await publish(ports, "x1", order=1)
+        await ports.gates.delete(COOLDOWN)  # As the server does when its time is over.
+        await publish(ports, "x2", order=1)
+        assert await remembered(ports, COOLDOWN) is None
+        await publish(ports, "x3", order=2)
+    assert tally.of("worker") == {"fire": 2, "duplicate": 1}
+
+
+async def test_an_id_that_is_used_again_after_long_begins_no_cooldown(ports):
+    app = app_of(Scripted(), cooldown_s=600)
+    await watched(ports, app)
+    async with running(app, ports):
+        for _ in range(2):
+            await ports.gates.delete(COOLDOWN)
+            ports.world.publish_raw(HAPPENED, b"{}", {"ce-id": "x1"})
+            await all_answered(ports.world)
+        assert await remembered(ports, COOLDOWN) is None
+
+
+async def test_a_duplicate_is_no_probe(ports):
+    rules = Breaker(threshold=1, half_open_after_s=60)
+    app = app_of(Scripted(), dedupe=by_value("order"), breaker=rules)
+    await watched(ports, app)
+    async with running(app, ports):
+        await publish(ports, "x1", order=1)
+        due = msgspec.json.encode(DUE)
+        await ports.gates.put(BREAKER, due)
+        await publish(ports, "x2", order=1)
+        assert await remembered(ports, BREAKER) == due
+
+
+async def test_a_tick_in_the_window_of_another_is_no_probe(ports):
+    hourly = every("1m", window="w1")
+    rules = Breaker(threshold=1, half_open_after_s=60)
+    app = app_of(Scripted(), on=[event(HAPPENED), hourly], breaker=rules)
+    due, at = msgspec.json.encode(DUE), CLOCK.now()
+    async with running(app, ports):
+        for number in (1, 2):
+            tick = Tick(expectation="thing", schedule=spec_of(hourly), at=at)
+            payload = msgspec.to_builtins(tick)
+            said = Timer(actor="worker", purpose=PURPOSE, key="k", payload=payload)
+            await ports.timers.send(said, id=f"t{number}")
+            await all_answered(ports.timers)
+            if number == 1:
+                await ports.gates.put(BREAKER, due)
+    assert await remembered(ports, BREAKER) == due
+
+
+async def test_a_fire_that_is_asked_for_again_begins_no_cooldown(ports, tally):
+    app = app_of(Scripted(), cooldown_s=600)
+    async with running(app, ports):
+        for _ in range(2):
+            await fire(ports, "worker", "thing", by="ann", key="k1")
+            await all_answered(ports.timers)
+            cooled = await remembered(ports, COOLDOWN)
+            await ports.gates.delete(COOLDOWN)
+            for stream in ports.log._streams.values():
+                stream._known_ids.clear()
+    assert cooled is None
+    assert tally.of("worker") == {"fire": 1, "duplicate": 1}
+
+
+async def test_a_dry_run_begins_no_cooldown(ports):
+    app = app_of(Scripted(), cooldown_s=600)
+    async with running(app, ports):
+        tried = await fire(ports, "worker", "thing", by="ann", dry_run=True)
+        (opened,) = (await lived(ports, tried)).of(EpisodeOpened)
+        await all_answered(ports.timers)
+    assert opened.mode is Mode.DRY_RUN
+    assert await remembered(ports, COOLDOWN) is None
+
+
+async def test_a_duplicate_calls_for_an_open_episode_that_nobody_has_begun(ports):
+    """The event that opened it may be the same one, given to a node that stood still since."""
+    app = app_of(Scripted(), cooldown_s=600)
+    await watched(ports, app)
+    begun = opening(app)
+    await write(ports, begun.episode_id, begun)
+    async with running(app, ports):
+        await publish(ports, "x1")
+        assert len((await lived(ports, begun.episode_id)).of(EpisodeStarted)) == 1
+    assert await remembered(ports, COOLDOWN) is None
+
+
+async def test_an_event_that_comes_again_has_its_episode_told_of_which_ended_with_its_first_commit(
+    ports,
+):
+    """Its node died before it told anybody, and without a claim that would lapse."""
+    app = app_of(Scripted(), dedupe=by_value("order"))
+    actor = app.actors["worker"]
+    source = await ports.world.open(actor.id, actor.event_names())
+    await ports.world.publish(HAPPENED, {"order": 1}, id="x1")
+    (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
+    begun = opening_of_order(app)
+    failed = EpisodeFinished(status=EndStatus.FAILED, error_class="crash")
+    await write(ports, begun.episode_id, begun, STARTED, failed)
+    await delivery.nak()
+    await source.close()
+    async with running(app, ports):
+        await eventually(lambda: "episode.failed" in [name for name, _ in told(ports)])
+
+
+def opening_of_order(app):
+    """Return the opening that the event of order 1 has."""
+    arbiter = Arbiter(crew_of(app, memory_ports(clock=CLOCK)))
+    trigger = EventTrigger(event_id="x1", event_type=HAPPENED, payload={"order": 1})
+    return arbiter.openings.of(app.actors["worker"].expectations["thing"], trigger, "value:order=1")

@@ -1,0 +1,237 @@
+"""The timers of schedules: one for each, armed again by every tick, whoever answers for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+from structlog.testing import capture_logs
+
+from engine.app.triggers import cron, every
+from engine.triggers.schedule import PURPOSE, Ticker, timer_key
+from streams.memory import memory_ports
+from streams.timers import Due, Timer
+from tests.engine.crew import crew_of
+from tests.engine.stage import Scripted, app_of
+from tests.simulation.time import EPOCH, SimClock, simulate
+
+QUARTERS = every("15m", catch_up="all")
+QUARTER = timedelta(minutes=15)
+NEWEST = every("15m")
+
+
+def ticker_of(ports, *schedules, node="n1"):
+    app = app_of(Scripted(), on=list(schedules or (QUARTERS,)))
+    return Ticker(crew_of(app, ports, node, clock=SimClock()))
+
+
+def simulated(work):
+    """Return what `work` returns, which is given ports in simulated time."""
+
+    async def run():
+        return await work(memory_ports(clock=SimClock()))
+
+    return simulate(run())
+
+
+async def pending(ports, schedule=QUARTERS):
+    return await ports.timers.pending("worker", PURPOSE, timer_key("thing", schedule))
+
+
+def tick(at=EPOCH + QUARTER, schedule="every 900s") -> Mapping[str, object]:
+    """Return what the timer of a tick says."""
+    return {"expectation": "thing", "schedule": schedule, "at": at.isoformat()}
+
+
+def fired(said=None, *, at=None):
+    """Return what comes due of `said`, which the server has fired at `at`: now by default."""
+    at = at or SimClock().now()
+    payload = dict(tick() if said is None else said)
+    return Due(id="t", purpose=PURPOSE, key="k", payload=payload, due_at=at, fired_at=at)
+
+
+def test_the_next_tick_of_every_schedule_is_armed():
+    daily = cron("@daily", tz="Europe/Berlin")
+
+    async def work(ports):
+        await ticker_of(ports, QUARTERS, daily).ensure()
+        return [(await pending(ports, each)).due_at for each in (QUARTERS, daily)]
+
+    assert simulated(work) == [EPOCH + QUARTER, EPOCH + timedelta(hours=23)]
+
+
+def test_what_is_pending_is_left_alone_by_every_node_that_starts_later():
+    async def work(ports):
+        await ticker_of(ports).ensure()
+        first = await pending(ports)
+        await asyncio.sleep(60)
+        await ticker_of(ports, node="n2").ensure()
+        return first == await pending(ports)
+
+    assert simulated(work)
+
+
+class Overtaken(Ticker):
+    """A ticker of which another node is ahead by a moment."""
+
+    async def _arm(self, expectation, schedule, at, *, expecting, asks=False):
+        await Ticker._arm(Ticker(self.crew), expectation, schedule, at + QUARTER, expecting=None)
+        await super()._arm(expectation, schedule, at, expecting=expecting)
+
+
+def test_of_two_nodes_that_start_at_the_same_moment_one_arms():
+    async def work(ports):
+        await Overtaken(ticker_of(ports).crew).ensure()
+        return (await pending(ports)).due_at
+
+    assert simulated(work) == EPOCH + 2 * QUARTER
+
+
+def test_a_tick_opens_what_is_due_and_arms_the_next():
+    async def work(ports):
+        ticker = ticker_of(ports)
+        await asyncio.sleep(QUARTER.total_seconds())
+        due = await ticker.due(fired(), is_repeat=False)
+        return [each.trigger.scheduled_at for each in due], (await pending(ports)).due_at
+
+    assert simulated(work) == ([EPOCH + QUARTER], EPOCH + 2 * QUARTER)
+
+
+def test_a_tick_that_comes_again_after_a_crash_is_the_same_tick():
+    """Armed and not answered for; or while another node has it, too."""
+
+    async def work(ports):
+        await asyncio.sleep(QUARTER.total_seconds())
+        one, other = ticker_of(ports), ticker_of(ports, node="n2")
+        due = [await each.due(fired(), is_repeat=True) for each in (one, other, one)]
+        return [[ticked.trigger for ticked in each] for each in due], (await pending(ports)).due_at
+
+    triggers, armed = simulated(work)
+    assert triggers[0] == triggers[1] == triggers[2]
+    assert armed == EPOCH + 2 * QUARTER
+
+
+def test_a_tick_that_comes_again_late_has_what_was_missed_since():
+    async def work(ports):
+        await asyncio.sleep(3 * QUARTER.total_seconds() + 5)
+        due = await ticker_of(ports).due(fired(), is_repeat=True)
+        return [each.trigger.scheduled_at for each in due], (await pending(ports)).due_at
+
+    assert simulated(work) == ([EPOCH + n * QUARTER for n in (1, 2, 3)], EPOCH + 4 * QUARTER)
+
+
+def test_a_tick_that_was_in_time_when_it_came_first_is_completed_when_it_comes_again_late():
+    """Its episode may be open, and nobody be called to it. Otherwise it opens nothing any more."""
+    newest_only = every("15m")
+
+    async def work(ports):
+        await asyncio.sleep(3 * QUARTER.total_seconds() + 5)
+        ticker = ticker_of(ports, newest_only)
+        due = [await ticker.due(fired(), is_repeat=is_repeat) for is_repeat in (False, True)]
+        return [[(each.trigger.scheduled_at, each.is_missed) for each in ticks] for ticks in due]
+
+    newest = EPOCH + 3 * QUARTER, False
+    assert simulated(work) == [[newest], [(EPOCH + QUARTER, True), newest]]
+
+
+class Wrong(SimClock):
+    """A clock that is wrong by so much."""
+
+    def __init__(self, off):
+        self._off = off
+
+    def now(self):
+        return super().now() + self._off
+
+
+def answered_by(off, *, waited=timedelta(0)):
+    """Return what a node whose clock is `off` opens of a tick that `waited`, and what it arms."""
+
+    async def work(ports):
+        source = await ports.timers.open("worker")
+        await ticker_of(ports, NEWEST).ensure()
+        await asyncio.sleep((QUARTER + waited).total_seconds())
+        ticker, opens = Ticker(crew_of(app_of(Scripted(), on=NEWEST), ports, clock=Wrong(off))), []
+        while deliveries := await source.receive(room=1, wait_s=1):
+            for delivery in deliveries:
+                opens += await ticker.due(delivery.content, is_repeat=False)
+                await delivery.ack()
+        opened = [each.trigger.scheduled_at for each in opens if not each.is_missed]
+        return opened, (await pending(ports, NEWEST)).due_at
+
+    return simulated(work)
+
+
+@pytest.mark.parametrize("off", [timedelta(hours=5), timedelta(days=4_000)])
+def test_a_node_whose_clock_is_ahead_opens_no_tick_before_its_time(off):
+    assert answered_by(off) == ([EPOCH + QUARTER], EPOCH + 2 * QUARTER)
+
+
+def test_a_tick_that_waited_for_a_node_is_missed_for_a_newer_one():
+    newest = EPOCH + 6 * QUARTER
+    assert answered_by(timedelta(0), waited=5 * QUARTER) == ([newest], newest + QUARTER)
+
+
+def test_a_tick_that_the_server_was_asked_about_is_completed_if_others_have_opened_it():
+    """Its node may have stood still with it while another one opened it, and died."""
+
+    async def work(ports):
+        await asyncio.sleep(3 * QUARTER.total_seconds() + 5)
+        asked = fired({**tick(), "asks": True})
+        due = await ticker_of(ports, NEWEST).due(asked, is_repeat=False)
+        return [(each.trigger.scheduled_at, each.is_repeat, each.is_missed) for each in due]
+
+    assert simulated(work) == [
+        (EPOCH + QUARTER, True, True),
+        (EPOCH + 3 * QUARTER, True, False),
+    ]
+
+
+def test_a_node_whose_clock_is_behind_knows_from_the_server_what_was_missed():
+    async def work(ports):
+        await asyncio.sleep(6 * QUARTER.total_seconds())
+        app = app_of(Scripted(), on=NEWEST)
+        ticker = Ticker(crew_of(app, ports, clock=Wrong(-timedelta(hours=5))))
+        opens = await ticker.due(fired(), is_repeat=False)
+        return [each.trigger.scheduled_at for each in opens]
+
+    assert simulated(work) == [EPOCH + 6 * QUARTER]
+
+
+def test_the_timer_of_a_schedule_that_was_changed_ends_with_its_next_tick():
+    hourly = every("1h")
+
+    async def work(ports):
+        await ticker_of(ports).ensure()
+        changed = ticker_of(ports, hourly)
+        await changed.ensure()
+        await asyncio.sleep(QUARTER.total_seconds())
+        ports.timers.fire()
+        answered = await changed.due(fired(), is_repeat=False)
+        return answered, await pending(ports), (await pending(ports, hourly)).due_at
+
+    assert simulated(work) == (None, None, EPOCH + timedelta(hours=1))
+
+
+def test_what_is_no_tick_of_ours_is_not_answered():
+    async def work(ports):
+        ticker, elsewhere = ticker_of(ports), {**tick(), "expectation": "other"}
+        return [await ticker.due(fired(said), is_repeat=False) for said in ({}, elsewhere)]
+
+    assert simulated(work) == [None, None]
+
+
+def test_what_a_newer_version_armed_ticks_on_for_it():
+    async def work(ports):
+        named = Timer(actor="worker", purpose=PURPOSE, key=timer_key("thing", QUARTERS), payload={})
+        await ports.timers.arm(named, at=EPOCH + QUARTER)
+        (subject,) = ports.timers._armed
+        ports.timers._armed[subject] = replace(ports.timers._armed[subject], data=b"newer")
+        with capture_logs() as logs:
+            await ticker_of(ports).ensure()
+        return ports.timers._armed[subject].data, [line["event"] for line in logs]
+
+    assert simulated(work) == (b"newer", ["a timer of a newer version ticks"])

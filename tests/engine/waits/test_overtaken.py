@@ -1,0 +1,197 @@
+"""Nothing is lost on whoever knows less than others do by now: of a wait, a turn, or the time."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+
+from engine.app.actions import approval, fingerprint, tool_call, wait
+from engine.app.outputs import propose_output
+from engine.episodes import open as placing
+from engine.episodes.episode import Status
+from engine.outputs.deliver import Courier
+from engine.waits import signals
+from engine.waits.handle import Blocker
+from engine.waits.signal import RESOLVED
+from streams.commands import Recover, Start
+from streams.events import (
+    EpisodeResolved,
+    LaneMoved,
+    OutputAttempted,
+    OutputPostponed,
+    OutputProposed,
+    Resolution,
+    StepKind,
+    StepRecorded,
+)
+from streams.json import raw
+from streams.keys import wait_key
+from streams.lanes import Ticket
+from streams.log import Commit
+from tests.engine.crew import crew_of
+from tests.engine.lane_stage import begun, lane_of, lane_reached, laned, publish, turns_of
+from tests.engine.output_stage import Pager, Proposing
+from tests.engine.output_stage import app_of as output_app
+from tests.engine.stage import (
+    CLOCK,
+    Counter,
+    Scripted,
+    all_answered,
+    app_of,
+    eventually,
+    lived,
+    open_episode,
+    opening,
+    running,
+    write,
+)
+from tests.engine.waits.test_blocking import blocked
+from tests.engine.waits.test_blocking_in_turn import agree, id_of
+from tests.engine.waits.test_replicas import Lagging
+
+REF = "payment:42"
+KEY = "disk"
+WORK = tool_call("tool", "a")
+
+
+async def give_word(ports) -> None:
+    await ports.world.publish(RESOLVED, {"ref": REF, "result": 7, "by": "bank"}, id="w1")
+
+
+async def two_that_wait(ports, app) -> list[str]:
+    ids = [await open_episode(ports, app, id_=name) for name in "ab"]
+    for id_ in ids:
+        await blocked(ports, id_)
+    await eventually(lambda: len(ports.registry._entries) == 2)
+    return ids
+
+
+async def test_word_reaches_who_could_not_be_found_when_it_was_given_to_others(ports):
+    """A node may die after its episode has begun to wait, and before that can be found."""
+    app = app_of(Scripted(wait(REF)))
+    async with running(app, ports):
+        found, lost = await two_that_wait(ports, app)
+        await ports.registry.delete(wait_key(REF, lost, 1))
+        await give_word(ports)
+        await lived(ports, found)
+        assert (await lived(ports, lost, lambda _: True)).episode.status is Status.BLOCKED
+        await Blocker(crew_of(app, ports)).settle(opening(app, id_="b"))
+        assert (await lived(ports, lost)).seen == [7]
+
+
+class LaggingBucket:
+    """A bucket of which a replica lacks one entry, for as long as it is told so."""
+
+    def __init__(self, bucket, key):
+        self._bucket, self._key, self.looks = bucket, key, 0
+
+    def __getattr__(self, name):
+        return getattr(self._bucket, name)
+
+    async def entries(self, *, under=""):
+        self.looks += 1
+        entries = dict(await self._bucket.entries(under=under))
+        if self.looks == 1:
+            entries.pop(self._key)
+        return entries
+
+
+async def test_word_reaches_whom_a_replica_did_not_know_of_at_first(ports, monkeypatch):
+    monkeypatch.setattr(signals, "LAG_S", 0.01)
+    app = app_of(Scripted(wait(REF)))
+    async with running(app, ports):
+        found, lost = await two_that_wait(ports, app)
+    lagging = LaggingBucket(ports.registry, wait_key(REF, lost, 1))
+    async with running(app, dataclasses.replace(ports, registry=lagging)):
+        await give_word(ports)
+        for id_ in (found, lost):
+            assert (await lived(ports, id_)).seen == [7]
+
+
+async def test_a_call_for_an_earlier_turn_is_none_for_this_one(ports):
+    tool = Counter(open_=False)
+    app = laned(Scripted(approval({}), WORK), tools={"tool": tool})
+    first, second = id_of(app, "a"), id_of(app, "b")
+    async with running(app, ports):
+        await begun(ports)
+        await publish(ports, "a", "b")
+        for id_ in (first, second):
+            await lived(ports, id_, lambda life: life.episode.status is Status.BLOCKED)
+        await agree(ports, first)
+        await eventually(lambda: len(tool.calls) == 1)
+        await agree(ports, second)
+        await lane_reached(ports, lambda lane: lane.waiting)
+        again = Start(actor_id="worker", episode_id=second, admitted=True)
+        await ports.inbox.send(again, id="the call for its first turn, once more")
+        await eventually(lambda: not unanswered_of(ports, second))
+        assert [each.episode_id for each in (await lane_of(ports)).waiting] == [second]
+        tool.gate.set()
+        for id_ in (first, second):
+            await lived(ports, id_)
+    assert (await turns_of(ports)).most_at_once == 1
+
+
+def unanswered_of(ports, episode_id) -> list[int]:
+    subject = ports.stack.episode_inbox("worker", episode_id)
+    durable = ports.inbox._durables["inbox-worker", 0]
+    sent = [each.seq for each in durable.stream.past(0) if each.subject == subject]
+    return [seq for seq in sent if durable.is_waiting(seq)]
+
+
+async def test_who_gives_turns_hears_of_the_end_of_a_turn_that_another_gave(ports):
+    """A node that stood still, and wakes, may give one before it learns that it may not."""
+    ticket = Ticket(episode_id=id_of(laned(), "a"), expectation_id="thing", number=1)
+    moved = LaneMoved(placed=(ticket,), admitted=(ticket.episode_id,))
+    subject = ports.stack.lane("worker")
+    async with running(laned(), ports):
+        await begun(ports)
+        version = (await ports.log.read(subject))[-1].seq
+        by_another = Commit(id="another's", at=CLOCK.now(), events=(moved,))
+        await ports.log.append(subject, by_another, after=version)
+        await ports.timers.send(placing.left("worker", ticket.episode_id), id="left")
+        await lane_reached(ports, lambda lane: not lane.admitted)
+
+
+async def test_a_call_that_a_replica_makes_look_premature_comes_again(ports):
+    """To a replica that lags the episode waits, and nobody would be called to it any more."""
+    app = app_of(Scripted(wait(REF)))
+    async with running(app, ports):
+        id_ = await open_episode(ports, app)
+        await blocked(ports, id_)
+        await all_answered(ports.inbox)
+    mark = fingerprint(wait(REF))
+    step = StepRecorded(step_no=1, kind=StepKind.WAIT, fingerprint=mark, result=raw(7))
+    resolved = EpisodeResolved(step_no=1, resolution=Resolution.RESOLVED, decision_id="d")
+    await write(ports, id_, step, resolved)
+    recover = Recover(actor_id="worker", episode_id=id_, reason="swept")
+    await ports.inbox.send(recover, id="recover")
+    async with running(app, dataclasses.replace(ports, log=Lagging(ports.log, EpisodeResolved))):
+        assert (await lived(ports, id_)).seen == [7]
+
+
+@pytest.mark.parametrize(("is_called", "calls"), [(True, 1), (False, 0)])
+async def test_who_is_called_because_something_is_due_does_it_whatever_its_clock_says(
+    ports, is_called, calls
+):
+    pager = Pager()
+    app = output_app(Proposing(), {"pager": pager})
+    opened, retry_at = opening(app), CLOCK.now() + timedelta(hours=1)
+    proposed = OutputProposed(
+        output_key=KEY,
+        adapter="pager",
+        payload=propose_output("pager", {}).payload,
+        episode_id=opened.episode_id,
+        actor_id="worker",
+        expectation_id="thing",
+    )
+    postponed = OutputPostponed(attempt=1, error_class="busy", retry_at=retry_at)
+    events = proposed, OutputAttempted(attempt=1), postponed
+    commit = Commit(id="earlier", at=CLOCK.now(), events=events)
+    await ports.log.append(ports.stack.output(KEY), commit, after=0)
+    crew = crew_of(app, ports)
+    crew.permits.runs.turn(on=True)
+    called_at = retry_at if is_called else None
+    await Courier(crew, opened, "pen", lambda: None, called_at).carry(KEY, None)
+    assert len(pager.views) == calls

@@ -1,0 +1,185 @@
+"""The tool that begins instances, called as an episode does, also again after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from engine.app.actor import Actor
+from engine.app.tools import ToolFailed
+from engine.app.workflow import Workflow
+from engine.definitions.resolver import Editions
+from engine.runtime.catalog import Cast, Casting, in_code
+from engine.workflows.begin import UNBEGUN_S, Starter, free_subject, keep_subject, take_subject
+from streams.bucket import Entry
+from streams.events import EpisodeOpened, WorkflowFinished, WorkflowStarted
+from streams.keys import workflow_lock_key
+from streams.log import Commit
+from streams.memory import MemoryPorts, memory_ports
+from streams.memory.bucket import MemoryBucket
+from streams.triggers import Budget, ManualTrigger, Mode
+from streams.workflows import WorkflowStatus
+from tests.engine.defining import agent, app_with, apply, flow
+from tests.engine.stage import CLOCK, Later
+from tests.engine.workflow_stage import Script, app_of, history
+
+KEY = workflow_lock_key("w", "7")
+
+
+def cause(number: int = 1, *, mode: Mode = Mode.LIVE, client: int = 7) -> EpisodeOpened:
+    return EpisodeOpened(
+        episode_id=f"e{number}",
+        actor_id="workflow-w",
+        expectation_id="start",
+        trigger=ManualTrigger(requested_by="ada", payload={"client": client}),
+        dedupe_key=f"manual:{number}",
+        budget=Budget(),
+        mode=mode,
+    )
+
+
+@pytest.fixture
+def starter(ports) -> Starter:
+    made = Workflow("w", subject_key="client", overlap="skip")
+    made.step("a", "act", "a")
+    app = app_of(made, script=Script())
+    return Starter(Cast(in_code(app)), Editions(ports, app), ports, CLOCK)
+
+
+async def begin(starter: Starter, opened: EpisodeOpened) -> tuple[str, bool]:
+    begun = await starter.serve(opened, "start", {"workflow": "w"})
+    return begun["instance_id"], begun["is_skipped"]
+
+
+async def end(ports, instance_id: str) -> None:
+    subject = ports.stack.workflow(instance_id)
+    newest = await ports.log.last(subject)
+    finished = WorkflowFinished(status=WorkflowStatus.DONE)
+    commit = Commit(id=f"end.{instance_id}", at=CLOCK.now(), events=(finished,))
+    await ports.log.append(subject, commit, after=newest.seq)
+
+
+class Belated:
+    """Gates of somebody who is held up once, after having read a key, while others go on."""
+
+    def __init__(self, gates: MemoryBucket, others: Callable[[], Awaitable[object]]) -> None:
+        self._gates, self._others = gates, [others]
+
+    async def get(self, key: str) -> Entry | None:
+        entry = await self._gates.get(key)
+        if self._others:
+            await self._others.pop()()
+        return entry
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._gates, name)
+
+
+def belated(ports: MemoryPorts, others: Callable[[], Awaitable[object]]) -> MemoryPorts:
+    return replace(ports, gates=Belated(ports.gates, others))
+
+
+async def test_a_cause_that_comes_again_after_a_crash_begins_nothing_else(ports, starter):
+    first, again = [await begin(starter, cause()) for _ in range(2)]
+    assert first == again
+    (started,) = await history(ports, first[0])
+    assert isinstance(started, WorkflowStarted)
+
+
+async def test_another_cause_is_skipped_and_says_which_instance_is_busy(starter):
+    busy, _ = await begin(starter, cause(1))
+    assert await begin(starter, cause(2)) == (busy, True)
+    assert not (await begin(starter, cause(3, client=8)))[1]
+
+
+async def test_who_comes_again_when_its_instance_is_over_does_not_lock_the_subject(ports, starter):
+    id_, _ = await begin(starter, cause(1))
+    await end(ports, id_)
+    await free_subject(ports, "w", "7", id_)
+    assert await begin(starter, cause(1)) == (id_, False)
+    assert await ports.gates.get(KEY) is None
+
+
+async def test_a_dry_run_neither_waits_for_the_subject_nor_locks_it(ports, starter):
+    assert not (await begin(starter, cause(1, mode=Mode.DRY_RUN)))[1]
+    assert await ports.gates.get(KEY) is None
+    assert not (await begin(starter, cause(2)))[1]
+    assert not (await begin(starter, cause(3, mode=Mode.DRY_RUN)))[1]
+
+
+async def test_a_subject_whose_instance_is_over_is_taken(ports, starter):
+    first, _ = await begin(starter, cause(1))
+    await end(ports, first)
+    second, is_skipped = await begin(starter, cause(2))
+    assert (is_skipped, (await ports.gates.get(KEY)).value) == (False, second.encode())
+
+
+async def test_the_lock_of_another_instance_stays(ports):
+    assert await take_subject(ports, "w", "7", "i1") == "i1"
+    await free_subject(ports, "w", "7", "i2")
+    await keep_subject(ports, "w", "7", "i2")
+    assert await take_subject(ports, "w", "7", "i2") == "i1"
+
+
+async def test_a_key_that_is_freed_before_it_is_kept_stays_away(ports):
+    await take_subject(ports, "w", "7", "i1")
+    late = belated(ports, lambda: free_subject(ports, "w", "7", "i1"))
+    await keep_subject(late, "w", "7", "i1")
+    assert await ports.gates.get(KEY) is None
+
+
+async def test_a_key_that_is_kept_before_it_is_freed_goes(ports):
+    await take_subject(ports, "w", "7", "i1")
+    late = belated(ports, lambda: keep_subject(ports, "w", "7", "i1"))
+    await free_subject(late, "w", "7", "i1")
+    assert await ports.gates.get(KEY) is None
+
+
+async def test_who_takes_a_subject_for_what_is_over_meanwhile_does_not_keep_it(starter):
+    clock = Later()
+    ports = memory_ports(clock=clock)
+
+    async def live() -> None:
+        id_, _ = await begin(replace(starter, ports=ports), cause(1))
+        await end(ports, id_)
+        await free_subject(ports, "w", "7", id_)
+
+    await begin(replace(starter, ports=belated(ports, live)), cause(1))
+    assert await ports.gates.get(KEY) is not None, "it cannot know in time"
+    clock.ahead_s = UNBEGUN_S + 1
+    assert await ports.gates.get(KEY) is None
+
+
+async def test_a_workflow_that_has_gone_from_this_node_is_for_another_try(starter):
+    with pytest.raises(ToolFailed, match="tool_unavailable"):
+        await starter.serve(cause(), "start", {"workflow": "other"})
+
+
+@pytest.mark.parametrize("begun_by", [1, 2])
+async def test_a_cause_begins_the_workflow_as_it_was_when_it_came_if_that_can_still_begin(
+    ports, begun_by
+):
+    await apply(ports, flow("old", expectation="thing" if begun_by == 1 else "gone"))
+    await apply(ports, flow("new"))
+    app = app_with()
+    editions = Editions(ports, app)
+    worker = await _actor(ports, editions)
+    now = await editions.workflow("w", 2)
+    casting = Casting(actors={"worker": worker}, workflows={"w": now})
+    opened = msgspec.structs.replace(cause(), revision=1)
+    id_, _ = await begin(Starter(Cast(casting), editions, ports, CLOCK), opened)
+    (started,) = await history(ports, id_)
+    assert started.spec.revision == begun_by
+
+
+async def _actor(ports, editions) -> Actor:
+    await apply(ports, agent("a"))
+    return await editions.actor("worker", 1)
+
+
+async def test_what_is_no_call_to_begin_a_workflow_is_no_try_again(starter):
+    with pytest.raises(ToolFailed, match="workflow_not_started"):
+        await starter.serve(cause(), "stop", {"workflow": "w"})
