@@ -32,7 +32,8 @@ from engine.app.findings import raise_finding
 from engine.app.tools import Synthesis
 from engine.app.triggers import event
 from streams.tracing import traceparent
-from tests.engine.stage import HAPPENED, Counter, Scripted, all_answered, app_of, lived, opening, ports_in_memory, running
+from tests.engine.stage import HAPPENED, Counter, Scripted, all_answered, app_of, lived, opening
+from tests.engine.stage import ports_in_memory, running
 
 async def think(prompt, transient, ctx):
     return Synthesis(content=1, output_tokens=7, model="m1")
