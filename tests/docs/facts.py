@@ -194,16 +194,16 @@ def comments() -> Iterator[tuple[str, str, str]]:
 
 
 def tables() -> str:
-    said: dict[str, list[tuple[str, ...]]] = {}
+    columns: dict[str, dict[str, str]] = {}
     heads: dict[str, str] = {}
     for kind, name, words in comments():
         if kind in {"TABLE", "VIEW"}:
             heads[name] = f"### `{name}`\n\n{kind.capitalize()}. {words}"
         elif kind == "COLUMN":
             of, _, column = name.partition(".")
-            said.setdefault(of, []).append((f"`{column}`", words))
+            columns.setdefault(of, {})[f"`{column}`"] = words  # The newest migration counts.
     return "\n\n".join(
-        f"{head}\n\n{table(('column', 'says'), iter(said.get(name, [])))}"
+        f"{head}\n\n{table(('column', 'contains'), iter(columns.get(name, {}).items()))}"
         for name, head in heads.items()
     )
 
