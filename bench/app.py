@@ -7,7 +7,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from engine import (
+from engine.tools import ToolLike
+from vigil import (
     Action,
     Actor,
     App,
@@ -26,7 +27,6 @@ from engine import (
     raise_finding,
     tool_call,
 )
-from engine.tools import ToolLike
 
 STEPS: Final = 5
 FINDINGS: Final = 10

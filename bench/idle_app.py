@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bench.app import ConvergeOnly
-from engine import Actor, App, Budget, event
+from vigil import Actor, App, Budget, event
 
 TEN: Final = 10
 

@@ -28,7 +28,6 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.app import ConvergeOnly, Key
-from engine import Action, Actor, Budget, Context, event, observe
 from engine.episode import fold
 from engine.fingerprint import fingerprint
 from engine.runtime.scribe import EVENTS_PER_COMMIT_MAX
@@ -49,6 +48,7 @@ from streams.log import START, Commit
 from streams.ports import Ports
 from streams.subjects import Stack
 from streams.triggers import EventTrigger
+from vigil import Action, Actor, Budget, Context, event, observe
 
 STACK: Final = Stack("bench")
 CASES: Final = {"strict": 1, "pipelined": EVENTS_PER_COMMIT_MAX}

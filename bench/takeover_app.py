@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from engine import (
+from vigil import (
     Action,
     Actor,
     App,

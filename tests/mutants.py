@@ -4429,7 +4429,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "whoever tries an output again learns who did so before",
-        "vigil/retrying.py",
+        "vigil/output_retrying.py",
         "case OutputRetried(retry_id=retry_id) if retry_id == id_:",
         "case OutputRetried():",
         "tests/vigil/test_outputs.py",

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from engine import App, BadAdapter, BadDefinition, DeclarationError
+from engine.app import App
+from engine.errors import BadAdapter, BadDefinition, DeclarationError
 from vigil.errors import Mistake
 
 DEMO: Final = "examples.host_monitor.app:app"

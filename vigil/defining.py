@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from engine import App
+from engine.app import App
 from engine.definitions import difference
 from engine.definitions.revisions import Definition
 from engine.errors import BadRequest, Refused

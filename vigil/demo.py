@@ -16,14 +16,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from engine import App
 from projections.errors import NotCaughtUp
 from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
 from streams.child import die_with
 from streams.clock import SystemClock
 from streams.ports import Ports
-from vigil import apps, questions, runfile, tables, telemetry, view
+from vigil import App, apps, questions, runfile, tables, telemetry, view
 from vigil.errors import Mistake, Trouble
 from vigil.running import run, stopping, unwind_on_sigterm
 from vigil.servers import Servers, embedded

@@ -9,24 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from engine import (
-    App,
-    CallContext,
-    Context,
-    ConvergeResult,
-    EpisodeView,
-    OutputView,
-    Strategy,
-    converge,
-)
-from engine.actions import Action
+from engine.actions import Action, converge
+from engine.adapter import OutputView
+from engine.app import App
+from engine.convergence import ConvergeResult
 from engine.definitions import AgentDefinition, agent_of
 from engine.definitions.agent import StrategyDefinition
 from engine.definitions.casting import cast, make
 from engine.gathering import check_name
 from engine.nodes import NodeInfo
 from engine.stacking import on_stack
-from engine.templates import BUILT_IN
+from engine.strategy import Context, EpisodeView, Strategy
+from engine.tools import CallContext
 from streams.definitions import ID_KINDS, Edition, definition_id
 from streams.events.definitions import DefinitionKind
 from streams.json import JsonObject, unraw
@@ -35,6 +29,7 @@ from vigil.drafts import Draft
 from vigil.editions import in_code
 from vigil.errors import Mistake, Trouble
 from vigil.needing import around
+from vigil.templates import BUILT_IN
 
 STRATEGY: Final = "strategy"
 TEMPLATE: Final = "template"

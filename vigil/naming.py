@@ -18,11 +18,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from engine import App
 from streams.errors import BadName
 from streams.subjects import Stack
 from streams.tokens import name as checked_name
-from vigil import runfile
+from vigil import App, runfile
 from vigil.errors import Mistake, Trouble
 from vigil.settings import Reading, host_name
 

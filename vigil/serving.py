@@ -8,8 +8,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from engine import App
-from vigil import runfile, telemetry
+from vigil import App, runfile, telemetry
 from vigil.errors import EXIT_UNCLEAN
 from vigil.running import run, stopping, unwind_on_sigterm
 from vigil.servers import Servers, embedded

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from engine import App
+from engine.app import App
 from engine.modes import NodeMode
 from engine.runtime.node import Node
 from projections.postgres import pool as postgres

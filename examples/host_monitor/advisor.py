@@ -12,13 +12,16 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from engine import (
+from engine.actions import Action, Converge, ToolCall
+from vigil import (
     Context,
     ConvergeResult,
     EpisodeView,
     Failure,
+    StepKind,
     StepTaken,
     Strategy,
+    Trigger,
     clear_finding,
     converge,
     observe,
@@ -26,9 +29,6 @@ from engine import (
     synthesize,
     tool_call,
 )
-from engine.actions import Action, Converge, ToolCall
-from streams.events import StepKind
-from streams.triggers import Trigger
 
 SUSPECTS: Final = 3
 """How many are named. More would be a listing, not advice."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine import Actor, App, Budget, event
 from examples.host_monitor.advisor import LookCloser, WithdrawAdvice
 from examples.host_monitor.inspection import largest_directories, top_processes
 from examples.host_monitor.monitor import DISK, LOAD, MEMORY, CheckGauge
+from vigil import Actor, App, Budget, event
 
 AT_ONCE: Final = Budget(turns=1, wall_s=10.0)
 """For strategies that decide on what came with the event."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import psutil
 
-from engine import CallContext, ToolFailed
+from vigil import CallContext, ToolFailed
 
 SHOWN_MAX: Final = 20
 """Most names in one answer."""

@@ -11,18 +11,18 @@ from typing import Final
 
 import msgspec
 
-from engine import (
+from engine.actions import Converge
+from vigil import (
     Context,
     ConvergeResult,
     EpisodeView,
+    FindingIntent,
     Strategy,
+    Trigger,
     clear_finding,
     converge,
     raise_finding,
 )
-from engine.actions import Converge
-from streams.findings import FindingIntent
-from streams.triggers import Trigger
 
 
 class Gauge(msgspec.Struct, frozen=True, kw_only=True):

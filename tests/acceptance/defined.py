@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from engine import App, JsonObject
 from engine.definitions import agent_of, canonical
+from vigil import App, JsonObject
 
 ACTOR: Final = "order_clerk"
 EVENT: Final = "order.placed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine import (
+from vigil import (
     Action,
     Actor,
     App,

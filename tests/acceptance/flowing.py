@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine import (
+from vigil import (
     Action,
     Actor,
     App,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine import Actor, App, Context, ConvergeResult, EpisodeView, JsonObject, Strategy, Trigger
 from engine.actions import Action, converge
 from engine.schedule import cron, every
 from engine.trigger import event
+from vigil import Actor, App, Context, ConvergeResult, EpisodeView, JsonObject, Strategy, Trigger
 
 CALM_S: Final = 6
 REST_S: Final = 12

@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from engine import (
+from vigil import (
     Action,
     Actor,
     App,

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from engine import (
+from vigil import (
     Action,
     Actor,
     App,

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 import pytest
 
-from engine import Actor, App, Strategy, approval, approve, converge, deny, event, wait
 from engine.convergence import ConvergeResult
 from engine.errors import Refused
 from engine.runtime.node import Node
@@ -23,6 +22,7 @@ from streams.events import EpisodeBlocked, EpisodeFinished, EpisodeResolved, Log
 from streams.jetstream import connect
 from streams.ports import Ports
 from tests.standing import standing
+from vigil import Actor, App, Strategy, approval, approve, converge, deny, event, wait
 
 WAIT_S: Final = 100.0
 """Only what hangs takes so long, on a busy machine too. Measured: 5 s for a thousand episodes."""

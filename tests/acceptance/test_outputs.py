@@ -13,7 +13,14 @@ from typing import Final
 
 import pytest
 
-from engine import (
+from engine.route import Retries, Route
+from engine.runtime.node import Node
+from streams.events import LogEvent, OutputAttempted, OutputDelivered, OutputFailed
+from streams.jetstream import connect
+from streams.layout import Stream
+from streams.ports import Ports
+from tests.engine.adapters.receiver import Receiver, answer, silence
+from vigil import (
     Actor,
     App,
     ConvergeResult,
@@ -23,14 +30,7 @@ from engine import (
     propose_output,
     retry_output,
 )
-from engine.adapters import Webhook
-from engine.route import Retries, Route
-from engine.runtime.node import Node
-from streams.events import LogEvent, OutputAttempted, OutputDelivered, OutputFailed
-from streams.jetstream import connect
-from streams.layout import Stream
-from streams.ports import Ports
-from tests.engine.adapters.receiver import Receiver, answer, silence
+from vigil.adapters import Webhook
 
 WAIT_S: Final = 30.0
 LOOK_S: Final = 0.05

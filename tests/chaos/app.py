@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from engine import (
+from tests.chaos import ledger
+from vigil import (
     Action,
     Actor,
     App,
@@ -30,7 +31,6 @@ from engine import (
     raise_finding,
     tool_call,
 )
-from tests.chaos import ledger
 
 LEDGER: Final = "CHAOS_LEDGER"
 """Variable that holds the ledger's port."""

@@ -7,7 +7,6 @@ import platform
 import msgspec
 import pytest
 
-from engine import Context, Failure, StepTaken, ToolFailed, in_
 from engine.actions import Converge, Observe, Step, Synthesize, ToolCall
 from examples.host_monitor.advisor import Case, LookCloser, WithdrawAdvice, advice_key
 from examples.host_monitor.app import app
@@ -17,6 +16,7 @@ from examples.host_monitor.publisher import measure, positive_s
 from streams.events import StepKind
 from streams.findings import ClearFinding, RaiseFinding, Severity
 from streams.triggers import Budget, ManualTrigger
+from vigil import Context, Failure, StepTaken, ToolFailed, in_
 
 HERE = platform.node()
 

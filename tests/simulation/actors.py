@@ -8,21 +8,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from engine import (
-    Actor,
-    App,
-    Budget,
-    CallContext,
-    JsonObject,
-    Synthesis,
-    Tool,
-    ToolFailed,
-    checkpoint,
-    event,
-    observe,
-    synthesize,
-    tool_call,
-)
 from tests.simulation import defining, flowing, wakeful
 from tests.simulation.outside import TOOL_S_MAX, Outside
 from tests.simulation.receivers import routes
@@ -38,6 +23,21 @@ from tests.simulation.strategies import (
     watch_for,
 )
 from tests.simulation.themes import Programme, Theme
+from vigil import (
+    Actor,
+    App,
+    Budget,
+    CallContext,
+    JsonObject,
+    Synthesis,
+    Tool,
+    ToolFailed,
+    checkpoint,
+    event,
+    observe,
+    synthesize,
+    tool_call,
+)
 
 SECRET: Final = "hunter2"
 """Handed to tools and synthesizers; must be nowhere on the log."""

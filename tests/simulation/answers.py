@@ -16,7 +16,6 @@ from typing import Final
 
 import msgspec
 
-from engine import cancel, cancel_output, cancel_related, resolve, retry_output
 from engine.resolving import RESOLVED
 from engine.runtime.output_letters import OUTPUT_FAILED
 from engine.runtime.settler import Settler
@@ -43,6 +42,7 @@ from tests.simulation.people import Request, decide, surely
 from tests.simulation.themes import Programme, Theme
 from tests.simulation.time import EPOCH, SimClock
 from tests.simulation.wire import Servers, wired
+from vigil import cancel, cancel_output, cancel_related, resolve, retry_output
 
 LOOK_S: Final = 0.4
 EARLY_S: Final = 20.0

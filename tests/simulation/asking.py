@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from engine import Action, Actor, Failure, StepTaken, abort, approval, event, tool_call, wait
 from engine.strategy import Handled
 from tests.simulation.strategies import Plan, Planned, Sum, watch_for
+from vigil import Action, Actor, Failure, StepTaken, abort, approval, event, tool_call, wait
 
 APPROVERS: Final = ("ada", "bob")
 """Who may approve, where only some may."""

@@ -7,10 +7,10 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from engine import cancel_workflow, decide_step, resume_workflow
 from streams.events import LogEvent, StepApprovalAsked, StepPaused, WorkflowStarted
 from streams.ports import Ports
 from tests.simulation.people import ANYBODY, YES_SHARE, surely
+from vigil import cancel_workflow, decide_step, resume_workflow
 
 CANCELED_SHARE: Final = 0.25
 CANCEL_S_MAX: Final = 40.0

@@ -16,13 +16,13 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from engine import Context, ConvergeResult, tool_call
 from engine.runtime.definition_book import apply_definition, disable_definition
 from streams.events import DefinitionKind
 from streams.json import raw
 from streams.ports import Ports
 from tests.simulation.people import surely
 from tests.simulation.strategies import Plan, Sum
+from vigil import Context, ConvergeResult, tool_call
 
 ACTOR: Final = "defined"
 EXPECTATION: Final = "made"

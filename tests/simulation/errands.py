@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import msgspec
 
-from engine import fire, overrides, start_workflow
 from engine.firing import fired_episode_id
 from engine.modes import ModeOrder, NodeMode, PauseOrder
 from engine.workflows.starter import START, starter_id
@@ -32,6 +31,7 @@ from tests.simulation.themes import TAKING_TURNS, Programme, Theme
 from tests.simulation.time import SimClock
 from tests.simulation.wakeful import COOLDOWN_S, ORDERS
 from tests.simulation.wire import Servers, Wire, done, wired
+from vigil import fire, overrides, start_workflow
 
 BUSY_S: Final = 45.0
 """Until when errands begin, in simulated seconds."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from engine import Action, Actor, Failure, StepTaken, Workflow, abort, event, retrying, tool_call
-from engine import workflow as as_a_step
 from engine.strategy import Handled
 from engine.workflows.starter import START
 from streams.triggers import Trigger
 from tests.simulation.strategies import Plan, Sum, watch_for
+from vigil import Action, Actor, Failure, StepTaken, Workflow, abort, event, retrying, tool_call
+from vigil import workflow as as_a_step
 
 STEPPER: Final = "stepper"
 CLUSTER_MAX: Final[Mapping[str, int]] = {"steps_turn": 1}

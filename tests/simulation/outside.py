@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from engine import CallContext
 from tests.simulation.faults import Fault
 from tests.simulation.wire import Wire
+from vigil import CallContext
 
 TOOL_S_MAX: Final = 1.0
 """How long a call takes at most, unless its tool says otherwise."""

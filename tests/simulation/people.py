@@ -14,13 +14,13 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from engine import approve, approve_output, deny, reject_output
 from engine.errors import Refused, Rejected
 from streams.blocks import Approval
 from streams.commands import Decide, Verdict
 from streams.errors import Unavailable, VersionConflict
 from streams.ports import Ports
 from tests.simulation.time import EPOCH
+from vigil import approve, approve_output, deny, reject_output
 
 TRIES_MAX: Final = 60
 AGAIN_S: Final = 1.5

@@ -6,9 +6,9 @@ import asyncio
 from enum import StrEnum
 from typing import Final
 
-from engine import DeliveryFailed, OutputAdapter, OutputView, Retries, Route
 from tests.simulation.faults import Fault
 from tests.simulation.outside import Delivery, Outside
+from vigil import DeliveryFailed, OutputAdapter, OutputView, Retries, Route
 
 POST_S_MAX: Final = 1.0
 """How long a delivery takes at most, if it comes to an end."""

@@ -7,7 +7,10 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from engine import (
+from streams.outputs import OutputIntent
+from tests.simulation.asking import APPROVERS
+from tests.simulation.strategies import Plan, Planned, Sum, watch_for
+from vigil import (
     Action,
     Actor,
     Context,
@@ -18,9 +21,6 @@ from engine import (
     propose_output,
     tool_call,
 )
-from streams.outputs import OutputIntent
-from tests.simulation.asking import APPROVERS
-from tests.simulation.strategies import Plan, Planned, Sum, watch_for
 
 CLUSTER_MAX: Final[Mapping[str, int]] = {"sends_turn": 1}
 """Actor that takes turns → how many of its episodes run at a time in the whole cluster."""

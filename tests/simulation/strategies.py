@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from engine import (
+from vigil import (
     Action,
     Actor,
     Budget,

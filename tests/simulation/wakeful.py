@@ -7,7 +7,10 @@ from typing import Final
 
 import msgspec
 
-from engine import (
+from tests.simulation import asking, flowing, sending
+from tests.simulation.strategies import Plan, Quiet, Sum, watch_for
+from tests.simulation.themes import Theme
+from vigil import (
     Action,
     Actor,
     Breaker,
@@ -24,9 +27,6 @@ from engine import (
     tool_call,
     wait,
 )
-from tests.simulation import asking, flowing, sending
-from tests.simulation.strategies import Plan, Quiet, Sum, watch_for
-from tests.simulation.themes import Theme
 
 EVERY_S: Final[Mapping[str, int]] = {"tick_all": 20, "tick_one": 30, "tick_skip": 80}
 """Expectation → between two of its ticks. The longest can be missed for over a minute."""

@@ -17,7 +17,6 @@ from unittest.mock import patch
 import msgspec
 import structlog
 
-from engine import App
 from engine.resolving import RESOLVED
 from engine.runtime.node import Node
 from engine.runtime.resolver import QUEUE
@@ -43,6 +42,7 @@ from tests.simulation.rows import Rows, keep_up
 from tests.simulation.themes import TAKING_TURNS, Programme, Theme, programme_of
 from tests.simulation.time import SimClock, simulate
 from tests.simulation.wire import Arming, Kept, Servers, Wire, done, wired
+from vigil import App
 
 NAME: Final = "sim"
 PARTITIONS: Final = (1, 1, 3)

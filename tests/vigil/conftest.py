@@ -69,7 +69,7 @@ def files(tmp_path: Path) -> Path:
 APP = '''
 """One actor that raises a finding about what it is told."""
 
-from engine import Actor, App, ConvergeResult, Strategy, converge, event, observe, raise_finding
+from vigil import Actor, App, ConvergeResult, Strategy, converge, event, observe, raise_finding
 
 
 class Look(Strategy):

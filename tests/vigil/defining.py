@@ -30,7 +30,7 @@ HEALTHY = """
 """
 
 PARTS = """
-from engine import Actor, App, ConvergeResult, Strategy, approval, converge, manual, workflow
+from vigil import Actor, App, ConvergeResult, Strategy, approval, converge, manual, workflow
 
 
 class Look(Strategy):

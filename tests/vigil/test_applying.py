@@ -27,7 +27,7 @@ PAGING = (
 )
 
 JUDGES = """
-from engine import App
+from vigil import App
 
 
 async def facts(payload, options):

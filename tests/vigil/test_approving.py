@@ -24,7 +24,7 @@ ID = str(UUID(int=7))
 APP = '''
 """One actor that asks before it drops a table, and waits until it is paid."""
 
-from engine import Actor, App, ConvergeResult, Failure, Strategy, approval, converge, event, wait
+from vigil import Actor, App, ConvergeResult, Failure, Strategy, approval, converge, event, wait
 
 
 class Shrink(Strategy):

@@ -13,12 +13,12 @@ from vigil.errors import Mistake
 @pytest.fixture(autouse=True)
 def _folder(tmp_path, monkeypatch, write_app):
     write_app()
-    (tmp_path / "wrong.py").write_text("from engine import App\napp = App(actors=['me'])\n")
+    (tmp_path / "wrong.py").write_text("from vigil import App\napp = App(actors=['me'])\n")
     (tmp_path / "deaf.py").write_text(
         "from engine.adapters import Webhook\npager = Webhook('example.com')\n"
     )
     (tmp_path / "vague.py").write_text(
-        "from engine import BadDefinition\nraise BadDefinition('actor_id', 'none is given')\n"
+        "from vigil import BadDefinition\nraise BadDefinition('actor_id', 'none is given')\n"
     )
     (tmp_path / "needy.py").write_text("import no_such_package\n")
     monkeypatch.chdir(tmp_path)

@@ -14,7 +14,7 @@ def write_breakable(write_app, tmp_path):
     def write(options: str) -> None:
         write_app()
         app = tmp_path / "watch.py"
-        text = app.read_text().replace("from engine import", "from engine import Breaker,")
+        text = app.read_text().replace("from vigil import", "from vigil import Breaker,")
         text = text.replace('subject_key="host")', f'subject_key="host", {options})')
         fails = """return 1 / 0 if state["host"] == "a" else ConvergeResult("""
         app.write_text(text.replace("return ConvergeResult(", fails))

@@ -21,7 +21,7 @@ APP = '''
 
 import asyncio
 
-from engine import Actor, App, ConvergeResult, Strategy, converge, event
+from vigil import Actor, App, ConvergeResult, Strategy, converge, event
 
 
 class Wait(Strategy):

@@ -242,9 +242,9 @@ def test_an_actor_shows_what_each_of_its_expectations_waits_for(connected, write
     )
     app.write_text(
         text.replace(
-            "from engine import Actor,",
+            "from vigil import Actor,",
             "from engine.breaker import Breaker\nfrom engine.schedule import every\n"
-            "from engine import Actor,",
+            "from vigil import Actor,",
         )
     )
     with running_node(connected):

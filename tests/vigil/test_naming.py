@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from engine import Actor, App, Strategy, event
 from streams.subjects import Stack
 from streams.tokens import name as checked_name
-from vigil import settings
+from vigil import Actor, App, Strategy, event, settings
 from vigil.errors import Mistake, Trouble
 from vigil.naming import PLACES_MAX, name_at, named, named_each
 

@@ -61,7 +61,7 @@ def test_a_node_without_projector_needs_no_postgres(connected, write_app):
 
 
 def test_a_node_whose_app_declares_no_actor_says_so(connected, tmp_path):
-    (tmp_path / "bare.py").write_text("from engine import App\napp = App()\n")
+    (tmp_path / "bare.py").write_text("from vigil import App\napp = App()\n")
     with connected.running("node", "--app", "bare:app", "--no-project") as node:
         assert " · no actor yet\n" in node.wait_said("no actor yet\n")
 

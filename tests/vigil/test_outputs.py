@@ -26,8 +26,8 @@ APP = '''
 
 from pathlib import Path
 
-from engine import Actor, App, ConvergeResult, DeliveryFailed, Strategy, converge, event
-from engine import propose_output
+from vigil import Actor, App, ConvergeResult, DeliveryFailed, Strategy, converge, event
+from vigil import propose_output
 
 
 class Page(Strategy):

@@ -14,7 +14,7 @@ from tests.vigil.test_command_line import one_line
 APP = '''
 """Asks before it looks, and looks by time."""
 
-from engine import Actor, App, ConvergeResult, Strategy, approval, converge, event, every
+from vigil import Actor, App, ConvergeResult, Strategy, approval, converge, event, every
 
 
 class Ask(Strategy):

@@ -10,7 +10,7 @@ from tests.vigil.test_workflows import serving, started
 APP = '''
 """A workflow that has one instance at a time for each client, and asks before it does anything."""
 
-from engine import Actor, App, ConvergeResult, Strategy, Workflow, converge, workflow
+from vigil import Actor, App, ConvergeResult, Strategy, Workflow, converge, workflow
 
 
 class Do(Strategy):

@@ -16,8 +16,8 @@ from vigil.tables import terminal
 APP = '''
 """One actor that does what it is told, and a workflow that asks before it pays."""
 
-from engine import Actor, App, ConvergeResult, Strategy, Workflow
-from engine import abort, converge, observe, workflow
+from vigil import Actor, App, ConvergeResult, Strategy, Workflow
+from vigil import abort, converge, observe, workflow
 
 
 class Do(Strategy):
@@ -52,8 +52,8 @@ app = App(actors=[clerk], workflows=[review])
 TELLER = '''
 """Two steps that call the bank, which nobody may do in a dry run, and say what it answers."""
 
-from engine import Actor, App, ConvergeResult, Strategy, Tool, Workflow
-from engine import converge, tool_call, workflow
+from vigil import Actor, App, ConvergeResult, Strategy, Tool, Workflow
+from vigil import converge, tool_call, workflow
 
 
 class Bank(Tool):

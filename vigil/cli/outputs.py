@@ -155,7 +155,7 @@ def retry(
     timeout_s: Patience = PATIENCE_S,
 ) -> None:
     """Try again to deliver outputs that have failed."""
-    from vigil import retrying
+    from vigil import output_retrying
     from vigil.errors import Mistake
     from vigil.who import who
 
@@ -164,13 +164,15 @@ def retry(
     if not is_all and (actor or adapter or is_sure):
         raise Mistake("--actor, --adapter and --yes go with --all")
     reading = context.reading(ctx)
-    chosen = keys or retrying.failed(reading, actor=actor, adapter=adapter)
+    chosen = keys or output_retrying.failed(reading, actor=actor, adapter=adapter)
     if is_all and chosen and not is_sure:
         require_consent(f"retry {len(chosen):,} outputs?")
     wait_s = timeout_s if is_waiting else None
     if not chosen:
         print("nothing to retry")
-    verdicts.say(retrying.retry(reading, chosen, by=who(reading, by), reason=reason, wait_s=wait_s))
+    verdicts.say(
+        output_retrying.retry(reading, chosen, by=who(reading, by), reason=reason, wait_s=wait_s)
+    )
 
 
 @app.command()

@@ -9,11 +9,11 @@ from urllib.parse import quote
 import pytest
 
 from engine.adapter import DeliveryFailed
-from engine.adapters import Email, Slack, Webhook
 from engine.adapters.confidence import SHOWN_CHARS_MAX, Confidence
 from tests.engine.adapters.mailbox import Server
 from tests.engine.adapters.receiver import Receiver, answer
 from tests.engine.adapters.samples import failure_of, free_port, output
+from vigil.adapters import Email, Slack, Webhook
 
 URL = "https://ann:pass%2Fword@pager.example:8443/hook/T0KEN-T0KEN-T0KEN?key=k3y-of-it#part"
 

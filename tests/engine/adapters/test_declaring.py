@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.adapters import Email, Slack, Subject, Webhook, env
 from engine.errors import BadAdapter
 from tests.engine.adapters.samples import failure_of
+from vigil.adapters import Email, Slack, Subject, Webhook, env
 
 HERE = "https://p.example"
 URL = "not a URL that begins with https:// or http:// and a host"

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from engine.adapters import Email
 from engine.adapters.email import PORTS
 from tests.engine.adapters import unreliable
 from tests.engine.adapters.conftest import NOW, FixedClock
 from tests.engine.adapters.mailbox import LOGIN, Server
 from tests.engine.adapters.samples import KEY, failure_of, free_port, output
+from vigil.adapters import Email
 
 MAIL = {"to": "ann@example.org", "subject": "disk full", "text": "host a: 93 %"}
 MESSAGE_ID = f"<{KEY}@example.com>"

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from engine.adapters import Slack, env
 from tests.engine.adapters.receiver import Receiver, answer
 from tests.engine.adapters.samples import failure_of, output
+from vigil.adapters import Slack, env
 
 BLOCKS = {"text": "full", "blocks": [{"type": "divider"}]}
 

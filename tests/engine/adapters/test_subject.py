@@ -8,7 +8,6 @@ import nats as nats_client
 import pytest
 from nats.js.api import DiscardPolicy
 
-from engine.adapters import Subject
 from engine.budget import Budget
 from streams.clock import SystemClock
 from streams.events import EpisodeOpened
@@ -18,6 +17,7 @@ from streams.memory import memory_ports
 from streams.triggers import EventTrigger
 from tests.engine.adapters.conftest import NOW
 from tests.engine.adapters.samples import KEY, failure_of, output
+from vigil.adapters import Subject
 
 
 @pytest.fixture

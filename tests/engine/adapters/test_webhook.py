@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from engine.adapters import Webhook, env
 from engine.adapters.http import ANSWER_BYTES_MAX, HttpClient
 from engine.adapters.signature import keys_of, signed_headers
 from tests.docs.pages import blocks
@@ -25,6 +24,7 @@ from tests.engine.adapters.receiver import (
     stop_in_answer,
 )
 from tests.engine.adapters.samples import KEY, failure_of, free_port, output
+from vigil.adapters import Webhook, env
 
 GUIDE = "docs/guides/adapters.md"
 SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()

@@ -28,9 +28,9 @@ from engine.filters import all_of, between, exists, ge, gt, in_, le, lt, missing
 from engine.overrides import overrides
 from engine.schedule import cron, every
 from engine.strategy import Strategy
-from engine.templates import observe_classify_converge
 from engine.trigger import event, manual, workflow
 from streams.triggers import Budget, Overrides
+from vigil.templates import observe_classify_converge
 
 
 class Watch(Strategy):

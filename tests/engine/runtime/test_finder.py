@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from engine import findings_of
 from engine.actions import converge, tool_call
 from engine.convergence import ConvergeResult
 from engine.finding import clear_finding, raise_finding
@@ -20,6 +19,7 @@ from streams.memory import memory_ports
 from streams.tokens import TOKEN_BYTES_MAX
 from tests.engine.runtime.stage import CLOCK, Scripted, app_of, opening, play
 from tests.simulation.time import SimClock, simulate
+from vigil import findings_of
 
 disk = raise_finding("disk", class_="full", severity="high")
 

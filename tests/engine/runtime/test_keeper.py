@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 
 from engine.actions import observe, tool_call
 from engine.runtime.keeper import Keeper
-from engine.testing import FakeLeases
 from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.events import EndStatus, EpisodeStarted
@@ -34,6 +33,7 @@ from tests.engine.runtime.stage import (
     running,
     write,
 )
+from vigil.testing import FakeLeases
 
 KEY = "episode.worker.e1"
 

@@ -9,7 +9,6 @@ from types import CoroutineType
 
 import pytest
 
-from engine import raise_finding
 from engine.actions import tool_call
 from engine.runtime.requester import cancel
 from streams.events import EndStatus, EpisodeOpened
@@ -40,6 +39,7 @@ from tests.engine.runtime.stage import (
     running,
 )
 from tests.engine.runtime.workflow_stage import begin, ended
+from vigil import raise_finding
 
 TURNS = 200
 """Of the event loop: as many as a dispatcher takes to drop something, and more."""

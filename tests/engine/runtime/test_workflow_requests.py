@@ -6,14 +6,6 @@ import asyncio
 
 import pytest
 
-from engine import (
-    BadRequest,
-    Refused,
-    cancel_workflow,
-    decide_step,
-    overrides,
-    resume_workflow,
-)
 from engine.firing import fired_episode_id
 from engine.runtime.workflow_requests import Beginning, read_beginning, start_workflow
 from engine.workflows.starter import START, starter_id
@@ -23,6 +15,14 @@ from streams.triggers import Mode
 from streams.workflows import StepStatus, WorkflowStatus
 from tests.engine.runtime.stage import WAIT_S, eventually, running, told
 from tests.engine.runtime.workflow_stage import Script, app_of, ended, history, instance, reached
+from vigil import (
+    BadRequest,
+    Refused,
+    cancel_workflow,
+    decide_step,
+    overrides,
+    resume_workflow,
+)
 
 NOBODY = "00000000-0000-0000-0000-000000000001"
 

@@ -9,13 +9,13 @@ from engine.actor import Actor
 from engine.app import App
 from engine.errors import BadDefinition, DeclarationError
 from engine.gathering import gather
-from engine.templates import observe_classify_converge
 from engine.tools import ToolFailed
 from engine.trigger import manual
 from streams.events import EndStatus, FindingCleared, FindingRaised, StepRecorded
 from streams.findings import ClearFinding, RaiseFinding
 from tests.engine.runtime.stage import STARTED, ask_start, did, lived, running, write
 from tests.engine.templates.stage import Facts, app_of, opened_for, play
+from vigil.templates import observe_classify_converge
 
 RULES = [
     {"when": {"disk.used": {"gte": 95}}, "class": "disk_full", "severity": "critical"},

@@ -10,7 +10,6 @@ from engine.errors import BadDefinition
 from engine.gathering import gather
 from engine.publishing import event_id, publish
 from engine.strategy import Abort, Context, Retry, StepTaken
-from engine.templates import dispatch
 from engine.templates.dispatch import (
     ENTITIES_MAX,
     PART_BYTES_MAX,
@@ -25,6 +24,7 @@ from streams.triggers import Budget, Mode
 from tests.engine.runtime.stage import STARTED, ask_start, did, lived, running, write
 from tests.engine.runtime.stage import announced as announced_step
 from tests.engine.templates.stage import Facts, app_of, opened_for, play, published
+from vigil.templates import dispatch
 
 HOSTS = [{"id": "web-1", "team": {"name": "shop"}, "cpu": 4}, {"id": "db-7", "cpu": 8}]
 NAME = "host.seen"

@@ -8,7 +8,6 @@ import pytest
 from engine.errors import BadDefinition, DeclarationError
 from engine.gathering import gather
 from engine.runtime.output_requests import approve_output
-from engine.templates import observe_classify_converge, observe_synthesize_converge
 from engine.templates.proposing import OUTPUTS_MAX
 from streams.blocks import OnExpiry
 from streams.events import EndStatus
@@ -19,6 +18,7 @@ from tests.engine.runtime import output_stage
 from tests.engine.runtime.output_stage import Pager, Scene
 from tests.engine.runtime.stage import STARTED, ask_start, did, lived, running, write
 from tests.engine.templates.stage import Facts, app_of, opened_for, play
+from vigil.templates import observe_classify_converge, observe_synthesize_converge
 
 RULES = [
     {"when": {"disk.used": {"gte": 95}}, "class": "disk_full", "severity": "critical"},

@@ -8,12 +8,12 @@ import pytest
 from engine.actor import Actor
 from engine.app import App
 from engine.errors import BadDefinition, DeclarationError
-from engine.templates import observe_synthesize_converge
 from engine.tools import Synthesis, ToolFailed
 from engine.trigger import manual
 from streams.events import EndStatus, StepKind, StepRecorded
 from streams.findings import ClearFinding, RaiseFinding
 from tests.engine.templates.stage import Facts, app_of, opened_for, play
+from vigil.templates import observe_synthesize_converge
 
 OBSERVED = {"errors": 12}
 ANSWER = {

@@ -1,0 +1,40 @@
+"""Templates: strategies that are made from a configuration instead of being written.
+
+    observe_classify_converge      gather facts, and let rules classify them
+    observe_synthesize_converge    gather facts, and let a synthesizer classify them
+    dispatch                       gather entities, and publish an event for each
+
+The first two raise a finding, and may propose outputs. In Python a template is a function of its
+configuration: `actor.expect("…", observe_classify_converge({…}), on=…)`. Add your own with
+`App(templates={"name": factory})`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from vigil.lazily import public
+
+if TYPE_CHECKING:
+    from engine.templates import BUILT_IN, Template
+    from engine.templates.classify import observe_classify_converge
+    from engine.templates.dispatch import dispatch
+    from engine.templates.synthesize import observe_synthesize_converge
+
+__all__ = [
+    "BUILT_IN",
+    "Template",
+    "dispatch",
+    "observe_classify_converge",
+    "observe_synthesize_converge",
+]
+
+_HOMES: Final = {
+    "engine.templates": "BUILT_IN Template",
+    "engine.templates.classify": "observe_classify_converge",
+    "engine.templates.dispatch": "dispatch",
+    "engine.templates.synthesize": "observe_synthesize_converge",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public(__name__, _HOMES)
