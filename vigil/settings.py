@@ -160,7 +160,7 @@ class Reading:
     stack: Stack
     """The stack that everything happens in, its `env` included."""
     node: str
-    """This process's name."""
+    """Name of this node."""
     serves: tuple[Stack, ...]
     """The other stacks whose episodes a node runs."""
 
