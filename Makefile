@@ -18,11 +18,15 @@ TIMED := $(addprefix tests/,chaos contracts gates/test_on_a_server.py \
 # Python keeps what it compiled: the suite starts hundreds of programs, and none compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Tests that play a story once for each moment at which a node may die in it.
+CRASHES := $(addprefix tests/,gates/test_crashes.py $(addprefix engine/runtime/, \
+	test_every_crash.py test_outputs.py test_outputs_left.py test_outputs_called_off.py))
+
 # A pip that only installs needs to say nothing but what goes wrong.
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers bench-history bench-report chaos contracts limits workflows mutants lock
+.PHONY: help demo test check bench bench-peers bench-history bench-report chaos contracts crashes limits workflows mutants lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +72,9 @@ workflows: $(READY) ## Run workflows of 50 steps on nodes that die, 200 instance
 
 contracts: $(READY) ## Hold every port to its contract in every combination of what can be behind it
 	VIGIL_TEST_CONTRACTS=all $(BIN)/python -m pytest tests/contracts
+
+crashes: $(READY) ## Have a node die at every moment of a story; make test does so at every third
+	VIGIL_TEST_MOMENTS=all $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(CRASHES)
 
 mutants: $(READY) ## Switch off each guard and see that a test notices
 	$(BIN)/python tests/mutants.py
