@@ -11,7 +11,10 @@ PEERS := .bench-peers
 PEERS_READY := $(PEERS)/.ready
 EXTRAS := embedded,otlp,examples,dev
 
-# Tests in which a real clock counts: one at a time, or they would be late for one another.
+# Three tests at a time, a file of them at most to each process, the longest files first.
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+# Tests in which a real clock counts. They mostly wait for it: those that compute would be in the way.
 TIMED := $(addprefix tests/,chaos contracts gates/test_on_a_server.py \
 	acceptance/test_finding_expiry.py acceptance/test_gates_without_nodes.py)
 
@@ -35,9 +38,8 @@ demo: $(READY) ## Watch this very machine with actors; SECONDS=20 ends it by its
 	$(BIN)/vigil demo $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## Run every test, on real servers that it starts and stops
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder \
-		$(TIMED:%=--ignore=%)
-	$(BIN)/python -m pytest $(TIMED)
+	$(PYTEST) $(TIMED:%=--ignore=%)
+	$(PYTEST) $(TIMED)
 
 check: $(READY) ## Hold the style: format, lint, types, import directions, tidiness
 	$(BIN)/ruff format --check .
