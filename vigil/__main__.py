@@ -60,7 +60,7 @@ app.command()(doctor)
 
 def _say_version(asked: bool) -> None:  # noqa: FBT001 - typer hands it over by position
     if asked:
-        from vigil.version import vigil_version  # noqa: PLC0415 - help stays fast
+        from vigil.version import vigil_version
 
         print(f"vigil {vigil_version()}")
         raise typer.Exit
