@@ -11,18 +11,25 @@ PEERS := .bench-peers
 PEERS_READY := $(PEERS)/.ready
 EXTRAS := embedded,otlp,examples,dev
 
-# Tests in which a real clock counts: one at a time, or they would be late for one another.
+# Three tests at a time, a file of them at most to each process, the longest files first.
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
+# Tests in which a real clock counts. They mostly wait for it: those that compute would be in the way.
 TIMED := $(addprefix tests/,chaos contracts gates/test_on_a_server.py \
 	acceptance/test_finding_expiry.py acceptance/test_gates_without_nodes.py)
 
 # Python keeps what it compiled: the suite starts hundreds of programs, and none compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Tests that play a story once for each moment at which a node may die in it.
+CRASHES := $(addprefix tests/,gates/test_crashes.py $(addprefix engine/runtime/, \
+	test_every_crash.py test_outputs.py test_outputs_left.py test_outputs_called_off.py))
+
 # A pip that only installs needs to say nothing but what goes wrong.
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers bench-history bench-report chaos contracts limits workflows walk mutants lock
+.PHONY: help demo test check bench bench-peers bench-history bench-report chaos contracts crashes limits workflows walk mutants lock
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,9 +38,8 @@ demo: $(READY) ## Watch this very machine with actors; SECONDS=20 ends it by its
 	$(BIN)/vigil demo $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## Run every test, on real servers that it starts and stops
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder \
-		$(TIMED:%=--ignore=%)
-	$(BIN)/python -m pytest $(TIMED)
+	$(PYTEST) $(TIMED:%=--ignore=%)
+	$(PYTEST) $(TIMED)
 
 check: $(READY) ## Hold the style: format, lint, types, import directions, tidiness
 	$(BIN)/ruff format --check .
@@ -71,6 +77,9 @@ walk: $(READY) ## Say how many files of the engine an episode enters; FILES=1 li
 
 contracts: $(READY) ## Hold every port to its contract in every combination of what can be behind it
 	VIGIL_TEST_CONTRACTS=all $(BIN)/python -m pytest tests/contracts
+
+crashes: $(READY) ## Have a node die at every moment of a story; make test does so at every third
+	VIGIL_TEST_MOMENTS=all $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(CRASHES)
 
 mutants: $(READY) ## Switch off each guard and see that a test notices
 	$(BIN)/python tests/mutants.py

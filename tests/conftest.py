@@ -14,8 +14,11 @@ import structlog
 from streams.embedded import EmbeddedNats
 from streams.subjects import Stack
 
-LONG: Final = {"acceptance", "cluster", "simulation"}
-"""Folders whose tests take longest."""
+LONG: Final = {"acceptance", "cluster", "console", "docs", "simulation"}
+"""Folders whose files take longest."""
+
+SURVIVAL: Final = "simulation/test_survival.py"
+SIMULATOR: Final = "simulation/test_simulator.py"
 
 SETTLE_TURNS: Final = 20
 """Turns of the loop that a cancelled task may take to end."""
@@ -31,6 +34,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that no process is left alone with one of them."""
     items.sort(key=lambda item: not LONG & set(item.path.parts))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Have one process run the tests of a file, which share a server. Worlds are shared by two
+    files of the simulation, and those that nobody shares are any process's."""
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - only where there are several
+
+    class ByWhatIsShared(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            if not file.endswith(SURVIVAL):
+                return file
+            return nodeid if "[worlds" in nodeid else file.replace(SURVIVAL, SIMULATOR)
+
+    return ByWhatIsShared(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 # The default draws every variable of every frame, which takes seconds in which nothing else runs.

@@ -9,6 +9,7 @@ so nothing here can leave a guard off. Run from the repository root:
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -5519,7 +5520,12 @@ def passes(tests: str, tree: Path) -> bool:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", tests]
     try:
         done = subprocess.run(
-            command, cwd=tree, capture_output=True, timeout=TRIAL_S_MAX, check=False
+            command,
+            cwd=tree,
+            env={**os.environ, "VIGIL_TEST_MOMENTS": "all"},
+            capture_output=True,
+            timeout=TRIAL_S_MAX,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return False

@@ -60,7 +60,7 @@ app.command()(doctor)
 
 def _say_version(asked: bool) -> None:  # noqa: FBT001 - typer hands it over by position
     if asked:
-        from vigil.version import vigil_version  # noqa: PLC0415 - help stays fast
+        from vigil.version import vigil_version
 
         print(f"vigil {vigil_version()}")
         raise typer.Exit
@@ -71,38 +71,42 @@ def _shared(
     ctx: typer.Context,
     *,
     nats_url: Annotated[str | None, typer.Option(help="NATS servers, separated by commas.")] = None,
-    nats_creds: Annotated[str | None, typer.Option(help="A file of credentials for NATS.")] = None,
+    nats_creds: Annotated[str | None, typer.Option(help="A credentials file for NATS.")] = None,
     nats_inbox: Annotated[
-        str | None, typer.Option(metavar="PREFIX", help="Where answers of NATS go.")
+        str | None, typer.Option(metavar="PREFIX", help="Prefix of the reply subjects.")
     ] = None,
     nats_domain: Annotated[
         str | None, typer.Option(help="The JetStream domain of the streams.")
     ] = None,
-    postgres_dsn: Annotated[str | None, typer.Option(help="Where the rows are.")] = None,
-    stack: Annotated[str | None, typer.Option(help="The logical cluster.")] = None,
-    env: Annotated[str | None, typer.Option(help="A label: <stack>-<env>.")] = None,
-    node_name: Annotated[str | None, typer.Option(help="This process's name.")] = None,
-    lease_s: Annotated[str | None, typer.Option(help="Life of a lease, in seconds.")] = None,
+    postgres_dsn: Annotated[
+        str | None, typer.Option(help="The Postgres database of the tables.")
+    ] = None,
+    stack: Annotated[str | None, typer.Option(help="Name of the stack.")] = None,
+    env: Annotated[
+        str | None, typer.Option(help="Suffix of the stack's name: <stack>-<env>.")
+    ] = None,
+    node_name: Annotated[str | None, typer.Option(help="Name of this node.")] = None,
+    lease_s: Annotated[str | None, typer.Option(help="Lifetime of a lease, in seconds.")] = None,
     grace_s: Annotated[
-        str | None, typer.Option(help="Longest that a stopping node waits, in seconds.")
+        str | None, typer.Option(help="How long a stopping node waits for its steps, in seconds.")
     ] = None,
     mode: Annotated[
-        str | None, typer.Option(help="What a node does: full, trigger_only or disabled.")
+        str | None, typer.Option(help="Mode of the node: full, trigger_only or disabled.")
     ] = None,
     serve_stacks: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Other stacks whose episodes a node runs, too."),
+        typer.Option(metavar="A,B", help="Other stacks whose episodes this node runs, too."),
     ] = None,
-    replicas: Annotated[str | None, typer.Option(help="Copies of new streams.")] = None,
+    replicas: Annotated[str | None, typer.Option(help="Number of replicas of new streams.")] = None,
     partitions: Annotated[
-        str | None, typer.Option(help="Streams that a new stack is spread over; by default one.")
+        str | None, typer.Option(help="Number of partitions of a new stack; by default one.")
     ] = None,
     log: Annotated[str | None, typer.Option(help="console or json.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,  # noqa: ARG001 - `main` reads it
     version: Annotated[  # noqa: ARG001 - its callback answers
         bool,
-        typer.Option("--version", is_eager=True, callback=_say_version, help="Say the version."),
+        typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version."),
     ] = False,
 ) -> None:
     """Take note of the flags for all commands."""

@@ -182,7 +182,7 @@ def look(reading: Reading, kind: DefinitionKind, id_: str) -> Standing:
 def disable(
     reading: Reading, kind: DefinitionKind, id_: str, *, by: str, reason: str, seen: int | None
 ) -> Change:
-    """Have a definition hold no longer, until it is applied again.
+    """Disable a definition until it is applied again.
 
     Raises:
         As `look`; `Trouble`, too, if others have changed it since `seen`; `Mistake`, if a value is

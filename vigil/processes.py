@@ -23,6 +23,7 @@ from itertools import chain
 from typing import Final
 
 import structlog
+from msgspec import structs
 
 from streams.child import die_with
 from streams.clock import SystemClock
@@ -160,11 +161,11 @@ async def _try_servers(readings: Sequence[Reading], *, is_projecting: bool) -> N
 
 def _command(reading: Reading, name: str, *, app: str, is_projecting: bool) -> list[str]:
     """Return what one node is started with: every setting is said, so that none is looked up."""
-    said = {**reading.settings.model_dump(exclude_none=True), "node": name}
+    said = {**structs.asdict(reading.settings), "node": name}
     settings = (
         word
         for flag, setting in flags.SETTINGS.items()
-        if setting in said and setting not in SECRET
+        if said[setting] is not None and setting not in SECRET
         for word in (flag, str(said[setting]))
     )
     projecting = "--project" if is_projecting else "--no-project"
@@ -173,8 +174,7 @@ def _command(reading: Reading, name: str, *, app: str, is_projecting: bool) -> l
 
 def _secrets(reading: Reading) -> Mapping[str, str]:
     """Return the variables that say what everyone could read on a command line."""
-    said = reading.settings.model_dump(include=set(SECRET))
-    return {PREFIX + setting.upper(): str(value) for setting, value in said.items()}
+    return {PREFIX + each.upper(): getattr(reading.settings, each) for each in sorted(SECRET)}
 
 
 @dataclass

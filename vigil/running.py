@@ -25,7 +25,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
-        import uvloop  # noqa: PLC0415 - not to be had on every platform
+        import uvloop
     except ImportError:
         return None
     return uvloop.new_event_loop

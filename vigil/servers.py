@@ -15,7 +15,7 @@ from projections.postgres.pool import connect
 from streams.embedded import EmbeddedNats
 from streams.errors import Unavailable
 from vigil.errors import Trouble
-from vigil.settings import Settings
+from vigil.settings import DEFAULTS
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Servers:
         """Return what the settings are to say, so that they lead here and nowhere else."""
         usual = ("nats_creds", "nats_inbox", "nats_domain")
         return {
-            **{key: str(Settings.model_fields[key].default) for key in usual},
+            **{key: str(DEFAULTS[key]) for key in usual},
             "nats_url": self.nats.url,
             "postgres_dsn": self.postgres.dsn,
         }

@@ -9,24 +9,18 @@ in small letters without `VIGIL_`: `nats_url = "nats://nats-1:4222,nats://nats-2
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from os import getpid
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
-from pydantic_core import ErrorDetails
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+import msgspec
+from msgspec import Meta
 
 from streams.errors import BadName
 from streams.jetstream.servers import parse_servers
@@ -52,11 +46,6 @@ _CREDENTIALS: Final = re.compile(r"(//|^|,)[^/,]*(@)|(?<=password=)[^&]*()")
 """What stands before the @ of a server, and a DSN's query may say the password, too."""
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-
-
-def _number(value: object) -> object:
-    """Return a number for digits: flags and variables are text, and a choice of numbers is not."""
-    return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
 def _stacks(text: str) -> str:
@@ -97,21 +86,17 @@ def _servers(url: str) -> str:
     return url
 
 
-class Settings(BaseSettings):
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator may choose."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
-    )
-
-    nats_url: Annotated[str, AfterValidator(_servers)] = "nats://127.0.0.1:4222"
+    nats_url: str = "nats://127.0.0.1:4222"
     """One server, or several of a cluster, separated by commas."""
     nats_creds: str = ""
     """A file of credentials, as `nsc` writes it, for servers that use JWTs. A user and a password
     are part of the URL."""
-    nats_inbox: Annotated[str, AfterValidator(_prefix)] = "_INBOX"
+    nats_inbox: str = "_INBOX"
     """Where answers go: the beginning of the subjects that this user may subscribe to."""
-    nats_domain: Annotated[str, AfterValidator(_domain)] = ""
+    nats_domain: str = ""
     """The JetStream domain that has the streams. Empty: that of the server we connect to."""
     postgres_dsn: str = "postgresql://127.0.0.1:5432/vigil"
     stack: str = "vigil"
@@ -121,34 +106,35 @@ class Settings(BaseSettings):
     node: str = ""
     """This process's name, unique in the stack. Empty: a node is called as its app says, else
     after host, stack and folder, the same at every start; anything else after host and process."""
-    lease_s: float = Field(default=30.0, ge=1.0, le=3600.0)
+    lease_s: Annotated[float, Meta(ge=1, le=3600)] = 30.0
     """Longest that a dead node can hold an episode, in seconds."""
-    grace_s: float = Field(default=30.0, ge=0.0, le=3600.0)
+    grace_s: Annotated[float, Meta(ge=0, le=3600)] = 30.0
     """How long a stopping node waits for its episodes to reach a barrier, in seconds."""
     mode: Literal["full", "trigger_only", "disabled"] = "full"
     """What a node does: wake actors and run their episodes, only wake them, or neither. What
     `vigil mode` says comes before it."""
-    serve_stacks: Annotated[str, AfterValidator(_stacks)] = ""
+    serve_stacks: str = ""
     """Other stacks on the same servers, separated by commas, each with its `env` if it has one:
     a node runs the episodes of its actors there as well, and wakes nobody."""
-    replicas: Annotated[Literal[1, 3, 5], BeforeValidator(_number)] = 1
+    replicas: Literal[1, 3, 5] = 1
     """Copies of every stream, used when it is created."""
-    partitions: int | None = Field(default=None, ge=1, le=PARTITIONS_MAX)
+    partitions: Annotated[int, Meta(ge=1, le=PARTITIONS_MAX)] | None = None
     """Streams that the journal and the work of a new stack are spread over. Empty: 1 for a new
     stack, and what the servers say for any other; a number that contradicts them is refused."""
     log: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic-settings' signature
-        init_settings: PydanticBaseSettingsSource,
-        *_: PydanticBaseSettingsSource,
-        **__: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take only what `read` collected: it goes through the places itself, to name them."""
-        return (init_settings,)
+
+DEFAULTS: Final = {each.name: each.default for each in msgspec.structs.fields(Settings)}
+TYPES: Final = get_type_hints(Settings, include_extras=True)
+
+CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
+    "nats_url": _servers,
+    "nats_inbox": _prefix,
+    "nats_domain": _domain,
+    "serve_stacks": _stacks,
+}
+"""What the text of a setting must be: each raises a `ValueError` or a `BadName` that says why."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +146,7 @@ class Reading:
     stack: Stack
     """The stack that everything happens in, its `env` included."""
     node: str
-    """This process's name."""
+    """Name of this node."""
     serves: tuple[Stack, ...]
     """The other stacks whose episodes a node runs."""
 
@@ -176,17 +162,15 @@ def read(given: Mapping[str, object], *, folder: Path | None = None) -> Reading:
         Mistake: a setting cannot work, or is not known; the message names it and its place.
     """
     values: dict[str, object] = {}
-    origins = dict.fromkeys(Settings.model_fields, "default")
+    origins = dict.fromkeys(DEFAULTS, "default")
     for place, said in _layers(given, folder or Path()):
         fresh = {key: value for key, value in said.items() if key not in values}
         values |= fresh
         origins |= dict.fromkeys(fresh, place)
+    settings = Settings(**{key: _value(key, each, origins[key]) for key, each in values.items()})
     try:
-        settings = Settings.model_validate(values)
         stack = _stack(settings)
         return Reading(settings, origins, stack, _node(settings), _served(settings, stack))
-    except ValidationError as error:
-        raise Mistake(_complaint(error.errors()[0], origins)) from error
     except BadName as error:
         raise Mistake(str(error)) from error
 
@@ -231,7 +215,7 @@ def _node(settings: Settings) -> str:
     """Return the name that was chosen, or one that no other process has."""
     if settings.node:
         return checked_name(settings.node, of="node")
-    suffix = f"-{getpid()}"
+    suffix = f"-{os.getpid()}"
     return host_name(room_for=suffix) + suffix
 
 
@@ -246,7 +230,7 @@ def _layers(given: Mapping[str, object], folder: Path) -> list[tuple[str, Mappin
     flagged = {key: value for key, value in given.items() if value is not None}
     return [
         ("flag", flagged),
-        ("environment", EnvSettingsSource(Settings)()),
+        ("environment", _environment()),
         (FILE, _table(folder / FILE)),
         (str(runfile.PATH), runfile.read(folder / runfile.PATH)),
     ]
@@ -261,16 +245,52 @@ def _table(path: Path) -> Mapping[str, Any]:
         raise Mistake(f"{path} is not TOML: {error}") from error
 
 
-def _complaint(error: ErrorDetails, origins: Mapping[str, str]) -> str:
-    key = str(error["loc"][0])
-    place = origins.get(key, FILE)
-    if error["type"] == "extra_forbidden":
-        near = get_close_matches(key.lower(), Settings.model_fields, n=1)
-        known = f"did you mean {near[0]}?" if near else f"known: {', '.join(Settings.model_fields)}"
-        return f"{place}: there is no setting {key!r}; {known}"
-    said = "" if key in SECRET else f" = '{error['input']}'"
-    why = error["ctx"]["error"] if error["type"] == "value_error" else error["msg"]
-    return f"{_name_in(place, key)}{said}: {why}"
+def _environment() -> Mapping[str, str]:
+    """Return the settings that variables give; an empty one gives none."""
+    said = {name.upper(): value for name, value in os.environ.items() if value}
+    return {key: said[name] for key in DEFAULTS if (name := PREFIX + key.upper()) in said}
+
+
+def _value(key: str, given: object, place: str) -> Any:  # noqa: ANN401 - each has its own type
+    """Return the value of a setting, checked.
+
+    Raises:
+        Mistake: it cannot work, or there is no such setting; names it and its place.
+    """
+    if key not in DEFAULTS:
+        near = get_close_matches(key.lower(), DEFAULTS, n=1)
+        known = f"did you mean {near[0]}?" if near else f"known: {', '.join(DEFAULTS)}"
+        raise Mistake(f"{place}: there is no setting {key!r}; {known}")
+    try:
+        value = _converted(key, given)
+        CHECKS.get(key, str)(value)
+    except (ValueError, BadName) as error:
+        said = "" if key in SECRET else f" = '{given}'"
+        raise Mistake(f"{_name_in(place, key)}{said}: {error}") from error
+    return value
+
+
+def _converted(key: str, given: object) -> Any:  # noqa: ANN401 - each has its own type
+    """Return a setting as its type has it: flags and variables are text, and may say a number."""
+    type_ = TYPES[key]
+    if get_origin(type_) is Literal:
+        for choice in get_args(type_):
+            if str(given) == str(choice):
+                return choice
+        raise ValueError(f"use one of {', '.join(map(str, get_args(type_)))}")
+    try:
+        return msgspec.convert(given, type_, strict=not isinstance(given, str) or type_ is str)
+    except msgspec.ValidationError as error:
+        least, most = bounds(key) or (None, None)
+        raise ValueError("use text" if most is None else f"use {least:g} to {most:g}") from error
+
+
+def bounds(key: str) -> tuple[float, float] | None:
+    """Return the least and the most that the number of a setting may be; None: it is no number."""
+    for each in (TYPES[key], *get_args(TYPES[key])):
+        for meta in getattr(each, "__metadata__", ()):
+            return meta.ge, meta.le
+    return None
 
 
 def _name_in(place: str, key: str) -> str:

@@ -105,7 +105,7 @@ def export(environ: Mapping[str, str], *, node: str) -> None:
         return
     asked = {signal: exporter_names(signal, environ) for signal in _OTLP_ENDPOINTS}
     if any(asked.values()):
-        from vigil import exporters  # noqa: PLC0415 - the SDK is imported when it is asked for
+        from vigil import exporters
 
         exporters.install(asked, node=node)
 

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+from msgspec import structs
+
 from engine.app.app import App
 from engine.cluster.modes import NodeMode
 from engine.node.node import Node
@@ -51,7 +53,7 @@ async def connected(
 async def connected_elsewhere(reading: Reading) -> AsyncIterator[Sequence[Ports]]:
     """Yield the logs of the other stacks that the settings want served; see `connected`."""
     # How many partitions they have, the servers say: the setting is about the own stack.
-    settings = reading.settings.model_copy(update={"partitions": None})
+    settings = structs.replace(reading.settings, partitions=None)
     async with AsyncExitStack() as entered:
         yield [
             await entered.enter_async_context(

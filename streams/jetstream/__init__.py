@@ -15,12 +15,19 @@
                 client     nats-py, made to end when it ends
 
 What the client leaves to us is listed where it is handled: `session`, `follow`, `source`.
+
+What is named here is imported when it is first used: an address can be checked without a client.
 """
 
-from streams.jetstream.ports import connect, inspect
-from streams.jetstream.settings import GroupSettings, LinkSettings
-from streams.jetstream.setup import Inspection, StreamReport
-from streams.jetstream.shapes import Contradiction
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streams.jetstream.ports import connect, inspect
+    from streams.jetstream.settings import GroupSettings, LinkSettings
+    from streams.jetstream.setup import Inspection, StreamReport
+    from streams.jetstream.shapes import Contradiction
 
 __all__ = [
     "Contradiction",
@@ -31,3 +38,18 @@ __all__ = [
     "connect",
     "inspect",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from streams.jetstream.ports import connect, inspect
+        from streams.jetstream.settings import GroupSettings, LinkSettings
+        from streams.jetstream.setup import Inspection, StreamReport
+        from streams.jetstream.shapes import Contradiction
+
+        public = (Contradiction, GroupSettings, Inspection, LinkSettings, StreamReport)
+        globals().update({each.__name__: each for each in (*public, connect, inspect)})
+        return globals()[name]

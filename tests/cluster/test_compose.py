@@ -14,9 +14,9 @@ import pytest
 import typer
 import yaml
 
-from vigil import apps
+from vigil import apps, settings
 from vigil.__main__ import app
-from vigil.settings import PREFIX, Settings
+from vigil.settings import PREFIX
 
 ROOT: Final = Path(__file__).parents[2]
 SERVICES: Final = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
@@ -43,8 +43,8 @@ def test_it_has_three_servers_three_nodes_and_a_projector():
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_setting_is_one_and_can_work(name):
-    chosen = Settings.model_validate(_settings(SERVICES[name]))
+def test_every_setting_is_one_and_can_work(name, tmp_path):
+    chosen = settings.read(_settings(SERVICES[name]), folder=tmp_path).settings
 
     assert chosen.replicas == len(SERVERS)
     assert chosen.nats_url == ",".join(f"nats://{server}:4222" for server in SERVERS)

@@ -23,7 +23,7 @@ from tests.docs.pages import ROOT, pages, text_of
 from tests.docs.publicity import published
 from vigil.__main__ import app
 from vigil.flags import SETTINGS
-from vigil.settings import PREFIX, Settings
+from vigil.settings import DEFAULTS, PREFIX, TYPES, bounds
 
 PACKAGES: Final = ("streams", "engine", "projections", "vigil")
 
@@ -163,21 +163,19 @@ def settings() -> str:
     flags = {setting: flag for flag, setting in SETTINGS.items()}
 
     def rows() -> Iterator[tuple[str, ...]]:
-        for key, field in Settings.model_fields.items():
-            default = f"`{field.default}`" if field.default not in {"", None} else ""
+        for key, value in DEFAULTS.items():
+            default = f"`{value}`" if value not in {"", None} else ""
             flag = flags[key]
             words = helps[flag].replace("<", r"\<")
-            yield f"`{PREFIX}{key.upper()}`", f"`{flag}`", default, words + _allowed(field, words)
+            yield f"`{PREFIX}{key.upper()}`", f"`{flag}`", default, words + _allowed(key, words)
 
     return table(("variable", "flag", "default", "means"), rows())
 
 
-def _allowed(field: Any, words: str) -> str:
-    bounds = [getattr(each, bound) for each in field.metadata for bound in ("ge", "le")
-              if hasattr(each, bound)]  # fmt: skip
-    if bounds:
-        return f" {bounds[0]:g} to {bounds[1]:g}."
-    choices = [str(one) for one in get_args(field.annotation)]
+def _allowed(key: str, words: str) -> str:
+    if (allowed := bounds(key)) is not None:
+        return f" {allowed[0]:g} to {allowed[1]:g}."
+    choices = [str(one) for one in get_args(TYPES[key])]
     return "" if all(one in words for one in choices) else f" One of {', '.join(choices)}."
 
 
@@ -194,16 +192,16 @@ def comments() -> Iterator[tuple[str, str, str]]:
 
 
 def tables() -> str:
-    said: dict[str, list[tuple[str, ...]]] = {}
+    columns: dict[str, dict[str, str]] = {}
     heads: dict[str, str] = {}
     for kind, name, words in comments():
         if kind in {"TABLE", "VIEW"}:
             heads[name] = f"### `{name}`\n\n{kind.capitalize()}. {words}"
         elif kind == "COLUMN":
             of, _, column = name.partition(".")
-            said.setdefault(of, []).append((f"`{column}`", words))
+            columns.setdefault(of, {})[f"`{column}`"] = words  # The newest migration counts.
     return "\n\n".join(
-        f"{head}\n\n{table(('column', 'says'), iter(said.get(name, [])))}"
+        f"{head}\n\n{table(('column', 'contains'), iter(columns.get(name, {}).items()))}"
         for name, head in heads.items()
     )
 

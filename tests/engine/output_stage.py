@@ -36,10 +36,10 @@ from tests.simulation.wire import Servers, wired
 
 T = TypeVar("T")
 
-LOOK_S: Final = 0.05
+LOOK_S: Final = 0.1
 """Between two looks for what must come, in simulated seconds."""
 
-LOOKS_MAX: Final = 40_000
+LOOKS_MAX: Final = 20_000
 """Most looks: half an hour of simulated time."""
 
 DOWN_S: Final = 0.5

@@ -18,6 +18,7 @@ from engine.app.triggers import event, every
 from tests.gates.place import Doom
 from tests.gates.scenario import Ask, Deed, Offer, Publish, Scenario
 from tests.gates.stage import play_simulated
+from tests.moments import moments
 
 SETTLED_S: Final = 100.0
 """How long after its last deed a scenario goes on: a death at its worst moment costs less."""
@@ -141,7 +142,7 @@ def test_whenever_a_process_dies_it_is_as_if_nothing_had_happened(scenario, hold
     assert problems(scenario, holds, tally, undisturbed) == []
     assert undisturbed.chances >= CHANCES_MIN
     found = []
-    for fatal in range(1, undisturbed.chances + 1):
+    for fatal in moments(undisturbed.chances):
         found += problems(scenario, holds, tally, Doom(fatal))
     assert found == []
 

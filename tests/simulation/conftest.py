@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.world import History, happened
 
-FIRST: Final = range(120)
+FIRST: Final = range(125)
 """The seeds of the worlds that are kept: enough to meet everything that may happen in one."""
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("streams", "engine", "projections", "vigil")
 PROGRAMS = ("tests", "bench", "examples")
@@ -198,10 +196,6 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def params(paths: list[Path]) -> list[object]:
-    return [pytest.param(path, id=name_of(path)) for path in paths]
-
-
 @cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
@@ -252,17 +246,26 @@ def report(found: list[str]) -> None:
     assert not found, "\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("path", params(packaged() + programmed()))
-def test_a_module_says_what_it_is(path):
-    assert not path.read_text().strip() or ast.get_docstring(tree_of(path)), "no module docstring"
+def test_a_module_says_what_it_is():
+    modules = packaged() + programmed()
+    silent = [path for path in modules if path.read_text().strip() and not has_docstring(path)]
+    report([f"{name_of(path)}: no module docstring" for path in silent])
 
 
-@pytest.mark.parametrize("path", params(packaged()))
-def test_rules_wait_for_nobody(path):
-    name = name_of(path)
-    if not is_home(name, PURE) or is_home(name, WAITING):
-        return
-    report([f"{name_of(path)}:{f.lineno}: {f.name} waits" for f in waiting(tree_of(path))])
+def has_docstring(path: Path) -> bool:
+    return ast.get_docstring(ast.parse(path.read_text())) is not None
+
+
+def test_rules_wait_for_nobody():
+    pure = (path for path in packaged() if is_home(name_of(path), PURE))
+    report(
+        [
+            f"{name_of(path)}:{function.lineno}: {function.name} waits"
+            for path in pure
+            if not is_home(name_of(path), WAITING)
+            for function in waiting(tree_of(path))
+        ]
+    )
 
 
 def waiting(tree: ast.Module) -> list[ast.AsyncFunctionDef]:
@@ -278,41 +281,43 @@ def waiting(tree: ast.Module) -> list[ast.AsyncFunctionDef]:
     return [function for function in found if function not in declared]
 
 
-@pytest.mark.parametrize("path", params(packaged()))
-def test_each_thing_has_one_home(path):
-    report(faults(name_of(path), code_of(path), IN_CODE))
-
-
-@pytest.mark.parametrize("path", params(packaged()))
-def test_sql_lives_in_sql_files(path):
-    tree = tree_of(path)
-    strings = (
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+def test_each_thing_has_one_home():
+    report(
+        [fault for path in packaged() for fault in faults(name_of(path), code_of(path), IN_CODE)]
     )
-    said = set(strings) - docstrings(tree)
+
+
+def test_sql_lives_in_sql_files():
     report(
         [
-            f"line {string.lineno}: {fault}"
-            for string in said
+            f"{name_of(path)}: line {string.lineno}: {fault}"
+            for path in packaged()
+            for string in said_in(tree_of(path))
             for fault in faults(name_of(path), str(string.value), IN_STRINGS)
         ]
     )
 
 
-@pytest.mark.parametrize(
-    "path", params([p for p in packaged() + programmed() if "tidy" not in p.parts])
-)
-def test_nothing_is_left_for_later(path):
-    report(faults(name_of(path), path.read_text(), ANYWHERE))
+def said_in(tree: ast.Module) -> list[ast.Constant]:
+    """Return the strings of `tree` that are not prose."""
+    prose = docstrings(tree)
+    strings = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return [node for node in strings if isinstance(node.value, str) and node not in prose]
 
 
-@pytest.mark.parametrize("path", params(packaged() + programmed()))
-def test_a_module_has_a_name_that_means_something(path):
-    words = {word.removesuffix("s") for part in (*path.parts[len(ROOT.parts) :], path.stem)
-             for word in part.split("_")}  # fmt: skip
-    assert not words & VAGUE
+def test_nothing_is_left_for_later():
+    paths = [path for path in packaged() + programmed() if "tidy" not in path.parts]
+    report([fault for path in paths for fault in faults(name_of(path), path.read_text(), ANYWHERE)])
+
+
+def test_a_module_has_a_name_that_means_something():
+    report([name_of(path) for path in packaged() + programmed() if words_of(path) & VAGUE])
+
+
+def words_of(path: Path) -> set[str]:
+    """Return the words of the path inside the repository, in the singular."""
+    parts = (*path.relative_to(ROOT).parts, path.stem)
+    return {word.removesuffix("s") for part in parts for word in part.split("_")}
 
 
 def test_no_file_names_a_package_registry_or_someones_machine():
@@ -331,12 +336,18 @@ def test_every_decision_is_in_the_index():
 FRAGMENT = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\.(feature|fix|docs)\.md")
 
 
-@pytest.mark.parametrize(
-    "path", params([p for p in sorted((ROOT / "changes").glob("*")) if p.name != "README.md"])
-)
-def test_a_change_fragment_can_become_a_line_of_the_changelog(path):
+def test_a_change_fragment_can_become_a_line_of_the_changelog():
+    fragments = [path for path in sorted((ROOT / "changes").glob("*")) if path.name != "README.md"]
+    report([f"{name_of(path)}: {fault}" for path in fragments for fault in unfit(path)])
+
+
+def unfit(path: Path) -> list[str]:
+    """Return what is wrong with a fragment."""
     text = path.read_text()
-    assert FRAGMENT.fullmatch(path.name), "a fragment is changes/<slug>.<feature|fix|docs>.md"
-    assert text.strip(), "a fragment says something"
-    assert text.endswith("\n"), "a fragment ends with a newline"
-    assert not text.lstrip().startswith(("#", "-", "*")), "a fragment is sentences, not a list"
+    rules = {
+        "a fragment is changes/<slug>.<feature|fix|docs>.md": FRAGMENT.fullmatch(path.name),
+        "a fragment says something": text.strip(),
+        "a fragment ends with a newline": text.endswith("\n"),
+        "a fragment is sentences, not a list": not text.lstrip().startswith(("#", "-", "*")),
+    }
+    return [rule for rule, is_kept in rules.items() if not is_kept]

@@ -120,7 +120,8 @@ def test_a_second_signal_ends_every_node_at_once_whatever_blocks_it(connected, w
         parent.wait_said("busy")
         parent.process.send_signal(signal.SIGINT)
 
-        assert parent.stop(signal.SIGTERM) == 128 + signal.SIGTERM
+        # Of two that are sent at once, either may be heard first.
+        assert parent.stop(signal.SIGTERM) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
     assert_gone(processes)
 
 

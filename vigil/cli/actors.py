@@ -12,7 +12,7 @@ from vigil.cli.output import IsJson, Timeout, show_record, show_rows, waiting
 DRAIN_S: Final = 600.0
 """How long `--wait` waits unless it is told otherwise, in seconds."""
 
-app = typer.Typer(no_args_is_help=True, help="Actors: who runs them, and what waits for them.")
+app = typer.Typer(no_args_is_help=True, help="Actors: list, inspect, pause, define.")
 
 COLUMNS: Final = (
     "actor_id", "domain", "source", "nodes", "waking", "paused", "expectations",
@@ -25,11 +25,10 @@ ActorId: TypeAlias = Annotated[str, typer.Argument(metavar="ACTOR", help="Its id
 
 @app.command("list")
 def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
-    """List the actors that nodes have, that were defined, that are paused, or have open episodes.
+    """List actors: those of nodes, defined ones, paused ones, and those with open episodes.
 
-    Events, what is due (fires by hand, ticks, what has calmed down) and commands to episodes are
-    those that wait, or are being worked on. Without Postgres, queued, running and blocked stay
-    empty.
+    The columns events, due (manual fires, ticks, debounced events) and commands count messages that
+    wait or are in progress. Without Postgres, queued, running and blocked are empty.
     """
     from vigil import actors, tables
     from vigil.editions import in_short
@@ -41,7 +40,7 @@ def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
 
 @app.command()
 def show(ctx: typer.Context, *, actor: ActorId, is_json: IsJson = False) -> None:
-    """Show one actor, and what each of its expectations waits for."""
+    """Show one actor and its expectations: triggers, next ticks, breakers, cooldowns."""
     from vigil import actors
 
     row, expectations = actors.show_actor(context.reading(ctx), actor)
@@ -58,16 +57,14 @@ def pause(
     ctx: typer.Context,
     *,
     actor: ActorId,
-    reason: Annotated[str, typer.Option(help="Why, for others.")] = "",
-    by: Annotated[
-        str | None, typer.Option(help="Who says so; by default whoever runs this.")
-    ] = None,
+    reason: Annotated[str, typer.Option(help="The reason, for people.")] = "",
+    by: Annotated[str | None, typer.Option(help="The person; by default the current user.")] = None,
     is_waiting: Annotated[
-        bool, typer.Option("--wait", help="Until nothing of it is queued or runs.")
+        bool, typer.Option("--wait", help="Wait until none of its episodes is queued or running.")
     ] = False,
     timeout_s: Timeout = DRAIN_S,
 ) -> None:
-    """Have no node wake an actor. What is queued or runs goes on; what comes waits."""
+    """Pause an actor on all nodes. Open episodes continue; new events wait."""
     from vigil import actors
 
     reading = context.reading(ctx)
@@ -83,7 +80,7 @@ def pause(
 
 @app.command()
 def resume(ctx: typer.Context, *, actor: ActorId) -> None:
-    """Have nodes wake an actor again: first what has waited."""
+    """Resume a paused actor. The events that have waited come first."""
     from vigil import actors
 
     print(actors.resume(context.reading(ctx), actor))
@@ -96,7 +93,7 @@ def reset(
     actor: ActorId,
     expectation: Annotated[str, typer.Argument(metavar="EXPECTATION", help="Its name.")],
 ) -> None:
-    """Close the circuit breaker of an expectation, whatever the probe would say."""
+    """Close the circuit breaker of an expectation by hand."""
     from vigil import breakers
 
     print(breakers.reset(context.reading(ctx), actor, expectation))

@@ -11,7 +11,7 @@ from vigil.cli import context, verdicts
 from vigil.cli.verdicts import PATIENCE_S, By, Choice, Hash, IsSure, IsWaiting, Patience, Reason
 
 EpisodeId: TypeAlias = Annotated[
-    str, typer.Argument(metavar="ID", help="The episode's id, as `vigil episodes list` shows it.")
+    str, typer.Argument(metavar="ID", help="The episode's id, from `vigil episodes list`.")
 ]
 
 
@@ -26,7 +26,7 @@ def approve(
     is_waiting: IsWaiting = True,
     timeout_s: Patience = PATIENCE_S,
 ) -> None:
-    """Let an episode do what it asks approval for. Shows the plan first, and asks."""
+    """Approve the plan of an episode. Shows it first, and asks."""
     choice = Choice(
         verdict=Verdict.APPROVE,
         hash=hash_,
@@ -49,7 +49,7 @@ def deny(
     is_waiting: IsWaiting = True,
     timeout_s: Patience = PATIENCE_S,
 ) -> None:
-    """Keep an episode from what it asks approval for. Shows the plan first, and asks."""
+    """Deny the plan of an episode. Shows it first, and asks."""
     choice = Choice(
         verdict=Verdict.DENY,
         hash=hash_,
@@ -64,9 +64,7 @@ def deny(
 def resolve(
     ctx: typer.Context,
     *,
-    ref: Annotated[
-        str, typer.Argument(metavar="REF", help="What episodes wait for, such as payment:42.")
-    ],
+    ref: Annotated[str, typer.Argument(metavar="REF", help="The reference, such as payment:42.")],
     result: Annotated[
         str, typer.Option(help="JSON for the strategies; @file, or - for standard input.")
     ] = "null",
@@ -77,7 +75,7 @@ def resolve(
     is_waiting: IsWaiting = True,
     timeout_s: Patience = PATIENCE_S,
 ) -> None:
-    """Say that what episodes wait for has come about, and what came of it."""
+    """Answer the episodes that wait for a reference, with a result."""
     from vigil import resolving, typed
     from vigil.reading import parse_id
     from vigil.who import who

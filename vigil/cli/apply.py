@@ -34,7 +34,7 @@ Seen: TypeAlias = Annotated[
     typer.Option(
         "--if-revision",
         min=0,
-        help="Only if it is still at this revision; 0: only if there never was one.",
+        help="Apply only if this is the current revision; 0: if there never was one.",
     ),
 ]
 ForNodes: TypeAlias = Annotated[
@@ -50,17 +50,18 @@ def apply(
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="Files, and folders with .yaml, .yml, .json and .toml; - for standard input.",
+            help="Files, or folders with .yaml, .yml, .json and .toml files; - for standard input.",
         ),
     ],
     form: Annotated[
         FileFormat | None,
-        typer.Option("--format", help="Of the files; by default as their names say."),
+        typer.Option("--format", help="Format of the files; by default by their names."),
     ] = None,
     app: Annotated[
         str | None,
         typer.Option(
-            metavar="MODULE:ATTRIBUTE", help="Check that this app has what the files name."
+            metavar="MODULE:ATTRIBUTE",
+            help="Check that this app has all parts that the files name.",
         ),
     ] = None,
     is_dry: Annotated[
@@ -74,16 +75,16 @@ def apply(
         bool,
         typer.Option(
             "--reconcile",
-            help="Then end what is left of what is gone, as vigil reconcile does.",
+            help="Then remove leftovers of removed parts, as vigil reconcile does.",
         ),
     ] = False,
     is_json: IsJson = False,
 ) -> None:
-    """Have what files define hold from now on: nodes run it within moments, without a restart.
+    """Apply definition files to the running stack, without a restart.
 
-    All files are checked together before anything is applied, actors before workflows. What runs
-    already ends as it began. Nodes that cannot run it are named. Exit code 1: nodes are up and none
-    runs it; it holds nevertheless.
+    All files are checked before any is applied, actors before workflows. Open episodes keep their
+    revision. Nodes that cannot run a definition are listed. Exit code 1: nodes are up, and none of
+    them can run it; it is applied nevertheless.
     """
     from vigil import defining, drafts, receiving, reconciling
     from vigil.apps import load

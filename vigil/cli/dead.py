@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vigil.letters import Settled
     from vigil.settings import Reading
 
-app = typer.Typer(no_args_is_help=True, help="What could not be done, until a person decides.")
+app = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, requeue, discard.")
 
 COLUMNS: Final = (
     "letter_key", "status", "reason", "actor_id", "source_subject", "lettered_at", "settled_by",
@@ -29,24 +29,22 @@ WAITING: Final = "waiting"
 
 Keys: TypeAlias = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY", help="Letters, as the list shows them."),
+    typer.Argument(metavar="KEY", help="Keys of dead letters, from the list."),
 ]
 IsAllWaiting: TypeAlias = Annotated[
-    bool, typer.Option("--all-waiting", help="Every letter that waits.")
+    bool, typer.Option("--all-waiting", help="All dead letters that wait.")
 ]
 IsSure: TypeAlias = Annotated[
     bool, typer.Option("--yes", help="With --all-waiting: do not ask first.")
 ]
-By: TypeAlias = Annotated[
-    str | None, typer.Option(help="Who decides; by default whoever runs this.")
-]
+By: TypeAlias = Annotated[str | None, typer.Option(help="The person; by default the current user.")]
 
 
 @app.command("list")
 def list_(
     ctx: typer.Context,
     *,
-    is_all: Annotated[bool, typer.Option("--all", help="Also those that are settled.")] = False,
+    is_all: Annotated[bool, typer.Option("--all", help="Include settled ones.")] = False,
     limit: Limit = 50,
     is_json: IsJson = False,
 ) -> None:
@@ -66,10 +64,12 @@ def list_(
 def show(
     ctx: typer.Context,
     *,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The letter, as the list shows it.")],
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="Key of the dead letter, from the list.")
+    ],
     is_json: IsJson = False,
 ) -> None:
-    """Show one dead letter, the message as it came, and what to do about it."""
+    """Show one dead letter, the original message, and the command to type."""
     from projections.postgres.reader import show_dead_letter
     from vigil import letters
     from vigil.errors import Trouble
@@ -94,7 +94,7 @@ def requeue(
     is_sure: IsSure = False,
     by: By = None,
 ) -> None:
-    """Try again: publish the event again, open another episode, or say the command again."""
+    """Retry dead letters: publish the event, open another episode, or send the command again."""
     from vigil import letters
 
     reading = context.reading(ctx)
@@ -109,10 +109,10 @@ def discard(
     keys: Keys = None,
     is_all_waiting: IsAllWaiting = False,
     is_sure: IsSure = False,
-    reason: Annotated[str, typer.Option(help="Why they are of no use; kept with them.")],
+    reason: Annotated[str, typer.Option(help="The reason, kept with them.")],
     by: By = None,
 ) -> None:
-    """Note that letters are of no use. They stay, and wait no more."""
+    """Mark dead letters as useless. They are kept, and no longer wait."""
     from vigil import letters
 
     reading = context.reading(ctx)

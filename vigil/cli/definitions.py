@@ -32,7 +32,7 @@ class TextFormat(StrEnum):
 
 
 Id: TypeAlias = Annotated[
-    str, typer.Argument(metavar="ID", help="What is defined, as in the list.")
+    str, typer.Argument(metavar="ID", help="The actor's id, or the workflow's name.")
 ]
 
 
@@ -53,9 +53,9 @@ def disable(
     timeout_s: ForNodes = RECEIVED_S,
     is_json: IsJson = False,
 ) -> None:
-    """Have a definition hold no longer, until it is applied again. What runs ends as it began.
+    """Disable a definition until it is applied again. Open episodes continue.
 
-    What comes for it waits, and fires when it is applied again.
+    New events wait, and fire when it is applied again.
     """
     from vigil import defining, receiving
     from vigil.who import who
@@ -82,7 +82,7 @@ def history(
     *,
     id_: Id,
     is_diff: Annotated[
-        bool, typer.Option("--diff", help="With what each of them has changed.")
+        bool, typer.Option("--diff", help="Show what each revision changed.")
     ] = False,
     is_json: IsJson = False,
 ) -> None:
@@ -103,9 +103,9 @@ def definition(
     *,
     id_: Id,
     revision: Annotated[
-        int | None, typer.Option(min=1, help="Which; by default the one applied last.")
+        int | None, typer.Option(min=1, help="The revision; by default the latest.")
     ] = None,
-    form: Annotated[TextFormat, typer.Option("--format", help="What to write.")] = TextFormat.YAML,
+    form: Annotated[TextFormat, typer.Option("--format", help="Output format.")] = TextFormat.YAML,
 ) -> None:
     """Print a definition as it can be applied again."""
     from vigil import defined

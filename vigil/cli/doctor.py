@@ -9,7 +9,7 @@ from vigil.cli.output import IsJson
 
 
 def doctor(ctx: typer.Context, *, is_json: IsJson = False) -> None:
-    """Look at settings, servers, streams and tables; exit code 1 if anything is wrong."""
+    """Check settings, servers, streams and tables; exit code 1 if anything is wrong."""
     import asyncio
 
     import msgspec

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vigil.canceling import Episode
     from vigil.settings import Reading
 
-app = typer.Typer(no_args_is_help=True, help="What actors do and did.")
+app = typer.Typer(no_args_is_help=True, help="Episodes: list, inspect, cancel, approve.")
 
 COLUMNS: Final = (
     "episode_id", "actor_id", "expectation_id", "subject_id", "status", "position", "turns_used",
@@ -73,7 +73,7 @@ class Unended(StrEnum):
 def list_(
     ctx: typer.Context,
     *,
-    status: Annotated[EpisodeStatus | None, typer.Option(help="Only these.")] = None,
+    status: Annotated[EpisodeStatus | None, typer.Option(help="Only this value.")] = None,
     actor: Annotated[str | None, typer.Option(help="Only this actor's.")] = None,
     limit: Limit = 50,
     is_json: IsJson = False,
@@ -99,7 +99,7 @@ def show(
     episode_id: EpisodeId,
     is_json: IsJson = False,
 ) -> None:
-    """Show all there is to know about one episode."""
+    """Show everything about one episode."""
     from vigil import episodes, tables
     from vigil.errors import Trouble
     from vigil.reading import ask, parse_id
@@ -127,7 +127,7 @@ def steps(
     episode_id: EpisodeId,
     is_json: IsJson = False,
 ) -> None:
-    """List what one episode did, in order."""
+    """List the steps of one episode, in order."""
     from projections.postgres.answers import Row
     from projections.postgres.pool import Pool
     from projections.postgres.reader import list_steps, show_episode
@@ -150,11 +150,14 @@ def replay(
     *,
     episode_id: EpisodeId,
     at: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many events; show the whole state.")
+        int | None,
+        typer.Option(min=1, help="Stop after this many events, and show the whole record."),
     ] = None,
-    is_json: Annotated[bool, typer.Option("--json", help="For programs: a line each.")] = False,
+    is_json: Annotated[
+        bool, typer.Option("--json", help="For programs: one JSON object per line.")
+    ] = False,
 ) -> None:
-    """Fold one episode's journal event by event, and show the state after each of them."""
+    """Fold one episode's journal, and show the engine's view of it after each event."""
     from vigil import replaying, tables
     from vigil.errors import Trouble
     from vigil.reading import parse_id
@@ -176,29 +179,25 @@ def replay(
 def cancel(
     ctx: typer.Context,
     *,
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="Episodes, by their ids.")
-    ] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of episodes.")] = None,
     actor: Annotated[
-        str | None, typer.Option(help="Instead of ids: all of this actor that have not ended.")
+        str | None, typer.Option(help="All open episodes of this actor, instead of ids.")
     ] = None,
     expectation: Annotated[
-        str | None, typer.Option(help="With --actor: only of this expectation.")
+        str | None, typer.Option(help="With --actor: only this expectation.")
     ] = None,
     status: Annotated[Unended | None, typer.Option(help="With --actor: only these.")] = None,
     is_sure: Annotated[bool, typer.Option("--yes", help="With --actor: do not ask first.")] = False,
-    reason: Annotated[str, typer.Option(help="Why, for people.")] = "",
-    by: Annotated[
-        str | None, typer.Option(help="Who wants it; by default whoever runs this.")
-    ] = None,
+    reason: Annotated[str, typer.Option(help="The reason, for people.")] = "",
+    by: Annotated[str | None, typer.Option(help="The person; by default the current user.")] = None,
     is_waiting: Annotated[
         bool,
-        typer.Option("--wait", help="Wait for their ends; exit code 1 unless all are canceled."),
+        typer.Option("--wait", help="Wait until they end; exit code 1 unless all are canceled."),
     ] = False,
     timeout_s: Timeout = WAIT_S,
     is_json: IsJson = False,
 ) -> None:
-    """End episodes that are not wanted any more, whether they are queued, run or are blocked."""
+    """Cancel episodes, whether they are queued, running or blocked."""
     from vigil import canceling
     from vigil.errors import EXIT_TROUBLE, Mistake
     from vigil.reading import parse_id

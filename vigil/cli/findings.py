@@ -11,7 +11,7 @@ from streams.findings import FindingStatus, Severity
 from vigil.cli import context
 from vigil.cli.output import IsJson, Limit, show_record, show_rows
 
-app = typer.Typer(no_args_is_help=True, help="What actors found.")
+app = typer.Typer(no_args_is_help=True, help="Findings: list, inspect, clear, acknowledge.")
 
 COLUMNS: Final = (
     "finding_key", "severity", "status", "class", "summary", "actor_id", "raised_at",
@@ -27,8 +27,8 @@ HISTORY_COLUMNS: Final = (
 CHAIN_COLUMNS: Final = ("depth", "finding_key", "status", "severity", "class", "summary")
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The finding's key.")]
-Reason = Annotated[str, typer.Option(help="Why, for people.")]
-By = Annotated[str | None, typer.Option(help="Who decides; by default whoever runs this.")]
+Reason = Annotated[str, typer.Option(help="The reason, for people.")]
+By = Annotated[str | None, typer.Option(help="The person; by default the current user.")]
 
 
 class WantedStatus(StrEnum):
@@ -48,8 +48,8 @@ class WantedStatus(StrEnum):
 def list_(
     ctx: typer.Context,
     *,
-    status: Annotated[WantedStatus, typer.Option(help="Only these.")] = WantedStatus.ACTIVE,
-    severity: Annotated[Severity | None, typer.Option(help="Only these.")] = None,
+    status: Annotated[WantedStatus, typer.Option(help="Only this value.")] = WantedStatus.ACTIVE,
+    severity: Annotated[Severity | None, typer.Option(help="Only this value.")] = None,
     actor: Annotated[str | None, typer.Option(help="Only this actor's.")] = None,
     limit: Limit = 50,
     is_json: IsJson = False,
@@ -80,7 +80,7 @@ def show(
     key: Key,
     is_json: IsJson = False,
 ) -> None:
-    """Show one finding, and what happened to it."""
+    """Show one finding and its history."""
     from projections.postgres.reader import show_finding
     from vigil.errors import Trouble
     from vigil.reading import ask
@@ -100,7 +100,7 @@ def show(
 
 @app.command()
 def clear(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -> None:
-    """End a finding that no longer holds, or never did. One that has ended stays as it is."""
+    """End a finding. One that has already ended does not change."""
     from vigil import custody
 
     print(custody.clear(context.reading(ctx), key, by=by, reason=reason))
@@ -108,7 +108,7 @@ def clear(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -
 
 @app.command()
 def ack(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -> None:
-    """Note that you know of a finding. It goes on as before; one that has ended is refused."""
+    """Acknowledge a finding. It stays active; one that has ended is refused."""
     from vigil import custody
 
     print(custody.acknowledge(context.reading(ctx), key, by=by, reason=reason))
@@ -119,10 +119,10 @@ def note(
     ctx: typer.Context,
     *,
     key: Key,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What there is to say.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The note.")],
     by: By = None,
 ) -> None:
-    """Note what you have to say of a finding. It goes on as before."""
+    """Add a note to a finding. It stays active."""
     from vigil import custody
 
     print(custody.note(context.reading(ctx), key, by=by, text=text))
@@ -133,10 +133,10 @@ def chain(
     ctx: typer.Context,
     *,
     key: Key,
-    depth: Annotated[int, typer.Option(help="Most steps.", min=1, max=100)] = 10,
+    depth: Annotated[int, typer.Option(help="Maximum number of steps.", min=1, max=100)] = 10,
     is_json: IsJson = False,
 ) -> None:
-    """Show a finding and what explains it, step by step."""
+    """Show a finding and its causes, step by step."""
     from projections.postgres.reader import list_causal_chain
     from vigil.errors import Trouble
     from vigil.reading import ask

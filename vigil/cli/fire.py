@@ -22,38 +22,39 @@ def fire(
         str, typer.Argument(metavar="EXPECTATION", help="The name of one of its expectations.")
     ],
     payload: Annotated[
-        str, typer.Option(help="A JSON object for the strategy; @FILE, or - for standard input.")
+        str, typer.Option(help="The payload, a JSON object; @FILE, or - for standard input.")
     ] = "{}",
-    reason: Annotated[str, typer.Option(help="Why, for people.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for people.")] = "",
     key: Annotated[
         str | None,
-        typer.Option(help="Idempotency key: the same one opens no second episode."),
+        typer.Option(help="Idempotency key: the same key opens no second episode."),
     ] = None,
-    priority: Annotated[int, typer.Option(help="The higher, the sooner its turn comes.")] = 0,
+    priority: Annotated[int, typer.Option(help="In a lane, a higher priority goes first.")] = 0,
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When, such as 2030-01-31T09:00:00Z.")
+        str | None, typer.Option(metavar="TIME", help="When to fire, such as 2030-01-31T09:00:00Z.")
     ] = None,
     within: Annotated[
-        str | None, typer.Option("--in", metavar="DURATION", help="When, such as 90s, 15m or 2d.")
+        str | None,
+        typer.Option("--in", metavar="DURATION", help="Delay of the fire, such as 90s, 15m or 2d."),
     ] = None,
     is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Run all of it, and change nothing outside.")
+        bool, typer.Option("--dry-run", help="Run it as a rehearsal, without effects outside.")
     ] = False,
     overrides: Annotated[
         str | None,
         typer.Option(
-            help="What a dry run uses in the place of the outside: a JSON object with tools,"
+            help="Results for a dry run: a JSON object with tools,"
             " synthesis, persist_findings; @FILE, or - for standard input."
         ),
     ] = None,
-    by: Annotated[str | None, typer.Option(help="Who asks; by default whoever runs this.")] = None,
+    by: Annotated[str | None, typer.Option(help="The person; by default the current user.")] = None,
     is_waiting: Annotated[
-        bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it is done.")
+        bool, typer.Option("--wait", help="Wait until it ends; exit code 1 unless it is done.")
     ] = False,
     timeout_s: Timeout = WAIT_S,
     is_json: IsJson = False,
 ) -> None:
-    """Ask an actor for an episode, now or later, and print the episode's id."""
+    """Fire an expectation by hand, now or later, and print the episode's id."""
     from vigil import firing
     from vigil.who import who
 

@@ -17,7 +17,7 @@ def inbox(
     limit: Limit = 50,
     is_json: IsJson = False,
 ) -> None:
-    """List what waits for a person, and what to type about it: the oldest first."""
+    """List what waits for a person, with the command to type: the oldest first."""
     from projections.postgres.reader import list_inbox
     from vigil import tables
     from vigil.inbox import lines

@@ -21,25 +21,25 @@ def mode(
     ctx: typer.Context,
     *,
     node: Annotated[
-        str | None, typer.Argument(metavar="NODE", help="A node's name. Without: all of them.")
+        str | None, typer.Argument(metavar="NODE", help="A node's name; by default all nodes.")
     ] = None,
     wanted: Annotated[
         str | None,
-        typer.Argument(metavar="MODE", help="full, trigger_only or disabled. Without: show it."),
+        typer.Argument(
+            metavar="MODE", help="full, trigger_only or disabled; by default show the mode."
+        ),
     ] = None,
-    actor: Annotated[str | None, typer.Option(help="Only as to this actor.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only for this actor.")] = None,
     is_reset: Annotated[
-        bool, typer.Option("--reset", help="Take back what was said: as it was started.")
+        bool, typer.Option("--reset", help="Remove the stored mode: back to the setting.")
     ] = False,
-    by: Annotated[
-        str | None, typer.Option(help="Who says so; by default whoever runs this.")
-    ] = None,
+    by: Annotated[str | None, typer.Option(help="The person; by default the current user.")] = None,
     is_json: IsJson = False,
 ) -> None:
-    """Show what nodes do, or say what one is to do. It holds at once, and when it comes back.
+    """Show the modes of nodes, or set one. A mode takes effect at once, and survives restarts.
 
-    full: it wakes actors and runs their episodes. trigger_only: it opens episodes and leaves them
-    to other nodes. disabled: neither. What runs there leaves at its next barrier.
+    full: the node opens episodes and runs them. trigger_only: it opens episodes and leaves them
+    to other nodes. disabled: neither. Running episodes are handed over at their next barrier.
     """
     from vigil import modes
     from vigil.errors import Mistake

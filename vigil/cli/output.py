@@ -25,12 +25,12 @@ def _no_more_than_are_read(limit: int) -> int:
 
 IsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="For programs.")]
 Limit: TypeAlias = Annotated[
-    int, typer.Option(min=1, callback=_no_more_than_are_read, help="Most rows.")
+    int, typer.Option(min=1, callback=_no_more_than_are_read, help="Maximum number of rows.")
 ]
 
 
 Timeout: TypeAlias = Annotated[
-    float, typer.Option("--timeout", min=0.0, help="Longest such wait, in seconds.")
+    float, typer.Option("--timeout", min=0.0, help="Longest wait, in seconds.")
 ]
 WAIT_S: Final = 3_600.0
 """How long `--wait` waits for ends of episodes unless it is told otherwise, in seconds."""

@@ -22,7 +22,7 @@ from vigil.cli.verdicts import (
     Reason,
 )
 
-app = typer.Typer(no_args_is_help=True, help="What actors deliver to the outside.")
+app = typer.Typer(no_args_is_help=True, help="Outputs: list, inspect, approve, retry.")
 
 COLUMNS: Final = (
     "output_key", "adapter", "status", "actor_id", "summary", "attempts", "next_attempt_at",
@@ -36,16 +36,16 @@ HISTORY_COLUMNS: Final = (
     "error_detail", "next_attempt_at",
 )  # fmt: skip
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="The output's key, as the list shows it.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The output's key, from the list.")]
 Actor = Annotated[str | None, typer.Option(help="Only this actor's.")]
-Adapter = Annotated[str | None, typer.Option(help="Only what this adapter delivers.")]
+Adapter = Annotated[str | None, typer.Option(help="Only outputs of this adapter.")]
 
 
 @app.command("list")
 def list_(
     ctx: typer.Context,
     *,
-    status: Annotated[OutputStatus | None, typer.Option(help="Only these.")] = None,
+    status: Annotated[OutputStatus | None, typer.Option(help="Only this value.")] = None,
     actor: Actor = None,
     adapter: Adapter = None,
     limit: Limit = 50,
@@ -67,7 +67,7 @@ def list_(
 
 @app.command()
 def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
-    """Show one output, and what happened to it."""
+    """Show one output and its history."""
     from projections.postgres.reader import show_output
     from vigil import tables
     from vigil.errors import Trouble
@@ -99,7 +99,7 @@ def approve(
     is_waiting: IsWaiting = True,
     timeout_s: Patience = PATIENCE_S,
 ) -> None:
-    """Let an output be delivered that waits for approval. Shows it first, and asks."""
+    """Approve an output. Shows it first, and asks."""
     choice = Choice(
         verdict=Verdict.APPROVE,
         hash=hash_,
@@ -123,7 +123,7 @@ def reject(
     is_waiting: IsWaiting = True,
     timeout_s: Patience = PATIENCE_S,
 ) -> None:
-    """Have an output not delivered that waits for approval. Shows it first, and asks."""
+    """Reject an output that needs approval. Shows it first, and asks."""
     choice = Choice(
         verdict=Verdict.DENY,
         hash=hash_,
@@ -141,12 +141,12 @@ def retry(
     *,
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY", help="Outputs, as the list shows them."),
+        typer.Argument(metavar="KEY", help="Keys of outputs, from the list."),
     ] = None,
-    is_all: Annotated[bool, typer.Option("--all", help="Every output that has failed.")] = False,
+    is_all: Annotated[bool, typer.Option("--all", help="All outputs that have failed.")] = False,
     actor: Annotated[str | None, typer.Option(help="With --all: only this actor's.")] = None,
     adapter: Annotated[
-        str | None, typer.Option(help="With --all: only what this adapter delivers.")
+        str | None, typer.Option(help="With --all: only outputs of this adapter.")
     ] = None,
     is_sure: Annotated[bool, typer.Option("--yes", help="With --all: do not ask first.")] = False,
     reason: Reason = "",
@@ -154,7 +154,7 @@ def retry(
     is_waiting: IsWaiting = True,
     timeout_s: Patience = PATIENCE_S,
 ) -> None:
-    """Try again to deliver outputs that have failed."""
+    """Retry outputs that have failed."""
     from vigil import output_retrying
     from vigil.errors import Mistake
     from vigil.who import who
@@ -180,14 +180,14 @@ def cancel(
     ctx: typer.Context,
     *,
     keys: Annotated[
-        list[str], typer.Argument(metavar="KEY", help="Outputs, as the list shows them.")
+        list[str], typer.Argument(metavar="KEY", help="Keys of outputs, from the list.")
     ],
     reason: Reason = "",
     by: By = None,
     is_waiting: IsWaiting = True,
     timeout_s: Patience = PATIENCE_S,
 ) -> None:
-    """Cancel outputs that are not delivered yet. Their episodes go on."""
+    """Cancel outputs that are not delivered yet. Their episodes continue."""
     from vigil import calling_off
     from vigil.who import who
 

@@ -18,7 +18,10 @@ def publish(
     ] = "-",
     event_id: Annotated[
         str | None,
-        typer.Option("--id", help="Within two minutes, an event with the same id is kept once."),
+        typer.Option(
+            "--id",
+            help="The event's id: within two minutes, the server keeps one event of each id.",
+        ),
     ] = None,
     is_lines: Annotated[
         bool, typer.Option("--lines", help="Each line of standard input is an event.")

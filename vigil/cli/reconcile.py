@@ -20,22 +20,20 @@ def reconcile(
     *,
     actors: Annotated[
         list[str] | None,
-        typer.Option("--actor", metavar="ACTOR", help="Only of this actor. May be given again."),
+        typer.Option("--actor", metavar="ACTOR", help="Only this actor; repeatable."),
     ] = None,
     is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing; show what there is to do.")
+        bool, typer.Option("--dry-run", help="Show the actions, and change nothing.")
     ] = False,
-    by: Annotated[
-        str | None, typer.Option(help="Who wants it; by default whoever runs this.")
-    ] = None,
-    reason: Annotated[str, typer.Option(help="Why, for people.")] = "",
+    by: Annotated[str | None, typer.Option(help="The person; by default the current user.")] = None,
+    reason: Annotated[str, typer.Option(help="The reason, for people.")] = "",
     is_json: IsJson = False,
 ) -> None:
-    """Have timers, blocked episodes and what gates remember agree with what live nodes declare.
+    """Remove timers, blocked episodes and gate state that no running node declares.
 
-    What belongs to a schedule or an expectation that no node that is up declares any more is ended:
-    timers, blocked episodes, cooldowns and circuit breakers. Schedules that have no timer get one.
-    What is queued or runs goes on, and nothing is touched of an actor that no node has.
+    If no running node declares a schedule or an expectation any more, its timers, blocked episodes,
+    cooldowns and circuit breakers are removed. Schedules without a timer get one. Queued and
+    running episodes continue, and actors that no node has are not touched.
     """
     from vigil import reconciling, tables
 

@@ -25,14 +25,16 @@ def recover(
     *,
     stale_after_s: Annotated[
         float,
-        typer.Option("--stale-after", min=0.0, help="Seconds without a word from it."),
+        typer.Option(
+            "--stale-after", min=0.0, help="How long an episode has not changed, in seconds."
+        ),
     ] = STALE_AFTER_S,
-    is_dry: Annotated[bool, typer.Option("--dry-run", help="Call nobody; only look.")] = False,
+    is_dry: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
     is_json: IsJson = False,
 ) -> None:
-    """Call a node to every episode and every instance that goes on, and that nobody sees to.
+    """Restart episodes and workflow instances that no node is running.
 
-    A node's crash is recovered without this; it finds what even that has missed.
+    Nodes recover from crashes without this command; it finds what they have missed.
     """
     from vigil import sweeping, tables, unserved
 

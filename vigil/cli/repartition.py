@@ -14,17 +14,17 @@ def repartition(
     *,
     to: Annotated[
         int | None,
-        typer.Option("--to", metavar="N", help="The number of partitions from then on: 1 to 64."),
+        typer.Option("--to", metavar="N", help="The new number of partitions: 1 to 64."),
     ] = None,
     is_dropping: Annotated[
-        bool, typer.Option("--drop-old", help="Delete the streams of layouts before.")
+        bool, typer.Option("--drop-old", help="Delete the streams of earlier layouts.")
     ] = False,
 ) -> None:
-    """Spread the journal and the work of a stopped stack over another number of streams.
+    """Distribute the journal and the work of a stopped stack over another number of streams.
 
-    Every commit is copied in order, and compared, before the copies are put to use. If it is cut
-    off, the same command goes on, and --to with the number before goes back. The tables are made
-    anew afterwards, because the journal's positions are others.
+    Every commit is copied in order, and compared, before the copies are used. If the command is
+    interrupted, run it again to continue, or with --to and the previous number to go back. The
+    tables are rebuilt afterwards, because the positions on the journal change.
     """
     from vigil import repartitioning
     from vigil.errors import Mistake

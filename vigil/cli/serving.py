@@ -19,7 +19,7 @@ AppName: TypeAlias = Annotated[
 ]
 
 Processes: TypeAlias = Annotated[
-    str, typer.Option(metavar="N", help="Nodes to run, a process each: 1 to 64.")
+    str, typer.Option(metavar="N", help="Number of nodes, each in a process of its own: 1 to 64.")
 ]
 
 
@@ -27,10 +27,10 @@ def demo(
     ctx: typer.Context,
     *,
     seconds: Annotated[
-        float | None, typer.Option(min=1.0, help="End after so many seconds.", show_default=False)
+        float | None, typer.Option(min=1.0, help="End after this many seconds.", show_default=False)
     ] = None,
 ) -> None:
-    """Watch this machine: own servers, real measurements, live findings, SQL to try."""
+    """Watch this machine: servers of its own, real measurements, live findings, SQL to try."""
     from vigil import demo
 
     demo.show(context.given(ctx), seconds=seconds)
@@ -40,12 +40,12 @@ def up(
     ctx: typer.Context,
     *,
     app: AppName,
-    folder: Annotated[
-        Path, typer.Option("--dir", help="Where the servers keep what they store.")
-    ] = Path(".vigil"),
+    folder: Annotated[Path, typer.Option("--dir", help="Folder for the servers' data.")] = Path(
+        ".vigil"
+    ),
     processes: Processes = "1",
 ) -> None:
-    """Run own NATS and Postgres servers, a node and a projector, until Ctrl-C."""
+    """Run NATS and Postgres servers of your own, a node and a projector, until Ctrl-C."""
     from vigil import serving
 
     def read(servers: Servers) -> Reading:
@@ -60,19 +60,19 @@ def node(
     *,
     app: AppName,
     is_projecting: Annotated[
-        bool, typer.Option("--project/--no-project", help="Take turns at projecting, too.")
+        bool, typer.Option("--project/--no-project", help="Run a projector, too.")
     ] = True,
     processes: Processes = "1",
     stacks: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Stacks in the place of one: a node of each, or several."),
+        typer.Option(metavar="A,B", help="Several stacks: a node for each, or several."),
     ] = None,
 ) -> None:
-    """Run an engine node against existing servers, until SIGINT or SIGTERM.
+    """Run a node against existing servers, until SIGINT or SIGTERM.
 
-    Exit code 3: some episode did not reach a barrier in time and is left to its lease. A
-    second signal ends the node at once. Of several processes, one is restarted when it ends by
-    itself, and the worst exit code counts.
+    Exit code 3: an episode did not reach a barrier in time, and waits for its lease to expire. A
+    second signal ends the node at once. With several processes, one that ends by itself is
+    restarted, and the exit code is the worst of theirs.
     """
     if stacks is not None:
         raise typer.Exit(_serve_each(ctx, app, processes, stacks, is_projecting=is_projecting))
@@ -82,7 +82,7 @@ def node(
 
 
 def project(ctx: typer.Context) -> None:
-    """Run a projector by itself, until SIGINT or SIGTERM."""
+    """Run only a projector, until SIGINT or SIGTERM."""
     from vigil import serving
 
     raise typer.Exit(serving.serve(context.reading(ctx), app=None, is_projecting=True))

@@ -13,10 +13,10 @@ from vigil.cli.output import IsJson, show_rows
 def sql(
     ctx: typer.Context,
     *,
-    text: Annotated[str, typer.Argument(metavar="SQL", help="One statement that only reads.")],
+    text: Annotated[str, typer.Argument(metavar="SQL", help="One read-only statement.")],
     is_json: IsJson = False,
 ) -> None:
-    """Ask the rows anything. Names are found in the schema `vigil`; nothing can be changed."""
+    """Run a read-only query. Names are looked up in the schema `vigil`."""
     from projections.postgres.reader import run_sql
     from vigil.reading import ask
     from vigil.tables import terminal

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 Hash: TypeAlias = Annotated[
     str | None,
-    typer.Option("--hash", help="The first 8 hex digits, or more, of the hash of what you saw."),
+    typer.Option(
+        "--hash", help="Hash of the plan that you saw, or at least its first 8 hex digits."
+    ),
 ]
 IsSure: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask first.")]
-Reason: TypeAlias = Annotated[str, typer.Option(help="Why, for people.")]
-By: TypeAlias = Annotated[
-    str | None, typer.Option(help="Who decides; by default whoever runs this.")
-]
+Reason: TypeAlias = Annotated[str, typer.Option(help="The reason, for people.")]
+By: TypeAlias = Annotated[str | None, typer.Option(help="The person; by default the current user.")]
 IsWaiting: TypeAlias = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Whether to wait until it is on the journal.")
+    bool, typer.Option("--wait/--no-wait", help="Wait until the decision is on the journal.")
 ]
 Patience: TypeAlias = Annotated[
-    float, typer.Option("--timeout", min=0.0, help="Longest such wait, in seconds.")
+    float, typer.Option("--timeout", min=0.0, help="Longest wait, in seconds.")
 ]
 PATIENCE_S: Final = 30.0
 """How long a decision is waited for unless it is told otherwise, in seconds."""

@@ -22,7 +22,7 @@ from vigil.cli.output import (
 )
 from vigil.cli.verdicts import PATIENCE_S, By, Hash, IsSure, IsWaiting, Patience, Reason
 
-app = typer.Typer(no_args_is_help=True, help="What hangs together of the actors' work.")
+app = typer.Typer(no_args_is_help=True, help="Workflows: list, start, approve, cancel.")
 
 COLUMNS: Final = (
     "instance_id", "workflow_id", "status", "subject_value", "done", "items", "running", "waiting",
@@ -32,7 +32,7 @@ SPARE: Final = ("finished_at", "started_at", "running", "waiting", "items", "don
 
 DEFINED: Final = ("workflow_id", "source", "triggers", "steps", "nodes", "problems")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The instance's id, as the list shows it.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The instance's id, from the list.")]
 StepName = Annotated[str, typer.Argument(metavar="STEP", help="The step's name.")]
 
 
@@ -52,12 +52,12 @@ class InstanceStatus(StrEnum):
 def list_(
     ctx: typer.Context,
     *,
-    status: Annotated[InstanceStatus | None, typer.Option(help="Only these.")] = None,
+    status: Annotated[InstanceStatus | None, typer.Option(help="Only this value.")] = None,
     workflow: Annotated[str | None, typer.Option(help="Only those of this workflow.")] = None,
     limit: Limit = 50,
     is_json: IsJson = False,
 ) -> None:
-    """List instances of workflows: the latest begun first."""
+    """List instances of workflows: the latest started first."""
     from projections.postgres.reader import list_workflows
     from vigil.reading import ask
 
@@ -73,7 +73,7 @@ def list_(
 
 @app.command()
 def show(ctx: typer.Context, *, instance_id: Id, is_json: IsJson = False) -> None:
-    """Show one instance, and how far each of its steps is."""
+    """Show one instance, and the status of each step."""
     from vigil import picturing, tables, workflows
     from vigil.reading import parse_id
 
@@ -97,38 +97,39 @@ def start(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name.")],
     payload: Annotated[
-        str, typer.Option(help="A JSON object, its trigger; @FILE, or - for standard input.")
+        str,
+        typer.Option(help="Payload of the trigger, a JSON object; @FILE, or - for standard input."),
     ] = "{}",
     reason: Reason = "",
     key: Annotated[
         str | None,
-        typer.Option(help="Idempotency key: the same one begins no second instance."),
+        typer.Option(help="Idempotency key: the same key starts no second instance."),
     ] = None,
     is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Run all of it, and change nothing outside.")
+        bool, typer.Option("--dry-run", help="Run it as a rehearsal, without effects outside.")
     ] = False,
     overrides: Annotated[
         str | None,
         typer.Option(
-            help="What a dry run uses in the place of the outside: a JSON object with tools,"
+            help="Results for a dry run: a JSON object with tools,"
             " synthesis, persist_findings; @FILE, or - for standard input."
         ),
     ] = None,
     step_overrides: Annotated[
         str | None,
         typer.Option(
-            help="What single steps use before that: a JSON object of step to overrides; @FILE,"
+            help="The same for single steps: a JSON object of step to overrides; @FILE,"
             " or - for standard input."
         ),
     ] = None,
     by: By = None,
     is_waiting: Annotated[
-        bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it is done.")
+        bool, typer.Option("--wait", help="Wait until it ends; exit code 1 unless it is done.")
     ] = False,
     timeout_s: Timeout = WAIT_S,
     is_json: IsJson = False,
 ) -> None:
-    """Begin an instance of a workflow, and print the instance's id; exit code 1 if none begins."""
+    """Start an instance of a workflow, and print its id; exit code 1 if none starts."""
     from vigil import firing, picturing, starting, tables
     from vigil.errors import EXIT_TROUBLE
     from vigil.who import who
@@ -166,7 +167,7 @@ def start(
 
 @app.command("definitions")
 def definitions_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
-    """List the workflows that nodes have, or that were defined: source, triggers, steps.
+    """List workflows, of nodes and defined ones: source, triggers, steps.
 
     Problems: the nodes that cannot run one; `vigil actors show workflow-NAME` says why.
     """
@@ -184,14 +185,14 @@ def resume(
     *,
     instance_id: Id,
     step: StepName,
-    is_retry: Annotated[bool, typer.Option("--retry", help="Have it tried again.")] = False,
-    is_skip: Annotated[bool, typer.Option("--skip", help="Go on without it.")] = False,
+    is_retry: Annotated[bool, typer.Option("--retry", help="Retry the step.")] = False,
+    is_skip: Annotated[bool, typer.Option("--skip", help="Continue without its result.")] = False,
     reason: Reason = "",
     by: By = None,
     is_waiting: IsWaiting = True,
     timeout_s: Patience = PATIENCE_S,
 ) -> None:
-    """Have a paused step tried again, or skipped."""
+    """Retry or skip a paused step."""
     from vigil import workflows
     from vigil.errors import Mistake
     from vigil.reading import parse_id
@@ -222,7 +223,7 @@ def cancel(
     is_waiting: IsWaiting = True,
     timeout_s: Patience = PATIENCE_S,
 ) -> None:
-    """End an instance that is not wanted any more: what runs ends, what is done is undone."""
+    """Cancel an instance: running steps end, finished ones are undone."""
     from vigil import workflows
     from vigil.reading import parse_id
     from vigil.who import who
@@ -251,7 +252,7 @@ def approve(
     is_waiting: IsWaiting = True,
     timeout_s: Patience = PATIENCE_S,
 ) -> None:
-    """Let a step run that waits for approval. Shows its inputs first, and asks."""
+    """Approve a step. Shows its inputs first, and asks."""
     choice = verdicts.Choice(
         verdict=Verdict.APPROVE,
         hash=hash_,
@@ -276,7 +277,7 @@ def deny(
     is_waiting: IsWaiting = True,
     timeout_s: Patience = PATIENCE_S,
 ) -> None:
-    """Have a step not run that waits for approval: it has failed. Shows its inputs, and asks."""
+    """Deny a step, which then fails. Shows its inputs first, and asks."""
     choice = verdicts.Choice(
         verdict=Verdict.DENY,
         hash=hash_,

@@ -6,7 +6,6 @@ about. Two nodes run; one that dies is replaced, one that stood still wakes up a
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -41,20 +40,11 @@ from streams.events import (
     StepRecorded,
 )
 from streams.layout import Stream
-from tests.engine.output_stage import (
-    LOOK_S,
-    Behaviour,
-    Frost,
-    Pager,
-    Proposing,
-    Scene,
-    broken,
-    busy,
-    play,
-)
+from tests.engine.output_stage import Behaviour, Frost, Pager, Proposing, Scene, broken, busy, play
 from tests.engine.stage import HAPPENED, Scripted
 from tests.engine.stage import Counter as Calls
 from tests.gates.place import Doom
+from tests.moments import moments
 from tests.simulation.faults import Fault, Weather
 
 CHANCES_MIN: Final = 20
@@ -78,14 +68,19 @@ class Since(Weather):
         super().__init__(fatal)
         self.clear_up()
         self.misfortune, self._first, self._has_begun = kind(fatal), first, False
+        self._scene: Scene | None = None
 
-    def notice(self, scene: Scene) -> None:
-        """See whether the commit is stored by now."""
-        stored = (each for record in scene.servers.stored for each in record.commit.events)
-        self._has_begun = self._has_begun or any(isinstance(each, self._first) for each in stored)
+    def begin(self, scene: Scene) -> None:
+        """Look from now on what `scene` stores."""
+        self._scene = scene
 
     def draw(self, *kinds: Fault) -> Fault | None:
+        self._has_begun = self._has_begun or self._is_stored()
         return self.misfortune.draw(*kinds) if self._has_begun else None
+
+    def _is_stored(self) -> bool:
+        stored = self._scene.servers.stored if self._scene else ()
+        return any(isinstance(each, self._first) for one in stored for each in one.commit.events)
 
     def between(self, least: float, most: float) -> float:
         return self.misfortune.between(least, most)
@@ -107,7 +102,7 @@ class Plot:
         async def played(scene: Scene) -> None:
             # Word that nobody could hear yet would be no word.
             await (await scene.ports.world.open(QUEUE, [RESOLVED])).close()
-            watching = asyncio.create_task(_watch(scene, weather))
+            weather.begin(scene)
             async with scene.node("n2"):
                 await self.story(scene)
                 await scene.until(partial(_is_over, scene, self.episodes))
@@ -115,7 +110,6 @@ class Plot:
             # What a node that stood still has left in the registry goes at the next look.
             if kind is Frost:
                 await find_waiters(scene.ports, REF)
-            watching.cancel()
 
         _, scene = play(played, app, weather=weather)
         return Ending(app, scene), weather.misfortune.chances
@@ -129,12 +123,6 @@ async def _is_over(scene: Scene, episodes: int) -> bool:
 def _claims(scene: Scene) -> list[str]:
     """Return the claims on episodes. Who gives turns keeps theirs."""
     return [key for key in scene.ports.leases._bucket if key.startswith("episode.")]
-
-
-async def _watch(scene: Scene, weather: Since) -> None:
-    while True:
-        weather.notice(scene)
-        await asyncio.sleep(LOOK_S)
 
 
 @dataclass
@@ -176,7 +164,7 @@ def differences(plot: Plot, kind: type[Doom], came: Callable[[Ending], object]) 
     assert chances > CHANCES_MIN
     expected = came(undisturbed)
     found = []
-    for fatal in range(1, chances + 1):
+    for fatal in moments(chances):
         ending, _ = plot.play(kind, fatal)
         if (is_ := came(ending)) != expected:
             found.append(f"{kind.__name__} {fatal}: {is_}, not {expected}")

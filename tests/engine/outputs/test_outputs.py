@@ -42,6 +42,7 @@ from tests.engine.crew import crew_of
 from tests.engine.output_stage import Frost, Pager, Proposing, Scene, app_of, broken, busy, play
 from tests.engine.stage import opening
 from tests.gates.place import Doom
+from tests.moments import moments
 
 PAGE = {"text": "disk full"}
 
@@ -868,7 +869,7 @@ def test_a_node_may_die_anywhere(shape):
     _, life, expected = crash_of(0, plan, **rest)
     chances = expected.weather.chances
     assert (outcomes(life), chances > CHANCES_MIN) == (outcome, True)
-    for fatal in range(1, chances + 1):
+    for fatal in moments(chances):
         pager, life, scene = crash_of(fatal, plan, **rest)
         assert len(pager.keys) == 1, fatal
         assert len(life.of(EpisodeFinished)) == 1, fatal
@@ -901,7 +902,7 @@ def test_a_node_may_die_anywhere_in_an_output_of_a_step():
 
     _, _, expected = crashed(0)
     assert expected.weather.chances > CHANCES_MIN
-    for fatal in range(1, expected.weather.chances + 1):
+    for fatal in moments(expected.weather.chances):
         pager, life, scene = crashed(fatal)
         assert (len(pager.keys), outcomes(life)) == (1, ["delivered"]), fatal
         assert len(life.of(EpisodeFinished)) == 1, fatal
@@ -978,7 +979,7 @@ def test_a_node_that_stood_still_while_another_took_over_calls_no_adapter_any_mo
 
     _, _, expected = frozen(0)
     assert expected.weather.chances > CHANCES_MIN
-    for fatal in range(1, CHANCES_FROZEN + 1):
+    for fatal in moments(CHANCES_FROZEN):
         pager, life, _ = frozen(fatal)
         attempts = [view.attempt for view in pager.views]
         assert attempts == list(range(attempts[0], attempts[0] + len(attempts))), fatal

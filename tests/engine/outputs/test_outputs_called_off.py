@@ -26,6 +26,7 @@ from tests.engine.output_stage import Frost, Pager, Proposing, Scene, app_of, bu
 from tests.engine.outputs.test_outputs_left import PAGE, courier_of, page
 from tests.engine.parcels import left
 from tests.engine.stage import opening
+from tests.moments import moments
 from tests.simulation.life import Life
 from tests.simulation.wire import wired
 
@@ -238,6 +239,6 @@ def test_a_node_that_stood_still_before_it_proposed_leaves_nothing_behind_wherev
         return play(story, paging(step, pager=pager), weather=Frost(fatal))
 
     _, expected = frozen(0)
-    for fatal in range(1, expected.weather.chances + 1):
+    for fatal in moments(expected.weather.chances):
         output_, _ = frozen(fatal)
         assert output_.status in (None, "delivered", "canceled"), fatal

@@ -48,6 +48,7 @@ from tests.engine.stage import (
     running,
 )
 from tests.gates.place import Doom
+from tests.moments import moments
 from tests.simulation.life import Life
 from tests.simulation.wire import wired
 
@@ -235,7 +236,7 @@ def test_the_world_is_told_of_what_is_canceled_wherever_the_node_dies():
     life, expected = denied(0)
     assert life.end.error_class == "denied"
     assert "output.canceled" in dict(expected.told)
-    for fatal in range(1, expected.weather.chances + 1):
+    for fatal in moments(expected.weather.chances):
         _, scene = denied(fatal)
         assert "output.canceled" in dict(scene.told), fatal
 
