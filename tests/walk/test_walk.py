@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine import Actor, App, event
+from vigil import Actor, App, event
 from streams.memory import memory_ports
 from tests.engine.stage import HAPPENED, Scripted, running
 from tests.simulation.time import SimClock, simulate

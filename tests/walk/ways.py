@@ -12,7 +12,7 @@ from typing import Final
 
 from structlog.testing import capture_logs
 
-from engine import Actor, App, approve_output, event, observe, propose_output, tool_call
+from vigil import Actor, App, approve_output, event, observe, propose_output, tool_call
 from streams.events import EpisodeDeferred, OutputProposed
 from streams.memory import MemoryPorts, memory_ports
 from tests.engine.output_stage import Pager, Proposing
