@@ -30,10 +30,10 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from streams.embedded import EmbeddedNats
-from streams.events import StepAnnounced
 from streams.jetstream import GroupSettings, LinkSettings, connect
-from streams.log import START, Commit
-from streams.ports import Ports
+from streams.model.events import StepAnnounced
+from streams.ports.all import Ports
+from streams.ports.log import START, Commit
 from streams.subjects import Stack
 
 IN_FLIGHT: Final = (1, 16, 64, 256)

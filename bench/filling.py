@@ -18,8 +18,9 @@ import nats
 from nats.aio.client import Client
 from nats.js.api import Header
 
-from streams.codec import encode_commit
-from streams.events import (
+from streams.jetstream.connection import headers
+from streams.json import raw
+from streams.model.events import (
     EndStatus,
     EpisodeConverged,
     EpisodeFinished,
@@ -27,11 +28,10 @@ from streams.events import (
     EpisodeStarted,
     LogEvent,
 )
-from streams.jetstream import headers
-from streams.json import raw
-from streams.log import Commit
+from streams.model.triggers import Budget, EventTrigger
+from streams.ports.log import Commit
 from streams.subjects import Stack
-from streams.triggers import Budget, EventTrigger
+from streams.wire.codec import encode_commit
 
 BATCH: Final = 1_000
 """Messages in one batch: as many as the server takes, since each batch costs some syncs."""

@@ -35,9 +35,10 @@ from projections.postgres.migrator import migrate
 from projections.postgres.pool import Pool, connect
 from projections.postgres.progress import caught_up, heads
 from projections.postgres.projector import project
-from streams import codec
 from streams.clock import SystemClock
-from streams.events import (
+from streams.json import raw
+from streams.memory import MemoryPorts, memory_ports
+from streams.model.events import (
     EndStatus,
     EpisodeConverged,
     EpisodeFinished,
@@ -47,12 +48,11 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.json import raw
-from streams.log import Commit
-from streams.memory import MemoryPorts, memory_ports
-from streams.parsing import COMMIT_HEADER
+from streams.model.triggers import Budget, EventTrigger
+from streams.ports.log import Commit
 from streams.subjects import Stack
-from streams.triggers import Budget, EventTrigger
+from streams.wire import codec
+from streams.wire.messages import COMMIT_HEADER
 
 EPISODES: Final = 5_000
 AT_ONCE: Final = 50

@@ -34,7 +34,9 @@ from engine.episodes.writer import EVENTS_PER_COMMIT_MAX
 from engine.execution.strategy import Thinker
 from streams.clock import SystemClock
 from streams.embedded import EmbeddedNats
-from streams.events import (
+from streams.jetstream import connect
+from streams.json import raw
+from streams.model.events import (
     CheckpointSaved,
     EpisodeEvent,
     EpisodeOpened,
@@ -42,12 +44,10 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.jetstream import connect
-from streams.json import raw
-from streams.log import START, Commit
-from streams.ports import Ports
+from streams.model.triggers import EventTrigger
+from streams.ports.all import Ports
+from streams.ports.log import START, Commit
 from streams.subjects import Stack
-from streams.triggers import EventTrigger
 from vigil import Action, Actor, Budget, Context, event, observe
 
 STACK: Final = Stack("bench")

@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from engine.runtime.leases import BEATS_PER_TTL
 from streams.child import die_with
 from streams.embedded import EmbeddedNats
-from streams.events import EpisodeStarted, StepRecorded
 from streams.jetstream import connect
-from streams.log import Follower, Recorded
+from streams.model.events import EpisodeStarted, StepRecorded
+from streams.ports.log import Follower, Recorded
 from streams.subjects import Stack
 
 ROOT: Final = Path(__file__).parents[1]

@@ -26,7 +26,7 @@ from projections.postgres.pool import Pool, open_pool
 from projections.postgres.progress import caught_up, heads
 from streams.embedded import EmbeddedNats
 from streams.jetstream import LinkSettings, connect
-from streams.ports import Ports
+from streams.ports.all import Ports
 from streams.subjects import Stack
 
 SYNC: Final = "always"

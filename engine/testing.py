@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import Final
 
 from streams.clock import Clock, SystemClock
-from streams.leases import Lease
 from streams.memory import LEASE_TTL_S
 from streams.memory.leases import MARKER_KEPT_S, MemoryLeases
+from streams.ports.leases import Lease
 
 STRANGER: Final = "stranger"
 """Who holds a key that was set busy."""

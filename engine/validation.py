@@ -35,8 +35,8 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from engine.errors import BadDefinition, BadRequest
 from streams.errors import BadName
-from streams.findings import Severity
 from streams.json import JsonObject, exact
+from streams.model.findings import Severity
 from streams.tokens import name as checked_name
 
 DOUBLINGS_MAX: Final = 32

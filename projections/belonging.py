@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeVar, cast
 
 from streams.errors import UnreadableEvent
-from streams.events import LogEvent
-from streams.log import Recorded
+from streams.model.events import LogEvent
+from streams.ports.log import Recorded
 
 T = TypeVar("T", bound=LogEvent)
 

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from projections.statement import Row, Statement
-from streams.blocks import Approval
-from streams.events import EpisodeBlocked, EpisodeResolved
 from streams.json import NOTHING
+from streams.model.events import EpisodeBlocked, EpisodeResolved
+from streams.model.waits import Approval
 
 
 class Answer(Row, omit_defaults=True, kw_only=True):

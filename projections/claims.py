@@ -13,7 +13,7 @@ from typing import Final
 
 from projections.statement import Change, Row, Statement
 from projections.values import key
-from streams.leases import Claim, ClaimChange
+from streams.ports.leases import Claim, ClaimChange
 
 
 class Ended(Row, omit_defaults=True, kw_only=True):

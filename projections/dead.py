@@ -10,9 +10,9 @@ from projections.belonging import events_of
 from projections.statement import Change, Row, Statement
 from projections.values import key, uuid_or_none
 from streams.errors import BadName
-from streams.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued
 from streams.layout import Kind
-from streams.log import Recorded
+from streams.model.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued
+from streams.ports.log import Recorded
 from streams.tokens import decode_token
 
 

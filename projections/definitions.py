@@ -17,14 +17,14 @@ from projections.definition_contents import agent_contents, workflow_contents
 from projections.statement import Change, Row, Statement
 from projections.values import key
 from streams.errors import UnreadableEvent
-from streams.events import (
+from streams.json import NOTHING
+from streams.model.events import (
     DefinitionApplied,
     DefinitionDisabled,
     DefinitionEvent,
     DefinitionKind,
 )
-from streams.json import NOTHING
-from streams.log import Recorded
+from streams.ports.log import Recorded
 
 
 class Standing(Row, omit_defaults=True, kw_only=True):

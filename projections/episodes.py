@@ -20,7 +20,8 @@ from projections.statement import Change, Row, Statement
 from projections.steps import Checkpoint, Step
 from projections.values import uuid_or_none
 from streams.errors import UnreadableEvent
-from streams.events import (
+from streams.json import NOTHING, JsonObject
+from streams.model.events import (
     CheckpointSaved,
     EpisodeBlocked,
     EpisodeConverged,
@@ -34,10 +35,8 @@ from streams.events import (
     StepAnnounced,
     StepRecorded,
 )
-from streams.json import NOTHING, JsonObject
-from streams.log import Recorded
-from streams.outputs import OutputOutcome
-from streams.triggers import (
+from streams.model.outputs import OutputOutcome
+from streams.model.triggers import (
     EventTrigger,
     ManualTrigger,
     Mode,
@@ -45,6 +44,7 @@ from streams.triggers import (
     Trigger,
     WorkflowTrigger,
 )
+from streams.ports.log import Recorded
 
 
 class Advance(Row, omit_defaults=True, kw_only=True):

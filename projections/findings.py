@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from projections.belonging import events_of
 from projections.statement import Change, Row, Statement
 from projections.values import key, uuid_or_none
-from streams.events import (
+from streams.model.events import (
     FindingAcknowledged,
     FindingCleared,
     FindingClearedByHand,
@@ -27,8 +27,8 @@ from streams.events import (
     FindingRaised,
     FindingUpdated,
 )
-from streams.findings import Cause, Person
-from streams.log import Recorded
+from streams.model.findings import Cause, Person
+from streams.ports.log import Recorded
 
 
 class Saved(Row, omit_defaults=True, kw_only=True):

@@ -13,9 +13,9 @@ from projections.belonging import events_of
 from projections.statement import Change, Row, Statement
 from projections.values import key, uuid_or_none
 from streams.errors import UnreadableEvent
-from streams.events import LaneEvent, LaneKept, LaneMoved
-from streams.lanes import Ticket
-from streams.log import Recorded
+from streams.model.events import LaneEvent, LaneKept, LaneMoved
+from streams.model.lanes import Ticket
+from streams.ports.log import Recorded
 
 
 class Emptied(Row, omit_defaults=True, kw_only=True):

@@ -21,7 +21,7 @@ from projections.values import key
 from projections.workflows import WorkflowLife
 from streams.errors import BadName, UnreadableEvent
 from streams.layout import Kind
-from streams.log import Recorded
+from streams.ports.log import Recorded
 from streams.subjects import Stack
 
 

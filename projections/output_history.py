@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, assert_never
 
 from projections.statement import Row, Statement
 from projections.values import uuid_or_none
-from streams.events import (
+from streams.model.events import (
     OutputApproved,
     OutputAttempted,
     OutputCanceled,

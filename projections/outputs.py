@@ -17,8 +17,7 @@ from projections.belonging import events_of
 from projections.output_history import RECORD, Happened, happened
 from projections.statement import Change, Row, Statement
 from projections.values import key, uuid_or_none
-from streams.blocks import Approval
-from streams.events import (
+from streams.model.events import (
     OutputApproved,
     OutputAttempted,
     OutputCanceled,
@@ -32,8 +31,9 @@ from streams.events import (
     OutputRetried,
     Resolution,
 )
-from streams.log import Recorded
-from streams.outputs import OutputStatus
+from streams.model.outputs import OutputStatus
+from streams.model.waits import Approval
+from streams.ports.log import Recorded
 
 
 class Progress(Row, omit_defaults=True, kw_only=True):

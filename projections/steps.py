@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from projections.statement import Row, Statement
-from streams.events import CheckpointSaved, StepAnnounced, StepKind, StepRecorded
 from streams.json import NOTHING
+from streams.model.events import CheckpointSaved, StepAnnounced, StepKind, StepRecorded
 
 
 class Step(Row, omit_defaults=True, kw_only=True):

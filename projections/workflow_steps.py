@@ -14,7 +14,7 @@ import msgspec
 
 from projections.statement import Row, Statement
 from projections.values import uuid_or_none
-from streams.events import (
+from streams.model.events import (
     CompensationBegun,
     CompensationEnded,
     StepApprovalAsked,
@@ -27,7 +27,7 @@ from streams.events import (
     StepReused,
     StepSkipped,
 )
-from streams.workflows import StepOutcome, StepStatus
+from streams.model.workflows import StepOutcome, StepStatus
 
 
 class ItemProgress(Row, omit_defaults=True, kw_only=True):

@@ -26,7 +26,8 @@ from projections.workflow_steps import (
     move,
 )
 from streams.errors import UnreadableEvent
-from streams.events import (
+from streams.json import raw
+from streams.model.events import (
     CompensationBegun,
     StepPrepared,
     WorkflowAborted,
@@ -36,10 +37,9 @@ from streams.events import (
     WorkflowResumed,
     WorkflowStarted,
 )
-from streams.json import raw
-from streams.log import Recorded
-from streams.triggers import Trigger
-from streams.workflows import ResumeHow, StepStatus, WorkflowSpec, WorkflowStatus
+from streams.model.triggers import Trigger
+from streams.model.workflows import ResumeHow, StepStatus, WorkflowSpec, WorkflowStatus
+from streams.ports.log import Recorded
 
 
 class InstanceProgress(Row, omit_defaults=True, kw_only=True):

@@ -15,9 +15,9 @@ import pytest
 from engine.episodes import episode
 from engine.errors import Rejected
 from engine.findings import finding as finding_rules
-from streams.events import EpisodeEvent, FindingEvent
-from streams.findings import Cause, Finding, FindingIntent
-from streams.log import Commit, Recorded
+from streams.model.events import EpisodeEvent, FindingEvent
+from streams.model.findings import Cause, Finding, FindingIntent
+from streams.ports.log import Commit, Recorded
 
 EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
 """When every specified life begins."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from streams.layout import Stream
-from streams.log import EventLog, Recorded
+from streams.ports.log import EventLog, Recorded
 
 AT_A_TIME: Final = 1_000
 LOOK_S: Final = 1.0

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from streams.events import EpisodeBlocked, EpisodeFinished, EpisodeOpened, EpisodeStarted
-from streams.log import Recorded
+from streams.model.events import EpisodeBlocked, EpisodeFinished, EpisodeOpened, EpisodeStarted
+from streams.ports.log import Recorded
 
 KeyOf: TypeAlias = Callable[[EpisodeOpened], str]
 

@@ -107,11 +107,11 @@ if TYPE_CHECKING:
         start_workflow,
     )
     from streams.errors import Unavailable, UnknownOutcome
-    from streams.events import StepKind
-    from streams.findings import Finding, FindingIntent
     from streams.json import JsonObject
-    from streams.outputs import OutputIntent
-    from streams.triggers import (
+    from streams.model.events import StepKind
+    from streams.model.findings import Finding, FindingIntent
+    from streams.model.outputs import OutputIntent
+    from streams.model.triggers import (
         Budget,
         CloudEvent,
         EventTrigger,
@@ -122,7 +122,7 @@ if TYPE_CHECKING:
         Trigger,
         WorkflowTrigger,
     )
-    from streams.world import DomainEvent
+    from streams.ports.domain_events import DomainEvent
 
 __all__ = [
     "Action",
@@ -279,15 +279,15 @@ _HOMES: Final = {
         "Beginning cancel_workflow decide_step read_beginning resume_workflow start_workflow"
     ),
     "streams.errors": "Unavailable UnknownOutcome",
-    "streams.events": "StepKind",
-    "streams.findings": "Finding FindingIntent",
     "streams.json": "JsonObject",
-    "streams.outputs": "OutputIntent",
-    "streams.triggers": (
+    "streams.model.events": "StepKind",
+    "streams.model.findings": "Finding FindingIntent",
+    "streams.model.outputs": "OutputIntent",
+    "streams.model.triggers": (
         "Budget CloudEvent EventTrigger ManualTrigger Mode Overrides ScheduleTrigger Trigger "
         "WorkflowTrigger"
     ),
-    "streams.world": "DomainEvent",
+    "streams.ports.domain_events": "DomainEvent",
 }
 """Module → the public names that it has."""
 

@@ -19,9 +19,9 @@ from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
 from streams.clock import SystemClock
 from streams.errors import UnreadableEvent
-from streams.events.definitions import DefinitionKind
 from streams.keys import COOLDOWNS, breaker_key, pause_key
-from streams.ports import Ports
+from streams.model.events.definitions import DefinitionKind
+from streams.ports.all import Ports
 from streams.subjects import Stack
 from vigil import questions, tables
 from vigil.editions import defined_by, origin, source_in_words

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from streams.blocks import Approval
-from streams.events import (
+from streams.json import unraw
+from streams.model.events import (
     EpisodeBlocked,
     EpisodeFinished,
     EpisodeOpened,
@@ -28,8 +28,8 @@ from streams.events import (
     OutputRetried,
     Resolution,
 )
-from streams.json import unraw
-from streams.log import Recorded
+from streams.model.waits import Approval
+from streams.ports.log import Recorded
 from vigil.tables import Row, as_json
 
 APPROVED: Final = Resolution.APPROVED.value

@@ -9,9 +9,9 @@ import msgspec
 
 from engine.cluster.nodes import known
 from engine.episodes.breaker import BreakerState
-from streams.bucket import Bucket, Entry
 from streams.errors import RevisionConflict
 from streams.keys import breaker_key
+from streams.ports.bucket import Bucket, Entry
 from vigil.errors import Trouble
 from vigil.looking import Look, look_at, require_expectation, require_plausible
 from vigil.settings import Reading

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from engine.outputs.requests import cancel_output
-from streams.events import (
+from streams.model.events import (
     LogEvent,
     OutputCanceled,
     OutputDelivered,

@@ -18,7 +18,7 @@ from projections.postgres.answers import ROWS_MAX, Row
 from projections.postgres.pool import Pool
 from projections.postgres.reader import list_unended_episodes
 from streams.clock import SystemClock
-from streams.ports import Ports
+from streams.ports.all import Ports
 from streams.subjects import Stack
 from vigil.ends import wait_ended
 from vigil.errors import Mistake

@@ -9,7 +9,7 @@ from engine.errors import BadRequest, NoFinding
 from engine.findings.requests import Steward
 from engine.findings.store import Change
 from streams.clock import SystemClock
-from streams.findings import Finding, FindingStatus
+from streams.model.findings import Finding, FindingStatus
 from vigil.errors import Mistake, Trouble
 from vigil.settings import Reading
 from vigil.who import who

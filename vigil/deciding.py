@@ -19,9 +19,9 @@ from engine.outputs.requests import approve_output, reject_output
 from engine.waits.approval import problem_of_decision
 from engine.waits.requests import approve, deny
 from streams.clock import SystemClock
-from streams.commands import Decide, Verdict
-from streams.log import Recorded
-from streams.ports import Ports
+from streams.model.commands import Decide, Verdict
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
 from streams.subjects import Stack
 from vigil.approvals import Request, owner_of, requests
 from vigil.errors import Mistake, Trouble

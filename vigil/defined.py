@@ -13,10 +13,10 @@ from engine.definitions.definition import UNDEFINED, evolve
 from engine.definitions.store import Chapter, definition_history
 from engine.definitions.text import Written, write
 from engine.errors import BadDefinition
-from streams.definitions import ID_KINDS, Edition
-from streams.events import DefinitionApplied
-from streams.events.definitions import DefinitionKind
 from streams.json import unraw
+from streams.model.definitions import ID_KINDS, Edition
+from streams.model.events import DefinitionApplied
+from streams.model.events.definitions import DefinitionKind
 from vigil.defining import holding, unknown
 from vigil.editions import CODE, actor_of, origin
 from vigil.errors import Trouble

@@ -16,10 +16,10 @@ from engine.definitions.definition import Definition
 from engine.definitions.store import Change, apply_definition, disable_definition, read_definition
 from engine.errors import BadRequest, Refused
 from engine.validation import REASON_CHARS_MAX, check_text
-from streams.definitions import ID_KINDS, Edition
-from streams.events.definitions import DefinitionKind
 from streams.json import JsonObject, unraw
-from streams.ports import Ports
+from streams.model.definitions import ID_KINDS, Edition
+from streams.model.events.definitions import DefinitionKind
+from streams.ports.all import Ports
 from vigil.drafts import Draft
 from vigil.editions import actor_of, editions_in, in_code, problems_of, revisions_of
 from vigil.errors import Mistake, Trouble

@@ -21,7 +21,7 @@ from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
 from streams.child import die_with
 from streams.clock import SystemClock
-from streams.ports import Ports
+from streams.ports.all import Ports
 from vigil import App, apps, questions, runfile, tables, telemetry, view
 from vigil.errors import Mistake, Trouble
 from vigil.running import run, stopping, unwind_on_sigterm

@@ -19,10 +19,10 @@ from projections.postgres.queries import migrations
 from projections.postgres.reader import list_checkpoints, run_sql
 from streams import jetstream
 from streams.clock import SystemClock
-from streams.definitions import ID_KINDS, Edition
 from streams.errors import StreamError
 from streams.jetstream import Inspection, StreamReport
 from streams.layout import Stream
+from streams.model.definitions import ID_KINDS, Edition
 from streams.subjects import Stack
 from vigil import unserved
 from vigil.editions import GROUPS, Reception, editions_in, reception

@@ -15,9 +15,9 @@ from engine.definitions import Format, agent_of, canonical, format_of, kind_of, 
 from engine.definitions.store import BODY_BYTES_MAX
 from engine.definitions.text import TEXT_BYTES_MAX
 from engine.errors import BadDefinition
-from streams.definitions import ID_KINDS
-from streams.events.definitions import DefinitionKind
 from streams.json import JsonObject
+from streams.model.definitions import ID_KINDS
+from streams.model.events.definitions import DefinitionKind
 from vigil import settings
 from vigil.editions import GROUPS
 from vigil.errors import Mistake, Trouble

@@ -9,10 +9,10 @@ import msgspec
 
 from engine.app.workflow_starter import starter_id, workflow_of
 from engine.cluster.nodes import NodeInfo
-from streams.definitions import Edition, decode_edition, definition_id
-from streams.events.definitions import DefinitionKind
 from streams.keys import DEFINITIONS
-from streams.ports import Ports
+from streams.model.definitions import Edition, decode_edition, definition_id
+from streams.model.events.definitions import DefinitionKind
+from streams.ports.all import Ports
 from vigil.tables import Row
 
 CODE: Final = "code"

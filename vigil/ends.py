@@ -9,7 +9,7 @@ from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
 from projections.postgres.reader import show_episode
 from streams.clock import SystemClock
-from streams.events import EndStatus
+from streams.model.events import EndStatus
 from streams.subjects import Stack
 from vigil.errors import Trouble
 

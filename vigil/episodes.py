@@ -12,8 +12,8 @@ import msgspec
 from projections.postgres.answers import ROWS_MAX
 from projections.postgres.pool import Pool
 from projections.postgres.reader import list_outputs, show_block, show_episode
-from streams.events import BlockReason
-from streams.outputs import OutputOutcome
+from streams.model.events import BlockReason
+from streams.model.outputs import OutputOutcome
 from streams.subjects import Stack
 from vigil.tables import Row
 

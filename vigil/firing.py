@@ -16,7 +16,7 @@ from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
 from streams.clock import SystemClock
 from streams.json import JsonObject
-from streams.triggers import Overrides
+from streams.model.triggers import Overrides
 from vigil import typed
 from vigil.ends import wait_ended
 from vigil.errors import Mistake

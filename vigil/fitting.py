@@ -21,10 +21,10 @@ from engine.definitions.agent import StrategyDefinition
 from engine.definitions.make import cast, make
 from engine.node.stacks import on_stack
 from engine.templates import BUILT_IN
-from streams.definitions import ID_KINDS, Edition, definition_id
-from streams.events.definitions import DefinitionKind
 from streams.json import JsonObject, unraw
-from streams.triggers import Trigger
+from streams.model.definitions import ID_KINDS, Edition, definition_id
+from streams.model.events.definitions import DefinitionKind
+from streams.model.triggers import Trigger
 from vigil.drafts import Draft
 from vigil.editions import in_code
 from vigil.errors import Mistake, Trouble

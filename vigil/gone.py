@@ -18,8 +18,8 @@ from engine.app.workflow_starter import START_EXPECTATION
 from engine.definitions import agent_of, workflow_of
 from engine.definitions.sources import SourceDefinition
 from engine.errors import BadDefinition
-from streams.events.definitions import DefinitionKind
 from streams.json import NOTHING, unraw
+from streams.model.events.definitions import DefinitionKind
 
 Sources: TypeAlias = Mapping[str, Iterable[SourceDefinition]]
 """Expectation → what fires it."""

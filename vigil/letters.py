@@ -17,8 +17,8 @@ from engine.operations.why_unheard import unheard
 from streams.clock import SystemClock
 from streams.errors import BadName, UnreadableEvent
 from streams.layout import Kind
-from streams.outputs import OutputStatus
-from streams.ports import Ports
+from streams.model.outputs import OutputStatus
+from streams.ports.all import Ports
 from vigil.settings import Reading
 from vigil.tables import Row
 from vigil.who import who

@@ -21,10 +21,10 @@ from engine.cluster.modes import Orders
 from engine.cluster.nodes import NodeInfo, known
 from projections.errors import PostgresUnavailable, QueryRefused
 from projections.postgres.reader import list_episodes
-from streams.definitions import ID_KINDS, Edition
-from streams.events.definitions import DefinitionKind
 from streams.keys import MODES, PAUSES
-from streams.ports import Ports
+from streams.model.definitions import ID_KINDS, Edition
+from streams.model.events.definitions import DefinitionKind
+from streams.ports.all import Ports
 from vigil.editions import actor_of, defined_by, edition_of, editions_in, in_code
 from vigil.errors import Trouble
 from vigil.settings import Reading

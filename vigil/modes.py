@@ -11,10 +11,10 @@ import msgspec
 from engine.cluster import modes
 from engine.cluster.modes import ModeOrder, NodeMode, Orders
 from engine.cluster.nodes import NodeInfo
-from streams.bucket import Bucket, Entry
 from streams.clock import SystemClock
 from streams.errors import RevisionConflict
 from streams.keys import mode_key
+from streams.ports.bucket import Bucket, Entry
 from vigil.errors import Mistake, Trouble
 from vigil.looking import Look, hint, look_at, near_hint, require_known, require_plausible
 from vigil.settings import Reading

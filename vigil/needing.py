@@ -17,9 +17,9 @@ from engine.cluster.nodes import NodeInfo, known
 from engine.definitions import agent_of, workflow_of
 from engine.definitions.steps import StepDefinition
 from engine.errors import BadDefinition
-from streams.definitions import ID_KINDS, Edition
-from streams.events.definitions import DefinitionKind
 from streams.json import unraw
+from streams.model.definitions import ID_KINDS, Edition
+from streams.model.events.definitions import DefinitionKind
 from vigil.editions import defined_by
 
 Name: TypeAlias = tuple[DefinitionKind, str]

@@ -19,9 +19,9 @@ from engine.episodes.episode import fold
 from engine.operations.why_unheard import Unheard, instance_unheard, unheard
 from streams.clock import SystemClock
 from streams.errors import UnreadableEvent
-from streams.events.definitions import DefinitionKind
-from streams.log import Recorded
-from streams.ports import Ports
+from streams.model.events.definitions import DefinitionKind
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
 from vigil.editions import edition_of, editions_in
 
 IN_FLIGHT_MAX: Final = 64

@@ -9,8 +9,8 @@ from typing import Final
 from engine.outputs.requests import retry_output
 from projections.postgres.answers import ROWS_MAX
 from projections.postgres.reader import list_outputs
-from streams.events import LogEvent, OutputAttempted, OutputRetried
-from streams.outputs import OutputStatus
+from streams.model.events import LogEvent, OutputAttempted, OutputRetried
+from streams.model.outputs import OutputStatus
 from vigil.outcomes import Outcome, Stand
 from vigil.overruling import overrule
 from vigil.reading import ask

@@ -11,9 +11,9 @@ from typing import Protocol, TypeAlias
 
 from engine.errors import BadRequest, Refused
 from streams.errors import BadName
-from streams.events import LogEvent, OutputProposed
-from streams.log import Recorded
-from streams.ports import Ports
+from streams.model.events import LogEvent, OutputProposed
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
 from vigil.approvals import owner_of
 from vigil.errors import Mistake
 from vigil.outcomes import Outcome, Sent, Stand, batches, watch

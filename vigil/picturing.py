@@ -12,7 +12,7 @@ from rich.tree import Tree
 from engine.app.workflow import depths
 from engine.workflows.instance import Instance, StepState
 from streams.json import unraw
-from streams.workflows import StepSpec, StepStatus
+from streams.model.workflows import StepSpec, StepStatus
 from vigil import tables
 
 STYLES: Final = {

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import count
 
 from streams.clock import SystemClock
-from streams.delivery import Unreadable
 from streams.json import JsonObject
 from streams.layout import Stream
-from streams.parsing import MESSAGE_ID_HEADER, parse_event
-from streams.ports import Ports
+from streams.ports.all import Ports
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import EVENT_BYTES_MAX
 from streams.subjects import Stack
-from streams.world import EVENT_BYTES_MAX
+from streams.wire.messages import MESSAGE_ID_HEADER, parse_event
 from vigil.errors import Mistake
 from vigil.settings import Reading
 from vigil.work import connected

@@ -11,7 +11,7 @@ import msgspec
 from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo, known
 from streams.clock import SystemClock
-from streams.events.definitions import DefinitionKind
+from streams.model.events.definitions import DefinitionKind
 from vigil.defining import Applied
 from vigil.editions import Reception, actor_of, reception
 from vigil.settings import Reading

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from streams.clock import SystemClock
-from streams.jetstream.repartition import drop_retired, repartition
+from streams.repartition.repartition import drop_retired, repartition
 from vigil.settings import Reading
 from vigil.work import link_settings
 

@@ -11,9 +11,9 @@ import msgspec
 from engine.operations import replay
 from engine.operations.replay import Frame
 from projections.postgres.answers import Row
-from streams.events import EpisodeEvent, StepRecorded
 from streams.json import NOTHING, raw, unraw
-from streams.log import Recorded
+from streams.model.events import EpisodeEvent, StepRecorded
+from streams.ports.log import Recorded
 from vigil.errors import Trouble
 from vigil.settings import Reading
 from vigil.work import connected

@@ -11,9 +11,9 @@ from engine.waits.answer import Wait, waits_of
 from engine.waits.requests import resolve as bring_word
 from engine.waits.signal import RESOLVED, WaitEntry
 from engine.waits.signals import find_waiters
-from streams.events import EpisodeResolved
-from streams.log import Recorded
-from streams.ports import Ports
+from streams.model.events import EpisodeResolved
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
 from vigil.errors import Mistake, Trouble
 from vigil.outcomes import Outcome, Sent, Stand, batches, watch
 from vigil.settings import Reading

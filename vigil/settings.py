@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Meta
 
 from streams.errors import BadName
-from streams.jetstream.servers import parse_servers
+from streams.jetstream.connection.servers import parse_servers
 from streams.layout import PARTITIONS_MAX
 from streams.subjects import Stack
 from streams.tokens import name as checked_name

@@ -17,8 +17,8 @@ from engine.workflows import requests
 from engine.workflows.instance import INSTANCE_ENDED, Instance
 from streams.clock import SystemClock
 from streams.json import JsonObject
-from streams.ports import Ports
-from streams.triggers import Overrides
+from streams.model.triggers import Overrides
+from streams.ports.all import Ports
 from vigil import typed
 from vigil.errors import Mistake, Trouble
 from vigil.looking import look_at, require_in_force, require_plausible, waking_obstacle

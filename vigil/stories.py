@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from engine.definitions.store import Chapter, definition_history
-from streams.events import DefinitionApplied
-from streams.events.definitions import DefinitionKind
-from streams.ports import Ports
+from streams.model.events import DefinitionApplied
+from streams.model.events.definitions import DefinitionKind
+from streams.ports.all import Ports
 from vigil.editions import GROUPS
 from vigil.tables import Row
 

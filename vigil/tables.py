@@ -15,9 +15,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from streams.events import EndStatus
-from streams.findings import FindingStatus, Severity
-from streams.outputs import OutputStatus
+from streams.model.events import EndStatus
+from streams.model.findings import FindingStatus, Severity
+from streams.model.outputs import OutputStatus
 from vigil import widths
 
 PLAIN_WIDTH: Final = 100_000

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from streams.json import UNDECODABLE, JsonObject
-from streams.world import EVENT_BYTES_MAX
+from streams.ports.domain_events import EVENT_BYTES_MAX
 from vigil.errors import Mistake, Trouble
 
 TEXT_BYTES_MAX: Final = EVENT_BYTES_MAX

@@ -21,8 +21,8 @@ from engine.cluster.nodes import NodeInfo
 from projections.postgres.answers import ROWS_MAX, Row
 from projections.postgres.reader import list_silent_instances
 from streams.clock import SystemClock
-from streams.definitions import Edition, definition_id
-from streams.events.definitions import DefinitionKind
+from streams.model.definitions import Edition, definition_id
+from streams.model.events.definitions import DefinitionKind
 from vigil.editions import editions_in
 from vigil.settings import Reading
 from vigil.work import connected, pooled

@@ -13,8 +13,8 @@ from engine.app.dedupe import KEY_CHARS_MAX
 from engine.episodes.episode import fold
 from engine.episodes.fire import fired_episode_id
 from engine.validation import check_name, check_text
-from streams.ports import Ports
-from streams.triggers import Mode
+from streams.model.triggers import Mode
+from streams.ports.all import Ports
 
 
 @dataclass(frozen=True, kw_only=True)

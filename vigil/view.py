@@ -16,7 +16,7 @@ from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
 from projections.postgres.reader import list_episodes, list_findings
 from streams.clock import Clock
-from streams.findings import FindingStatus
+from streams.model.findings import FindingStatus
 from streams.subjects import Stack
 from vigil import questions, tables
 from vigil.running import wait_stop

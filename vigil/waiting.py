@@ -11,8 +11,8 @@ from engine.lanes import lane as lane_rules
 from engine.lanes.store import feed_cursor
 from engine.triggers import debounce
 from streams.errors import UnreadableEvent
-from streams.feeds import Feed
-from streams.ports import Ports
+from streams.model.foreign_streams import Feed
+from streams.ports.all import Ports
 from vigil.tables import Row
 
 UNREADABLE: Final = "unreadable"

@@ -18,7 +18,7 @@ from projections.postgres.projector import project
 from streams import jetstream
 from streams.clock import SystemClock
 from streams.jetstream import LinkSettings
-from streams.ports import Ports
+from streams.ports.all import Ports
 from vigil.settings import Reading
 from vigil.version import vigil_version
 

@@ -10,8 +10,8 @@ from engine.app.workflow_starter import starter_id
 from engine.errors import BadRequest, Refused
 from engine.workflows import requests
 from engine.workflows.instance import Instance
-from streams.commands import Verdict
-from streams.events import (
+from streams.model.commands import Verdict
+from streams.model.events import (
     LogEvent,
     StepApprovalAsked,
     StepApproved,
@@ -21,9 +21,9 @@ from streams.events import (
     WorkflowFinished,
     WorkflowResumed,
 )
-from streams.log import Recorded
-from streams.ports import Ports
-from streams.workflows import ResumeHow
+from streams.model.workflows import ResumeHow
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
 from vigil.deciding import require_digits
 from vigil.errors import Mistake, Trouble
 from vigil.outcomes import Outcome, Sent, Stand, watch

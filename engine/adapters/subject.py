@@ -10,11 +10,11 @@ import msgspec
 from engine.app.outputs import DeliveryFailed, OutputAdapter, OutputView
 from engine.errors import BadAdapter
 from streams.errors import BadName, Incompatible, StreamError, TooLarge, Unavailable, Uncaptured
-from streams.events import EpisodeOpened
 from streams.json import NOTHING, exact, raw
-from streams.ports import Ports
-from streams.sending import problem_of_subject
-from streams.world import Sent
+from streams.model.events import EpisodeOpened
+from streams.ports.all import Ports
+from streams.ports.domain_events import Sent
+from streams.wire.outgoing import problem_of_subject
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,9 +14,9 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from engine.errors import InvalidAction, Unencodable
-from streams.blocks import OnExpiry
 from streams.json import JsonObject, raw
-from streams.outputs import OutputIntent
+from streams.model.outputs import OutputIntent
+from streams.model.waits import OnExpiry
 
 NAME_CHARS_MAX: Final = 256
 """Longest name of a capability, an action or a phase, in characters."""

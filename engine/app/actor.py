@@ -15,9 +15,9 @@ from engine.app.tools import Synthesizer, Tool, ToolLike
 from engine.app.triggers import EventSource, On, Schedule, Sources, schedules_of
 from engine.errors import DeclarationError
 from streams.errors import BadName
-from streams.feeds import Feed
+from streams.model.foreign_streams import Feed
+from streams.model.triggers import Budget, Overrides
 from streams.tokens import name as checked_name
-from streams.triggers import Budget, Overrides
 
 ATTEMPTS_MAX: Final = 3
 """Crashes that end an episode, by default."""

@@ -29,9 +29,9 @@ from engine.app.triggers import On, Sources, sources_of
 from engine.errors import DeclarationError
 from engine.validation import is_whole, problem_of_path
 from streams.errors import BadName
+from streams.model.triggers import Budget, Overrides
 from streams.subjects import Stack
 from streams.tokens import name as checked_name
-from streams.triggers import Budget, Overrides
 
 Scope: TypeAlias = Literal["cluster", "node"]
 """Who shares a breaker: all nodes, or the episodes of one."""

@@ -26,10 +26,10 @@ from pydantic import BaseModel, ValidationError
 
 from engine.errors import Unencodable
 from engine.validation import Duration
-from streams.events import EpisodeOpened
-from streams.findings import Finding
 from streams.json import JsonObject, exact, raw, unraw
-from streams.triggers import Budget, Mode
+from streams.model.events import EpisodeOpened
+from streams.model.findings import Finding
+from streams.model.triggers import Budget, Mode
 
 
 class Findings(Protocol):

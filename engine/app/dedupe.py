@@ -27,7 +27,7 @@ import msgspec
 from engine.errors import StrategyError
 from engine.validation import ABSENT, problem_of_path, value_at
 from streams.json import JsonObject, raw
-from streams.world import DomainEvent
+from streams.ports.domain_events import DomainEvent
 
 Window: TypeAlias = Literal["m1", "m5", "m15", "h1", "h4", "h24", "h48", "w1"]
 """A bucket of minutes, hours or weeks."""

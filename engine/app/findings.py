@@ -31,10 +31,10 @@ from engine.app import context
 from engine.app.context import EpisodeView
 from engine.errors import InvalidFinding
 from engine.validation import Duration, seconds_of
-from streams.armed import due_time
 from streams.errors import BadName
-from streams.events import FindingEscalated, FindingExpired
-from streams.findings import (
+from streams.json import NOTHING
+from streams.model.events import FindingEscalated, FindingExpired
+from streams.model.findings import (
     ClearFinding,
     DueTimer,
     Finding,
@@ -43,9 +43,9 @@ from streams.findings import (
     Severity,
     UpdateFinding,
 )
-from streams.json import NOTHING
-from streams.timers import DUE_MAX
+from streams.ports.timers import DUE_MAX
 from streams.tokens import encode_token
+from streams.wire.timers import due_time
 
 EXPIRE: Final = "expire"
 """Purpose of the timer that has a finding expire. The key is the finding's."""

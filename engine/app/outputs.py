@@ -35,8 +35,8 @@ from engine.app.actions import ExpiryOfApproval, RequestApproval, SendOutput, ap
 from engine.errors import InvalidAction, InvalidOutput
 from engine.validation import is_whole
 from streams.errors import BadName
-from streams.outputs import OutputIntent
-from streams.ports import Ports
+from streams.model.outputs import OutputIntent
+from streams.ports.all import Ports
 from streams.tokens import encode_token
 from streams.tokens import name as checked_name
 

@@ -17,11 +17,11 @@ from engine.app.findings import SUMMARY_CHARS_MAX, checked_key
 from engine.app.outputs import checked_intent
 from engine.app.tools import Failure, check_name
 from engine.errors import InvalidResult
-from streams.events import EpisodeConverged, StepKind
-from streams.findings import ClearFinding, FindingIntent, RaiseFinding, UpdateFinding
 from streams.json import JsonObject
-from streams.outputs import OutputIntent
-from streams.triggers import Trigger
+from streams.model.events import EpisodeConverged, StepKind
+from streams.model.findings import ClearFinding, FindingIntent, RaiseFinding, UpdateFinding
+from streams.model.outputs import OutputIntent
+from streams.model.triggers import Trigger
 
 CONVERGED_BYTES_MAX: Final = 768 * 1024
 """Largest convergence: it must fit in one message, 1 MiB by the server's default."""

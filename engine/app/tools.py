@@ -33,10 +33,10 @@ from engine.app.actions import NAME_CHARS_MAX, ToolCall, tool_call
 from engine.app.context import OUT_OF_REACH, Findings
 from engine.errors import Unencodable
 from streams.errors import BadName
-from streams.events import EpisodeOpened
 from streams.json import UNDECODABLE, JsonObject
+from streams.model.events import EpisodeOpened
+from streams.model.triggers import Overrides
 from streams.tokens import name as checked_name
-from streams.triggers import Overrides
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,11 +42,11 @@ from cronsim import CronSim, CronSimError
 from engine.app.conditions import Filter, filter_of
 from engine.app.dedupe import FIRST_WINDOW, WINDOWS, Window
 from engine.validation import ABSENT, Duration, seconds_of, value_at
-from streams.feeds import Feed, FeedStart, problem_of_feed
 from streams.json import JsonObject
+from streams.model.foreign_streams import Feed, FeedStart, problem_of_feed
+from streams.model.triggers import EventTrigger
+from streams.ports.domain_events import DomainEvent
 from streams.tokens import event_name
-from streams.triggers import EventTrigger
-from streams.world import DomainEvent
 
 EXPRESSION_CHARS_MAX: Final = 200
 """Longest cron expression. Every minute of an hour, spelled out, takes 169; and a timer's key has

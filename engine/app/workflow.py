@@ -42,9 +42,9 @@ from engine.errors import BadWorkflow
 from engine.validation import backoff_s, is_whole, jittered_s
 from streams.errors import BadName
 from streams.json import JsonObject
+from streams.model.triggers import Trigger
+from streams.model.workflows import OnFailure, Remedy
 from streams.tokens import name as checked_name
-from streams.triggers import Trigger
-from streams.workflows import OnFailure, Remedy
 
 RemedyName: TypeAlias = Literal["abort", "continue", "pause"]
 

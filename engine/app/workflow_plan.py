@@ -11,7 +11,7 @@ from typing import Final
 
 from engine.app.actor import Actor
 from engine.app.workflow import Step, Workflow, WorkflowCheck, cycle, depths
-from streams.workflows import StepSpec, Task, WorkflowSpec
+from streams.model.workflows import StepSpec, Task, WorkflowSpec
 
 DEPTH_MAX: Final = 8
 """Most workflows that one may be a part of, each a step of the next."""

@@ -19,7 +19,7 @@ from engine.app.strategy import Abort, ConvergeResult, Retry, StepTaken, Strateg
 from engine.app.tools import WORKFLOWS, Failure
 from engine.app.workflow import Workflow, WorkflowCheck
 from engine.errors import DeclarationError
-from streams.triggers import Trigger
+from streams.model.triggers import Trigger
 
 PREFIX: Final = "workflow-"
 """What the id of an actor that begins a workflow begins with; the workflow's name follows."""

@@ -27,10 +27,10 @@ from engine.cluster.mode_watch import Switchboard
 from engine.cluster.nodes import NodeInfo
 from engine.runtime.catalog import Cast
 from engine.runtime.tasks import wait_first
-from streams.bucket import Bucket, Entry
 from streams.clock import Clock
 from streams.errors import RevisionConflict, Unavailable
 from streams.keys import NODES, node_key
+from streams.ports.bucket import Bucket, Entry
 
 TTL_S_MIN: Final = 2
 """Shortest life of what a node says, in seconds: a busy machine renews it in time."""

@@ -17,9 +17,9 @@ from engine.cluster import modes
 from engine.cluster.modes import NO_ORDERS, NodeMode, Orders, Switch
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.tasks import wait_first
-from streams.bucket import Bucket, BucketWatch, Entry
 from streams.clock import Clock
 from streams.keys import MODES, PAUSES, mode_key, pause_key
+from streams.ports.bucket import Bucket, BucketWatch, Entry
 
 CHANGES_MAX: Final = 500
 """Changes of the registry looked at in one go."""

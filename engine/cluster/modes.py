@@ -21,8 +21,8 @@ from typing import Final
 
 import msgspec
 
-from streams.bucket import Entry
 from streams.keys import MODES, PAUSES, name_in
+from streams.ports.bucket import Entry
 
 
 class NodeMode(StrEnum):

@@ -25,8 +25,8 @@ from engine.app.triggers import (
     spec_of,
 )
 from engine.cluster.modes import NodeMode, Switch
-from streams.feeds import Feed
-from streams.triggers import Budget
+from streams.model.foreign_streams import Feed
+from streams.model.triggers import Budget
 
 INFO_BYTES_MAX: Final = 256 * 1024
 """Most that a node says of itself, in bytes. The server's own limit is four times that, and it is

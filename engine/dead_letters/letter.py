@@ -22,8 +22,8 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.errors import Rejected
-from streams.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued
-from streams.log import Recorded
+from streams.model.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued
+from streams.ports.log import Recorded
 
 
 class Status(StrEnum):

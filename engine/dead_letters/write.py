@@ -8,25 +8,25 @@ import structlog
 
 from engine import telemetry
 from engine.dead_letters import letter as dead_letter
-from streams import codec
 from streams.clock import Clock
-from streams.commands import Command
-from streams.delivery import Unreadable
 from streams.errors import TooLarge, Unwritable, VersionConflict
-from streams.events import (
+from streams.json import raw
+from streams.layout import Kind, Stream
+from streams.model.commands import Command
+from streams.model.events import (
     PAYLOAD_KEPT_BYTES_MAX,
     DeadDiscarded,
     DeadLettered,
     DeadRequeued,
     EpisodeOpened,
 )
-from streams.json import raw
-from streams.layout import Kind, Stream
-from streams.log import START, Commit
-from streams.parsing import inbox_of
-from streams.ports import Ports
+from streams.ports.all import Ports
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import DomainEvent
+from streams.ports.log import START, Commit
 from streams.subjects import Stack
-from streams.world import DomainEvent
+from streams.wire import codec
+from streams.wire.messages import inbox_of
 
 log = structlog.get_logger("vigil.undertaker")
 

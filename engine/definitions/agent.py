@@ -38,7 +38,7 @@ from engine.errors import BadDefinition, DeclarationError
 from engine.templates import BUILT_IN
 from engine.validation import Listed, Strict, parsed, wrong
 from streams.json import JsonObject, exact
-from streams.triggers import Budget, Overrides
+from streams.model.triggers import Budget, Overrides
 
 EXPECTATIONS_MAX: Final = 100
 """Most expectations of one definition."""

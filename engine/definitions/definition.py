@@ -17,13 +17,13 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.errors import Refused
-from streams.events.definitions import (
+from streams.json import NOTHING
+from streams.model.events.definitions import (
     DefinitionApplied,
     DefinitionDisabled,
     DefinitionEvent,
     DefinitionKind,
 )
-from streams.json import NOTHING
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,11 +20,11 @@ from engine.definitions.make import Made, cast, name_of, unmade
 from engine.definitions.resolver import Editions
 from engine.runtime.catalog import Casting
 from engine.runtime.tasks import wait_first
-from streams.bucket import BucketWatch, Entry
 from streams.clock import Clock
-from streams.definitions import Edition, decode_edition
 from streams.keys import DEFINITIONS
-from streams.ports import Ports
+from streams.model.definitions import Edition, decode_edition
+from streams.ports.all import Ports
+from streams.ports.bucket import BucketWatch, Entry
 
 DEFINITIONS_MAX: Final = 1_000
 """Most definitions that a node runs at a time, as many as an app may have workflows. What comes

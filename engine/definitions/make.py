@@ -33,9 +33,9 @@ from engine.definitions.agent import AgentDefinition, agent_of, to_actor
 from engine.definitions.workflow import to_workflow, workflow_of
 from engine.errors import BadDefinition, BadWorkflow, DeclarationError
 from engine.runtime.catalog import Casting
-from streams.definitions import Edition
-from streams.events import DefinitionKind
 from streams.json import NOTHING, UNDECODABLE, JsonObject
+from streams.model.definitions import Edition
+from streams.model.events import DefinitionKind
 
 
 def closed_actor(id_: str, body: msgspec.Raw = NOTHING) -> Actor | None:

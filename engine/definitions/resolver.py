@@ -23,12 +23,12 @@ from engine.episodes.recovery import NO_SUCH_EDITION
 from engine.errors import EpisodeFailed
 from engine.runtime.catalog import Hindered, Obstacle
 from engine.runtime.usercode import call
-from streams.definitions import Edition
 from streams.errors import BadName, UnreadableEvent
-from streams.events import DefinitionKind
 from streams.json import NOTHING
-from streams.log import START
-from streams.ports import Ports
+from streams.model.definitions import Edition
+from streams.model.events import DefinitionKind
+from streams.ports.all import Ports
+from streams.ports.log import START
 
 EDITIONS_MAX: Final = 256
 """Revisions that are remembered at a time, of all definitions, beside those that a node has."""

@@ -19,7 +19,7 @@ from engine.app.dedupe import Window
 from engine.app.triggers import CatchUp, Source, cron, event, every, manual, workflow
 from engine.validation import Listed, Strict, wrong
 from streams.errors import BadName
-from streams.feeds import FeedStart
+from streams.model.foreign_streams import FeedStart
 
 KINDS: Final[Mapping[str, frozenset[str]]] = {
     "event": frozenset({"filter"}),

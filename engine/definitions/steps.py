@@ -23,7 +23,7 @@ from engine.app.conditions import Filter, conditions_of, filter_of, misfit, oper
 from engine.app.workflow import Policy, Prior, RemedyName, StepOptions, retrying
 from engine.validation import ABSENT, Listed, Strict, shown, tag, value_at, wrong
 from streams.json import JsonObject
-from streams.triggers import Trigger
+from streams.model.triggers import Trigger
 
 DEPTH_MAX: Final = 32
 """Most objects and lists within each other in an input."""

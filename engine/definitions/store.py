@@ -16,18 +16,23 @@ from engine.definitions.definition import Apply, Command, Definition, Disable, d
 from engine.errors import BadRequest, Refused
 from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_text
 from streams.clock import SystemClock
-from streams.definitions import (
+from streams.errors import RevisionConflict, Unavailable, VersionConflict
+from streams.json import NOTHING
+from streams.model.definitions import (
     Edition,
     decode_edition,
     definition_id,
     definition_key,
     encode_edition,
 )
-from streams.errors import RevisionConflict, Unavailable, VersionConflict
-from streams.events import DefinitionApplied, DefinitionDisabled, DefinitionEvent, DefinitionKind
-from streams.json import NOTHING
-from streams.log import START, Commit, Recorded
-from streams.ports import Ports
+from streams.model.events import (
+    DefinitionApplied,
+    DefinitionDisabled,
+    DefinitionEvent,
+    DefinitionKind,
+)
+from streams.ports.all import Ports
+from streams.ports.log import START, Commit, Recorded
 from streams.tracing import traceparent
 
 TRIES_MAX: Final = 8

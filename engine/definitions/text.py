@@ -22,8 +22,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 
 from engine.errors import BadDefinition
 from engine.validation import as_json, shown
-from streams.events import DefinitionKind
 from streams.json import JsonObject
+from streams.model.events import DefinitionKind
 
 _FIELDS: Final = {
     DefinitionKind.AGENT: "expectations",

@@ -24,8 +24,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from engine.app.checks import Breaker
-from streams.events import EndStatus, EpisodeFinished, EpisodeOpened
-from streams.triggers import ManualTrigger, Mode
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
+from streams.model.triggers import ManualTrigger, Mode
 
 Status: TypeAlias = Literal["closed", "open", "half_open"]
 

@@ -28,12 +28,12 @@ from engine.episodes.episode import CancelEpisode
 from engine.runtime.catalog import Cast
 from engine.runtime.publish import Herald
 from engine.validation import backoff_s, jittered_s
-from streams.bucket import Bucket, Entry
 from streams.clock import Clock
 from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
-from streams.events import EpisodeFinished, EpisodeOpened
 from streams.keys import BREAKERS, breaker_key
-from streams.ports import Ports
+from streams.model.events import EpisodeFinished, EpisodeOpened
+from streams.ports.all import Ports
+from streams.ports.bucket import Bucket, Entry
 
 NOTE_TRIES_MAX: Final = 50
 """Most tries to note one end in a breaker that other nodes change at the same time."""

@@ -32,12 +32,13 @@ from uuid import uuid4
 
 from engine.episodes.episode import CancelEpisode
 from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_id, check_name, check_text
-from streams import codec, commands
-from streams.commands import Cancel
-from streams.events import EpisodeOpened
 from streams.keys import cancel_key
-from streams.ports import Ports
+from streams.model import commands
+from streams.model.commands import Cancel
+from streams.model.events import EpisodeOpened
+from streams.ports.all import Ports
 from streams.tracing import traceparent
+from streams.wire import codec
 
 CANCELED: Final = "canceled"
 """Error class of an episode that a person or a program has canceled."""

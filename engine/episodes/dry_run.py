@@ -31,11 +31,11 @@ from engine.app.findings import checked_key
 from engine.app.outputs import NO_ADAPTER
 from engine.app.tools import Tool
 from engine.episodes.episode import Performed
-from streams.events import EpisodeConverged, EpisodeOpened, Resolution, StepKind
-from streams.findings import Finding, FindingIntent, FindingOutcome, RaiseFinding
 from streams.json import NOTHING, raw
-from streams.outputs import DRY_RUN, OUTCOMES, OutputOutcome, OutputStatus
-from streams.triggers import Mode, Overrides
+from streams.model.events import EpisodeConverged, EpisodeOpened, Resolution, StepKind
+from streams.model.findings import Finding, FindingIntent, FindingOutcome, RaiseFinding
+from streams.model.outputs import DRY_RUN, OUTCOMES, OutputOutcome, OutputStatus
+from streams.model.triggers import Mode, Overrides
 
 LEFT_OUT: Final = "dry_run"
 """Outcome of a finding that a dry run does not keep."""

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from engine.episodes.loops import WINDOW_STEPS, Trace
 from engine.errors import Rejected
-from streams.blocks import Approval, Wait
-from streams.events import (
+from streams.json import NOTHING
+from streams.model.events import (
     BlockReason,
     CheckpointSaved,
     EndStatus,
@@ -34,10 +34,10 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.findings import FindingOutcome
-from streams.json import NOTHING
-from streams.log import Recorded
-from streams.outputs import FAILURES, SETTLED, SUCCESSES, OutputOutcome, OutputResult
+from streams.model.findings import FindingOutcome
+from streams.model.outputs import FAILURES, SETTLED, SUCCESSES, OutputOutcome, OutputResult
+from streams.model.waits import Approval, Wait
+from streams.ports.log import Recorded
 
 
 class Performed(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,9 +16,9 @@ from datetime import datetime
 from typing import Final, Literal
 
 from engine.runtime.publish import PublicEvent
-from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeOpened
 from streams.json import JsonObject, unraw
-from streams.triggers import Mode
+from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeOpened
+from streams.model.triggers import Mode
 
 _ENDS: Final[Mapping[EndStatus, str]] = {
     EndStatus.DONE: "episode.completed",

@@ -31,15 +31,15 @@ from engine.validation import (
     check_text,
     is_whole,
 )
-from streams.armed import due_time
 from streams.errors import BadName
 from streams.json import JsonObject, exact, raw
-from streams.ports import Ports
-from streams.timers import Timer
+from streams.model.triggers import ManualTrigger, Mode, Overrides
+from streams.ports.all import Ports
+from streams.ports.domain_events import EVENT_BYTES_MAX
+from streams.ports.timers import Timer
 from streams.tokens import encode_token
 from streams.tracing import traceparent
-from streams.triggers import ManualTrigger, Mode, Overrides
-from streams.world import EVENT_BYTES_MAX
+from streams.wire.timers import due_time
 
 PURPOSE: Final = "fire"
 """Of the timers that carry fires by hand."""

@@ -17,12 +17,12 @@ from datetime import datetime
 from typing import Final
 
 from engine.episodes.episode import Status, fold
-from streams.commands import Start
 from streams.errors import VersionConflict
-from streams.events import EpisodeOpened
-from streams.log import START, Commit, Recorded
-from streams.ports import Ports
-from streams.timers import Timer
+from streams.model.commands import Start
+from streams.model.events import EpisodeOpened
+from streams.ports.all import Ports
+from streams.ports.log import START, Commit, Recorded
+from streams.ports.timers import Timer
 from streams.tracing import traceparent
 
 LEFT: Final = "left"

@@ -15,7 +15,7 @@ from engine.app.actor import Actor, Policy
 from engine.episodes.episode import ENDED, CancelEpisode, Episode, Status
 from engine.errors import NondeterministicReplay
 from engine.runtime.catalog import Obstacle
-from streams.events import (
+from streams.model.events import (
     CheckpointSaved,
     EpisodeBlocked,
     EpisodeStarted,
@@ -23,7 +23,7 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.log import Recorded
+from streams.ports.log import Recorded
 
 EXPIRED: Final = "expired"
 """Error class of an episode that was canceled because no node began with it in time."""

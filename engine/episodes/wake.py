@@ -14,8 +14,8 @@ from typing import Final, Protocol
 import structlog
 
 from streams.errors import TimerConflict, Unavailable, UnreadableEvent
-from streams.ports import Ports
-from streams.timers import PendingTimer, Timer
+from streams.ports.all import Ports
+from streams.ports.timers import PendingTimer, Timer
 from streams.tracing import traceparent
 
 ATTEND: Final = "attend"

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from engine.episodes.episode import Command, Episode, decide, evolve
 from streams.clock import Clock
 from streams.errors import TooLarge
-from streams.events import EpisodeEvent, EpisodeStarted
-from streams.log import Commit, EventLog
+from streams.model.events import EpisodeEvent, EpisodeStarted
+from streams.ports.log import Commit, EventLog
 from streams.tracing import traceparent
 
 EVENTS_PER_COMMIT_MAX: Final = 64

@@ -25,14 +25,14 @@ from engine.outputs.context import OutputCrew
 from engine.runtime.leases import Keeper
 from engine.waits.handle import Blocker
 from engine.waits.wait import is_answered
-from streams import codec
-from streams.bucket import Bucket, Entry
 from streams.clock import SKEW_S
-from streams.commands import Cancel, Command
-from streams.delivery import Delivery, Unreadable
 from streams.json import UNDECODABLE
 from streams.keys import CANCELS, cancel_key, name_in
-from streams.log import Recorded
+from streams.model.commands import Cancel, Command
+from streams.ports.bucket import Bucket, Entry
+from streams.ports.delivery import Delivery, Unreadable
+from streams.ports.log import Recorded
+from streams.wire import codec
 
 CHANGES_MAX: Final = 500
 """Changes of the gates looked at in one go."""

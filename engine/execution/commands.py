@@ -46,11 +46,11 @@ from engine.runtime.tasks import Hands, wait_first
 from engine.validation import backoff_s
 from engine.waits.handle import Attendant, is_newest
 from engine.waits.wait import is_answered, step_answered
-from streams.commands import Attending, Cancel, Carry, Command, Start
-from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable, UnreadableEvent
-from streams.events import EpisodeResolved
-from streams.log import Recorded
+from streams.model.commands import Attending, Cancel, Carry, Command, Start
+from streams.model.events import EpisodeResolved
+from streams.ports.delivery import Delivery, Unreadable
+from streams.ports.log import Recorded
 from streams.tracing import context_of
 
 BUSY_S: Final = 0.05

@@ -38,9 +38,9 @@ from engine.waits.handle import Blocker
 from engine.workflows import start
 from engine.workflows.begin import tell_instance
 from engine.workflows.start import count_skipped
-from streams.events import EpisodeOpened
-from streams.findings import FindingOutcome
-from streams.outputs import FAILURES, OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
+from streams.model.events import EpisodeOpened
+from streams.model.findings import FindingOutcome
+from streams.model.outputs import FAILURES, OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
 
 OUTPUTS_IN_FLIGHT_MAX: Final = 16
 """Outputs of one episode that are carried at a time."""

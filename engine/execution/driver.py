@@ -48,9 +48,9 @@ from engine.runtime.usercode import call, in_text
 from engine.waits import answer as answers
 from engine.waits import wait as blocking
 from streams.clock import Clock
-from streams.events import EpisodeConverged, EpisodeOpened, StepAnnounced
-from streams.log import Recorded
-from streams.triggers import Mode
+from streams.model.events import EpisodeConverged, EpisodeOpened, StepAnnounced
+from streams.model.triggers import Mode
+from streams.ports.log import Recorded
 
 
 class WallTime:

@@ -54,11 +54,11 @@ from engine.runtime.leases import NO_CLAIM, Busy, Hold, Keeper
 from engine.runtime.publish import Herald, PublicEvent
 from engine.runtime.retry import Contended
 from engine.waits.handle import Blocker
-from streams.commands import Recover
 from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
-from streams.events import EndStatus, EpisodeEvent, EpisodeFinished, EpisodeOpened
 from streams.keys import episode_claim
-from streams.log import START, Recorded
+from streams.model.commands import Recover
+from streams.model.events import EndStatus, EpisodeEvent, EpisodeFinished, EpisodeOpened
+from streams.ports.log import START, Recorded
 
 
 class Tenure:

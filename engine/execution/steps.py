@@ -55,11 +55,11 @@ from engine.runtime.publish import PublicEvent
 from engine.runtime.usercode import attempt, call, in_text
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, Unavailable
-from streams.events import EpisodeOpened, StepKind
 from streams.json import NOTHING, JsonObject, raw, unraw
-from streams.outputs import OutputOutcome, OutputResult
+from streams.model.events import EpisodeOpened, StepKind
+from streams.model.outputs import OutputOutcome, OutputResult
+from streams.ports.domain_events import World
 from streams.tracing import traceparent
-from streams.world import World
 
 NO_TOOL: Final = "no_tool_for_capability"
 SIDE_EFFECT: Final = "dry_run_side_effect"

@@ -18,15 +18,15 @@ from engine.episodes import dry_run, recovery
 from engine.episodes.episode import Performed, Save
 from engine.errors import EpisodeFailed, InvalidAction, NondeterministicReplay, Unencodable
 from engine.runtime.usercode import call
-from streams.events import (
+from streams.json import unraw
+from streams.model.events import (
     CheckpointSaved,
     EpisodeConverged,
     EpisodeOpened,
     StepAnnounced,
     StepRecorded,
 )
-from streams.json import unraw
-from streams.log import Recorded
+from streams.ports.log import Recorded
 
 
 @dataclass(frozen=True)

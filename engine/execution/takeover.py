@@ -29,12 +29,12 @@ from engine.runtime.context import Crew
 from engine.runtime.leases import Vacancies
 from engine.runtime.usercode import call
 from streams.clock import Clock
-from streams.commands import Recover
 from streams.errors import Unavailable
-from streams.events import EpisodeOpened
 from streams.keys import episode_of_claim
-from streams.leases import ClaimChange
-from streams.ports import Ports
+from streams.model.commands import Recover
+from streams.model.events import EpisodeOpened
+from streams.ports.all import Ports
+from streams.ports.leases import ClaimChange
 
 CHANGES_MAX: Final = 500
 """Claim changes looked at in one go."""

@@ -46,10 +46,10 @@ from engine.findings.store import (
 from engine.runtime.retry import Turns
 from streams.clock import Clock
 from streams.errors import VersionConflict
-from streams.events import EpisodeOpened
-from streams.findings import Cause, Finding, FindingIntent, RaiseFinding
-from streams.log import START, Commit, Recorded
-from streams.ports import Ports
+from streams.model.events import EpisodeOpened
+from streams.model.findings import Cause, Finding, FindingIntent, RaiseFinding
+from streams.ports.all import Ports
+from streams.ports.log import START, Commit, Recorded
 from streams.tracing import traceparent
 
 FINDINGS_IN_FLIGHT_MAX: Final = 32

@@ -23,9 +23,9 @@ from engine.findings.finding import IntentEvent
 from engine.findings.store import Change, Custodian
 from engine.runtime.usercode import attempt
 from streams.clock import Clock
-from streams.events import FindingEvent, FindingUpdated
-from streams.findings import Finding, FindingStatus
 from streams.json import NOTHING
+from streams.model.events import FindingEvent, FindingUpdated
+from streams.model.findings import Finding, FindingStatus
 
 
 def enrich(

@@ -19,7 +19,8 @@ from engine.app.findings import AgeEvent
 from engine.episodes.events import _MARK_BYTES, _event, _ids
 from engine.findings.finding import IntentEvent
 from engine.runtime.publish import PublicEvent
-from streams.events import (
+from streams.json import JsonObject
+from streams.model.events import (
     EpisodeOpened,
     FindingCleared,
     FindingClearedByHand,
@@ -28,8 +29,7 @@ from streams.events import (
     FindingRaised,
     FindingUpdated,
 )
-from streams.findings import Finding
-from streams.json import JsonObject
+from streams.model.findings import Finding
 
 LateEvent: TypeAlias = AgeEvent | FindingClearedByHand
 """What the world is told of that no episode has done."""

@@ -34,11 +34,11 @@ from engine.runtime.publish import Herald
 from engine.runtime.retry import Contended
 from streams.clock import Clock
 from streams.errors import BadName, Unavailable, UnreadableEvent
-from streams.events import FindingEvent
-from streams.findings import DueTimer, Finding, FindingStatus
-from streams.log import START
-from streams.ports import Ports
-from streams.timers import Due, Timer
+from streams.model.events import FindingEvent
+from streams.model.findings import DueTimer, Finding, FindingStatus
+from streams.ports.all import Ports
+from streams.ports.log import START
+from streams.ports.timers import Due, Timer
 from streams.tracing import traceparent
 
 

@@ -17,7 +17,8 @@ from typing import Any, Final, TypeAlias, TypeGuard
 from msgspec.structs import replace
 
 from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_text
-from streams.events import (
+from streams.json import NOTHING
+from streams.model.events import (
     FindingAcknowledged,
     FindingCleared,
     FindingClearedByHand,
@@ -26,7 +27,7 @@ from streams.events import (
     FindingRaised,
     FindingUpdated,
 )
-from streams.findings import (
+from streams.model.findings import (
     Cause,
     ClearFinding,
     Finding,
@@ -37,7 +38,6 @@ from streams.findings import (
     RaiseFinding,
     UpdateFinding,
 )
-from streams.json import NOTHING
 
 
 def person(by: str, reason: str = "") -> Person:

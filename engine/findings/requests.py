@@ -19,8 +19,8 @@ from engine.runtime.publish import Herald
 from engine.runtime.retry import Contended, Turns
 from streams.clock import Clock
 from streams.errors import Unavailable
-from streams.events import FindingClearedByHand, FindingEvent
-from streams.ports import Ports
+from streams.model.events import FindingClearedByHand, FindingEvent
+from streams.ports.all import Ports
 
 
 @dataclass(frozen=True)

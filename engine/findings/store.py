@@ -26,10 +26,10 @@ from engine.runtime.retry import Turns
 from engine.validation import Duration, seconds_of
 from streams.clock import Clock, SystemClock
 from streams.errors import BadName, VersionConflict
-from streams.events import EpisodeOpened, FindingEvent, FindingUpdated
-from streams.findings import Cause, Finding, FindingIntent, FindingOutcome
-from streams.log import START, Commit, EventLog, Recorded
-from streams.ports import Ports
+from streams.model.events import EpisodeOpened, FindingEvent, FindingUpdated
+from streams.model.findings import Cause, Finding, FindingIntent, FindingOutcome
+from streams.ports.all import Ports
+from streams.ports.log import START, Commit, EventLog, Recorded
 from streams.subjects import Stack
 from streams.tracing import traceparent
 

@@ -26,11 +26,11 @@ from engine.lanes.store import LaneBook, open_events, open_feed, read_lane
 from engine.runtime.leases import Keeper, Vacancies
 from engine.runtime.tasks import wait_first, wait_set
 from engine.triggers.events import find_position
-from streams.delivery import Source, Unreadable
 from streams.errors import VersionConflict
-from streams.feeds import Feed
 from streams.keys import lane_claim
-from streams.world import DomainEvent
+from streams.model.foreign_streams import Feed
+from streams.ports.delivery import Source, Unreadable
+from streams.ports.domain_events import DomainEvent
 
 STANDBY_S: Final = 5.0
 """Longest wait for the lease before it is asked for again."""

@@ -23,10 +23,10 @@ from engine.lanes.mailbox import ITEMS_MAX, LAG_MAX
 from engine.lanes.store import feed_cursor
 from engine.runtime.context import Crew
 from engine.triggers.events import find_position, position_unseen
-from streams.delivery import Unreadable
-from streams.feeds import Feed
+from streams.model.foreign_streams import Feed
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import EventFollower, Followed
 from streams.subjects import Stack
-from streams.world import EventFollower, Followed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,11 +25,11 @@ from engine.lanes.lane import Lane
 from engine.runtime.publish import Herald, PublicEvent
 from engine.waits.wait import is_answered
 from engine.workflows.begin import tell_instance
-from streams.commands import Start
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
-from streams.events import EpisodeFinished, EpisodeOpened, LaneMoved
-from streams.lanes import Ticket
-from streams.log import Commit, Recorded
+from streams.model.commands import Start
+from streams.model.events import EpisodeFinished, EpisodeOpened, LaneMoved
+from streams.model.lanes import Ticket
+from streams.ports.log import Commit, Recorded
 
 IN_FLIGHT_MAX: Final = 256
 """Things done at a time."""

@@ -47,15 +47,15 @@ from engine.triggers.rules import Gated, Part
 from engine.triggers.timers import GOES_ON, RESTING_S, Alarms
 from engine.waits.wait import is_answered, step_answered
 from streams.clock import Clock
-from streams.commands import Start
-from streams.delivery import Delivery, Unreadable
 from streams.errors import Incompatible
-from streams.events import EpisodeOpened
-from streams.feeds import Feed
-from streams.log import Recorded
-from streams.timers import Due
+from streams.model.commands import Start
+from streams.model.events import EpisodeOpened
+from streams.model.foreign_streams import Feed
+from streams.ports.delivery import Delivery, Unreadable
+from streams.ports.domain_events import Followed
+from streams.ports.log import Recorded
+from streams.ports.timers import Due
 from streams.tracing import context_of, traceparent
-from streams.world import Followed
 
 
 def wanted_of(

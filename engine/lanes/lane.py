@@ -41,10 +41,10 @@ from engine.episodes.episode import ENDED, WAITING
 from engine.episodes.episode import fold as fold_episode
 from engine.episodes.open import untouched
 from engine.waits.wait import is_answered
-from streams.events import LaneEvent, LaneKept, LaneMoved
 from streams.json import raw
-from streams.lanes import Ticket
-from streams.log import START, Recorded
+from streams.model.events import LaneEvent, LaneKept, LaneMoved
+from streams.model.lanes import Ticket
+from streams.ports.log import START, Recorded
 
 DropReason: TypeAlias = Literal["no_room", "key_busy", "queue_full"]
 """Why a newcomer got no place: too many run; as many with its key do as may; enough others wait."""

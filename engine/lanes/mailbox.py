@@ -14,10 +14,10 @@ from typing import Any, Final, TypeAlias
 
 from engine.lanes.lane import Wanted
 from engine.runtime.slots import Slots
-from streams.delivery import Delivery
-from streams.events import EpisodeOpened
-from streams.timers import Due
-from streams.world import DomainEvent
+from streams.model.events import EpisodeOpened
+from streams.ports.delivery import Delivery
+from streams.ports.domain_events import DomainEvent
+from streams.ports.timers import Due
 
 ITEMS_MAX: Final = 1_000
 """Events that were ruled on and that no decision has seen yet. As many wait in memory at most."""

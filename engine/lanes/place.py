@@ -21,7 +21,7 @@ from engine.lanes.lane import Lane, Limits, Seen
 from engine.lanes.mailbox import Asked
 from engine.triggers.evaluate import Arbiter
 from streams.errors import TooLarge, Unwritable
-from streams.events import LaneEvent, LaneMoved
+from streams.model.events import LaneEvent, LaneMoved
 
 
 @dataclass(frozen=True, kw_only=True)

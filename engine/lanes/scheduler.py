@@ -45,8 +45,8 @@ from engine.runtime.tasks import wait_first, wait_set
 from engine.triggers.evaluate import Arbiter
 from engine.validation import backoff_s
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
-from streams.feeds import Feed
 from streams.keys import lane_claim
+from streams.model.foreign_streams import Feed
 
 LOOK_S: Final = 5.0
 """Between two looks at what only time changes, in seconds: how long the same may be unwritten when

@@ -13,14 +13,14 @@ from engine.episodes.context import EpisodeCrew
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import EMPTY, Lane
 from streams.clock import Clock
-from streams.delivery import Source, Unreadable
 from streams.errors import Unavailable, VersionConflict
-from streams.events import LaneEvent
-from streams.feeds import Feed
-from streams.log import START, Commit, Recorded
-from streams.ports import Ports
+from streams.model.events import LaneEvent
+from streams.model.foreign_streams import Feed
+from streams.ports.all import Ports
+from streams.ports.delivery import Source, Unreadable
+from streams.ports.domain_events import DomainEvent
+from streams.ports.log import START, Commit, Recorded
 from streams.tracing import traceparent
-from streams.world import DomainEvent
 
 
 @dataclass

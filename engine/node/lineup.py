@@ -57,7 +57,7 @@ from engine.workflows.effector import Effector
 from engine.workflows.store import InstanceBook
 from engine.workflows.worker import Conductor, InstanceDesk
 from streams.clock import Clock
-from streams.ports import Ports
+from streams.ports.all import Ports
 
 
 class Server(Protocol):

@@ -40,7 +40,7 @@ from engine.waits.signals import Lookout, Resolver
 from engine.workflows.begin import Starter
 from streams.clock import Clock, SystemClock
 from streams.errors import Incompatible, Unavailable
-from streams.ports import Ports
+from streams.ports.all import Ports
 from streams.tokens import name as checked_name
 
 GRACE_S: Final = 30.0

@@ -15,10 +15,10 @@ import msgspec
 from engine.episodes.cancel import cancel
 from engine.validation import check_name
 from engine.waits.wait import block_in
-from streams.events import EpisodeFinished, EpisodeOpened
 from streams.layout import Stream
-from streams.log import START, Recorded
-from streams.ports import Ports
+from streams.model.events import EpisodeFinished, EpisodeOpened
+from streams.ports.all import Ports
+from streams.ports.log import START, Recorded
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):

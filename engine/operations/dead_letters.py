@@ -25,15 +25,22 @@ from engine.outputs.decide import check_is_carried, tried_again
 from engine.outputs.output import fold as fold_output
 from engine.workflows.instance import fold_instance
 from streams.clock import Clock
-from streams.codec import decode_command, decode_workflow_command
-from streams.commands import Cancel, CancelOutput, Decide, Resolve, RetryOutput, WorkflowCommand
 from streams.errors import UnreadableEvent
-from streams.events import DeadDiscarded, DeadLettered, DeadRequeued, EpisodeOpened
 from streams.json import UNDECODABLE
 from streams.layout import Kind, Stream
-from streams.log import START
-from streams.ports import Ports
+from streams.model.commands import (
+    Cancel,
+    CancelOutput,
+    Decide,
+    Resolve,
+    RetryOutput,
+    WorkflowCommand,
+)
+from streams.model.events import DeadDiscarded, DeadLettered, DeadRequeued, EpisodeOpened
+from streams.ports.all import Ports
+from streams.ports.log import START
 from streams.subjects import Stack
+from streams.wire.codec import decode_command, decode_workflow_command
 
 Said: TypeAlias = Cancel | CancelOutput | Decide | Resolve | RetryOutput
 """Commands by which people and programs say something; all others only call a node."""

@@ -60,8 +60,8 @@ from engine.waits.wait import block_in
 from streams.clock import Clock, SystemClock
 from streams.errors import RevisionConflict, TimerConflict, UnreadableEvent
 from streams.keys import remembered_of
-from streams.ports import Ports
-from streams.timers import PendingTimer, Timer
+from streams.ports.all import Ports
+from streams.ports.timers import PendingTimer, Timer
 
 IN_FLIGHT_MAX: Final = 32
 """Actors looked up, or things done, at a time."""

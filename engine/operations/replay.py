@@ -32,9 +32,9 @@ from engine.episodes import recovery
 from engine.episodes.episode import UNOPENED, Episode, Status, evolve, fold
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
 from engine.execution.strategy import Thinker
-from streams import codec
 from streams.errors import BadName, UnreadableEvent
-from streams.events import (
+from streams.json import UNDECODABLE
+from streams.model.events import (
     CheckpointSaved,
     EpisodeConverged,
     EpisodeEvent,
@@ -42,10 +42,10 @@ from streams.events import (
     EpisodeStarted,
     LogEvent,
 )
-from streams.json import UNDECODABLE
-from streams.log import Recorded
-from streams.ports import Ports
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
 from streams.subjects import stack_of
+from streams.wire import codec
 
 COMMITS_MAX: Final = 100_000
 """Most commits of one history that are read; more is not an episode's."""

@@ -39,13 +39,21 @@ from engine.workflows.effects import wake_at
 from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
 from engine.workflows.start import CONDUCT
 from streams.clock import Clock
-from streams.commands import Advance, Attend, Command, Recover, Start, StepDone, WorkflowCommand
 from streams.errors import UnreadableEvent
-from streams.events import EpisodeFinished, WorkflowFinished
 from streams.keys import episode_claim, wait_key
-from streams.log import Recorded
-from streams.ports import Ports
-from streams.workflows import StepStatus, WorkflowStatus
+from streams.model.commands import (
+    Advance,
+    Attend,
+    Command,
+    Recover,
+    Start,
+    StepDone,
+    WorkflowCommand,
+)
+from streams.model.events import EpisodeFinished, WorkflowFinished
+from streams.model.workflows import StepStatus, WorkflowStatus
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,10 +31,10 @@ from engine.episodes.episode import ENDED, Episode, fold
 from engine.errors import Refused
 from engine.outputs.output import fold as fold_output
 from engine.validation import check_id
-from streams.definitions import Edition
-from streams.events import EpisodeOpened
-from streams.events.definitions import DefinitionKind
-from streams.ports import Ports
+from streams.model.definitions import Edition
+from streams.model.events import EpisodeOpened
+from streams.model.events.definitions import DefinitionKind
+from streams.ports.all import Ports
 
 NODES_SHOWN_MAX: Final = 5
 """Most nodes that are told of in one line."""

@@ -16,11 +16,17 @@ from engine.outputs.output import evolve as evolve_output
 from engine.outputs.store import Parcel
 from streams.clock import Clock
 from streams.errors import VersionConflict
-from streams.events import DeadLettered, DeadRequeued, OutputEvent, OutputProposed, OutputRetried
 from streams.layout import Kind
-from streams.log import START
-from streams.outputs import OutputStatus
-from streams.ports import Ports
+from streams.model.events import (
+    DeadLettered,
+    DeadRequeued,
+    OutputEvent,
+    OutputProposed,
+    OutputRetried,
+)
+from streams.model.outputs import OutputStatus
+from streams.ports.all import Ports
+from streams.ports.log import START
 
 MARK_BYTES: Final = 16
 """Of the hash of an output's key: so many that no two are ever met with the same."""

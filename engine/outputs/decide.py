@@ -16,10 +16,9 @@ from engine.errors import Refused
 from engine.outputs.output import Output, is_own, outcome_of
 from engine.waits.approval import APPROVAL_EXPIRED, next_reminder_at, problem_of_decision
 from engine.waits.wait import block_in
-from streams.blocks import Approval, OnExpiry
 from streams.clock import SKEW_S
-from streams.commands import CancelOutput, Decide, RetryOutput, Verdict
-from streams.events import (
+from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
+from streams.model.events import (
     OutputApproved,
     OutputCanceled,
     OutputFailed,
@@ -28,8 +27,9 @@ from streams.events import (
     OutputRejected,
     OutputRetried,
 )
-from streams.log import Recorded
-from streams.outputs import OutputOutcome, OutputStatus
+from streams.model.outputs import OutputOutcome, OutputStatus
+from streams.model.waits import Approval, OnExpiry
+from streams.ports.log import Recorded
 
 RETRY_AFTER_S_MAX: Final = 3_600.0
 """Longest that a receiver can put the next attempt off, in seconds."""

@@ -54,7 +54,8 @@ from engine.runtime.usercode import in_text
 from engine.validation import backoff_s, jittered_s
 from streams.clock import Clock
 from streams.errors import VersionConflict
-from streams.events import (
+from streams.json import unraw
+from streams.model.events import (
     EpisodeDeferred,
     EpisodeOpened,
     OutputAttempted,
@@ -66,10 +67,9 @@ from streams.events import (
     OutputPostponed,
     OutputProposed,
 )
-from streams.findings import FindingOutcome
-from streams.json import unraw
-from streams.log import START
-from streams.outputs import OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
+from streams.model.findings import FindingOutcome
+from streams.model.outputs import OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
+from streams.ports.log import START
 
 Came: TypeAlias = OutputDelivered | OutputPostponed | OutputFailed
 """What may come of an attempt."""

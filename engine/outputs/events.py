@@ -12,7 +12,8 @@ from typing import Final
 
 from engine.outputs.output import Output
 from engine.runtime.publish import PublicEvent
-from streams.events import (
+from streams.json import JsonObject
+from streams.model.events import (
     EpisodeOpened,
     OutputApproved,
     OutputCanceled,
@@ -23,7 +24,6 @@ from streams.events import (
     OutputRejected,
     OutputRetried,
 )
-from streams.json import JsonObject
 
 _WHAT: Final[Mapping[type[OutputEvent], str]] = {
     OutputProposed: "proposed",

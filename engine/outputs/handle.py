@@ -60,13 +60,13 @@ from engine.outputs.store import Parcel
 from engine.runtime.context import Crew
 from engine.runtime.publish import Herald
 from engine.waits.approval import reminder_no
-from streams.commands import Attend, CancelOutput, Carry, Command, Decide, RetryOutput
-from streams.delivery import Delivery, Unreadable
-from streams.events import EpisodeOpened, OutputEvent
-from streams.log import START, Recorded
-from streams.outputs import OutputStatus
+from streams.model.commands import Attend, CancelOutput, Carry, Command, Decide, RetryOutput
+from streams.model.events import EpisodeOpened, OutputEvent
+from streams.model.outputs import OutputStatus
+from streams.ports.delivery import Delivery, Unreadable
+from streams.ports.domain_events import World
+from streams.ports.log import START, Recorded
 from streams.tracing import traceparent
-from streams.world import World
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ import msgspec
 from engine.app.actions import SendOutput, fingerprint
 from engine.app.outputs import _KEY_BYTES, plan_hash
 from engine.episodes.episode import Episode
-from streams.blocks import Approval
-from streams.events import EpisodeOpened, OutputProposed
-from streams.outputs import OutputIntent
+from streams.model.events import EpisodeOpened, OutputProposed
+from streams.model.outputs import OutputIntent
+from streams.model.waits import Approval
 
 MARK_CHARS: Final = 16
 """How much of an action's fingerprint the key of its output holds: 64 bits, told apart per turn."""

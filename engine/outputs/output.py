@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.errors import Rejected
-from streams.events import (
+from streams.model.events import (
     OutputApproved,
     OutputAttempted,
     OutputCanceled,
@@ -33,8 +33,8 @@ from streams.events import (
     OutputRejected,
     OutputRetried,
 )
-from streams.log import Recorded
-from streams.outputs import DUPLICATE, OUTCOMES, OutputOutcome, OutputStatus
+from streams.model.outputs import DUPLICATE, OUTCOMES, OutputOutcome, OutputStatus
+from streams.ports.log import Recorded
 
 EARLIER_MAX: Final = 100
 """Proposals of one key whose end is known besides the newest: only episodes that still run when

@@ -17,8 +17,8 @@ from engine.outputs.rate_limit import Throttle, Waiting
 from engine.runtime.usercode import BAD_ADAPTER, delivery, in_text
 from streams.clock import Clock
 from streams.errors import Unavailable
-from streams.events import EpisodeOpened
-from streams.ports import Ports
+from streams.model.events import EpisodeOpened
+from streams.ports.all import Ports
 
 CLOSE_S: Final = 5.0
 """Longest that a node which stops waits for an adapter to close, in seconds."""

@@ -14,9 +14,9 @@ from engine.outputs.decide import answered, called_off, check_is_carried, tried_
 from engine.outputs.output import Output, fold
 from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_text
 from streams.clock import SystemClock
-from streams.commands import CancelOutput, Decide, RetryOutput, Verdict
-from streams.events import OutputProposed
-from streams.ports import Ports
+from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
+from streams.model.events import OutputProposed
+from streams.ports.all import Ports
 from streams.tracing import traceparent
 
 HASH_CHARS: Final = 64

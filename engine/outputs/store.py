@@ -11,7 +11,7 @@ from engine.outputs.output import UNPROPOSED, Output, decide, evolve, fold
 from engine.validation import backoff_s
 from streams.clock import Clock
 from streams.errors import Unavailable, VersionConflict
-from streams.events import (
+from streams.model.events import (
     OutputApproved,
     OutputCanceled,
     OutputEvent,
@@ -20,8 +20,8 @@ from streams.events import (
     OutputProposed,
     OutputRejected,
 )
-from streams.log import START, Commit, Recorded
-from streams.ports import Ports
+from streams.ports.all import Ports
+from streams.ports.log import START, Commit, Recorded
 from streams.tracing import traceparent
 
 READS_MAX: Final = 10

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from streams.delivery import Source
+from streams.ports.delivery import Source
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from engine.runtime.permits import Permit, Permits
 from engine.runtime.retry import Turns
 from engine.runtime.slots import Slots
 from streams.clock import Clock
-from streams.events import EpisodeOpened
-from streams.ports import Ports
+from streams.model.events import EpisodeOpened
+from streams.ports.all import Ports
 
 
 @dataclass(frozen=True, kw_only=True)

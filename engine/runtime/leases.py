@@ -29,7 +29,7 @@ import structlog
 from engine import telemetry
 from streams.clock import Clock
 from streams.errors import LeaseLost, Unavailable
-from streams.leases import ClaimChange, Lease, Leases
+from streams.ports.leases import ClaimChange, Lease, Leases
 
 BEATS_PER_TTL: Final = 3
 """Renewals per life of a lease: two may fail in a row before it is in danger."""

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from streams.json import JsonObject
+from streams.ports.domain_events import World
 from streams.tracing import traceparent
-from streams.world import World
 
 
 class PublicEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,9 +19,9 @@ from engine.templates.proposing import ReportConfig, needs_of, outputs_of
 from engine.templates.reporting import ObservedConfig, Report, intent_of, summary_of
 from engine.templates.rules import RULES_MAX, Rule, first_fit
 from engine.validation import ABSENT, Graded, Listed, parsed, value_at, wrong
-from streams.findings import Severity
 from streams.json import JsonObject
-from streams.triggers import Trigger
+from streams.model.findings import Severity
+from streams.model.triggers import Trigger
 
 SURE: Final = 1.0
 """The confidence of a rule."""

@@ -24,8 +24,8 @@ from engine.templates.gather import GatherConfig, look
 from engine.validation import ABSENT, Listed, parsed, problem_of_path, shown, value_at
 from streams.errors import BadName
 from streams.json import JsonObject
+from streams.model.triggers import Mode, Trigger
 from streams.tokens import event_name
-from streams.triggers import Mode, Trigger
 
 ENTITIES_MAX: Final = 1_000
 """Most entities of one episode. In parts of `PART_MAX` that takes 11 turns, and an episode has 12

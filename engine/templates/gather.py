@@ -13,7 +13,7 @@ from engine.app.tools import Failure, check_name, gather
 from engine.app.triggers import text_at
 from engine.validation import Strict
 from streams.json import JsonObject
-from streams.triggers import Trigger
+from streams.model.triggers import Trigger
 
 NOT_AN_OBJECT = "observed_no_object"
 """Error class of an episode whose gatherer returned something that paths do not lead into."""

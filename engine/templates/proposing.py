@@ -23,7 +23,7 @@ from engine.templates.rules import CLASS_CHARS_MAX
 from engine.templates.wording import absent, check_payload, filled, worded, wording_of_output
 from engine.validation import Graded, Listed, Strict, wrong
 from streams.json import JsonObject
-from streams.outputs import OutputIntent
+from streams.model.outputs import OutputIntent
 
 OUTPUTS_MAX: Final = 10
 """Most outputs of one template."""

@@ -11,8 +11,8 @@ from engine.app.findings import clear_finding, raise_finding
 from engine.errors import InvalidFinding
 from engine.templates.wording import absent, worded, wording_of
 from engine.validation import Strict, problem_of_path, wrong
-from streams.findings import FindingIntent
 from streams.json import JsonObject
+from streams.model.findings import FindingIntent
 
 KEY: Final = "{actor_id}:{expectation_id}:{subject_id}"
 KEY_ALONE: Final = "{actor_id}:{expectation_id}"

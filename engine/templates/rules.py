@@ -26,8 +26,8 @@ from engine.app.conditions import (
     operators_of,
 )
 from engine.validation import Graded, Strict, value_at
-from streams.findings import Severity
 from streams.json import JsonObject
+from streams.model.findings import Severity
 
 RULES_MAX: Final = 100
 """Most rules of one template."""

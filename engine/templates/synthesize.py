@@ -22,10 +22,10 @@ from engine.templates.proposing import ReportConfig, needs_of, outputs_of
 from engine.templates.reporting import AnswerConfig, Report, intent_of, summary_of
 from engine.templates.rules import CLASS_CHARS_MAX
 from engine.validation import Graded, parsed, shown
-from streams.events import StepKind
-from streams.findings import Severity
 from streams.json import UNDECODABLE, JsonObject
-from streams.triggers import Trigger
+from streams.model.events import StepKind
+from streams.model.findings import Severity
+from streams.model.triggers import Trigger
 
 SYNTHESES_MAX: Final = 3
 """Most answers that are asked for until one is of use."""

@@ -30,11 +30,11 @@ from engine.runtime.tasks import Hands
 from engine.triggers.evaluate import Arbiter
 from engine.triggers.rules import Part
 from streams.clock import Clock
-from streams.delivery import ACK_WAIT_S, Delivery, Unreadable
 from streams.errors import TooLarge, Unavailable, Unwritable
-from streams.events import EpisodeOpened
+from streams.model.events import EpisodeOpened
+from streams.model.triggers import EventTrigger
+from streams.ports.delivery import ACK_WAIT_S, Delivery, Unreadable
 from streams.tracing import context_of
-from streams.triggers import EventTrigger
 
 
 class Receipt:

@@ -13,11 +13,11 @@ from engine.app.actor import Expectation
 from engine.episodes.breaker import CLOSED
 from engine.episodes.context import EpisodeCrew
 from engine.triggers.rules import Fire, Standing
-from streams.bucket import Bucket
 from streams.errors import RevisionConflict
-from streams.events import EndStatus, EpisodeFinished, EpisodeOpened
 from streams.keys import cooldown_key
-from streams.log import START
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
+from streams.ports.bucket import Bucket
+from streams.ports.log import START
 
 NO_REVISION = 0
 """Of a breaker that nobody has told anything."""

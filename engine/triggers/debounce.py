@@ -13,7 +13,7 @@ import msgspec
 
 from engine.app.actor import Expectation
 from streams.json import UNDECODABLE, JsonObject
-from streams.world import DomainEvent
+from streams.ports.domain_events import DomainEvent
 
 PURPOSE: Final = "debounce"
 """Of its timers."""

@@ -22,7 +22,7 @@ from engine.triggers.debounce import Calming, Rearm
 from engine.triggers.rules import Gated
 from streams.errors import TimerConflict, TooLarge, Unavailable, UnreadableEvent
 from streams.keys import calmed_key, subject_token
-from streams.timers import PendingTimer, Timer
+from streams.ports.timers import PendingTimer, Timer
 from streams.tracing import traceparent
 
 TRIES_MAX: Final = 16

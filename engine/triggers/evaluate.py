@@ -36,13 +36,13 @@ from engine.triggers import rules
 from engine.triggers.cooldown import Sight, Turnstile
 from engine.triggers.debounce_store import Debouncer
 from engine.triggers.rules import Fire, Gated, Look, Part, Refuse, Ruling, Standing, Ticked, Wait
-from streams.delivery import Unreadable
 from streams.errors import TooLarge, Unavailable, UnreadableEvent
-from streams.events import EpisodeFinished, EpisodeOpened
-from streams.log import Recorded
-from streams.timers import Timer
-from streams.triggers import Mode, Trigger
-from streams.world import DomainEvent
+from streams.model.events import EpisodeFinished, EpisodeOpened
+from streams.model.triggers import Mode, Trigger
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import DomainEvent
+from streams.ports.log import Recorded
+from streams.ports.timers import Timer
 
 BELATED: Final = "belated"
 """Purpose of the timers that have an episode looked for whose cause was refused, though it may have

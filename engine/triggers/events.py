@@ -34,10 +34,10 @@ from engine.runtime.tasks import wait_first
 from engine.triggers.admit import Entrance
 from engine.validation import backoff_s
 from streams.clock import Clock
-from streams.delivery import Delivery, Source, Unreadable
 from streams.errors import NoSuchStream, Unavailable
-from streams.feeds import Feed
-from streams.world import DomainEvent, World
+from streams.model.foreign_streams import Feed
+from streams.ports.delivery import Delivery, Source, Unreadable
+from streams.ports.domain_events import DomainEvent, World
 
 STREAM_LOOK_S: Final = 5.0
 """Between two looks for a stream that is not there, in seconds."""

@@ -32,11 +32,11 @@ from engine.app.triggers import EventSource, Schedule, trigger_of
 from engine.episodes import breaker
 from engine.episodes.breaker import CLOSED, BreakerState, Passage
 from engine.findings.expire import Aged
-from streams.delivery import Unreadable
-from streams.events import EpisodeOpened
 from streams.json import JsonObject
-from streams.triggers import EventTrigger, ScheduleTrigger
-from streams.world import HOPS_MAX, DomainEvent
+from streams.model.events import EpisodeOpened
+from streams.model.triggers import EventTrigger, ScheduleTrigger
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import HOPS_MAX, DomainEvent
 
 Reason: TypeAlias = (
     Literal["not_watched", "too_many_hops", "cooldown", "superseded", "breaker_open", "sampled_out"]

@@ -33,8 +33,8 @@ from engine.runtime.context import Crew
 from engine.triggers.rules import Ticked
 from streams.errors import TimerConflict, UnreadableEvent
 from streams.json import UNDECODABLE, JsonObject
-from streams.timers import Due, Timer
-from streams.triggers import ScheduleTrigger
+from streams.model.triggers import ScheduleTrigger
+from streams.ports.timers import Due, Timer
 
 PURPOSE: Final = TICK
 """Of its timers."""

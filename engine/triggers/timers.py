@@ -40,13 +40,13 @@ from engine.triggers.rules import Part
 from engine.triggers.schedule import Ticker
 from engine.validation import backoff_s
 from engine.workflows import start as starter
-from streams.commands import Advance, Attend, Start
-from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable
-from streams.events import EpisodeOpened
 from streams.json import raw
-from streams.timers import Due
-from streams.triggers import Mode
+from streams.model.commands import Advance, Attend, Start
+from streams.model.events import EpisodeOpened
+from streams.model.triggers import Mode
+from streams.ports.delivery import Delivery, Unreadable
+from streams.ports.timers import Due
 
 GOES_ON: Final = frozenset(
     {wake.ATTEND, starter.CONDUCT, placing.PLACE, placing.LEFT, evaluate.BELATED}

@@ -21,9 +21,9 @@ from engine.episodes import episode as commands
 from engine.episodes.episode import CancelEpisode, Episode, Performed, decide, evolve, fold
 from engine.waits.approval import APPROVAL_EXPIRED, problem_of_decision
 from engine.waits.wait import Blocked, is_denial, is_expired
-from streams.blocks import Approval, OnExpiry
-from streams.commands import Decide, Resolve, Verdict
-from streams.events import (
+from streams.json import NOTHING, raw
+from streams.model.commands import Decide, Resolve, Verdict
+from streams.model.events import (
     EpisodeBlocked,
     EpisodeEvent,
     EpisodeFinished,
@@ -31,8 +31,8 @@ from streams.events import (
     Resolution,
     StepKind,
 )
-from streams.json import NOTHING, raw
-from streams.log import Recorded
+from streams.model.waits import Approval, OnExpiry
+from streams.ports.log import Recorded
 
 DENIED: Final = "denied"
 """Error class of what people have said no to."""

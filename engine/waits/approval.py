@@ -10,8 +10,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from streams.blocks import Approval
-from streams.commands import Decide
+from streams.model.commands import Decide
+from streams.model.waits import Approval
 
 APPROVAL_EXPIRED: Final = "approval_expired"
 """Error class of what nobody has approved in time, and what fails then."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 from engine.episodes.events import _event, _ids
 from engine.runtime.publish import PublicEvent
 from engine.waits.wait import Blocked
-from streams.events import EpisodeOpened, EpisodeResolved
 from streams.json import JsonObject
+from streams.model.events import EpisodeOpened, EpisodeResolved
 
 
 def blocked(opened: EpisodeOpened, block: Blocked, *, seq: int) -> PublicEvent:

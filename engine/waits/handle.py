@@ -42,12 +42,12 @@ from engine.waits.signal import WaitEntry
 from engine.waits.signals import bring, missed
 from engine.waits.wait import Blocked, block_in, is_answered, next_wake, reminder_due, step_answered
 from streams.clock import SKEW_S
-from streams.commands import Attend, Command, Decide, Resolve, Start
-from streams.delivery import Delivery, Unreadable
 from streams.errors import Unavailable, VersionConflict
-from streams.events import EpisodeBlocked, EpisodeOpened, EpisodeResolved, Resolution
 from streams.keys import wait_key
-from streams.log import Commit, EventLog, Recorded
+from streams.model.commands import Attend, Command, Decide, Resolve, Start
+from streams.model.events import EpisodeBlocked, EpisodeOpened, EpisodeResolved, Resolution
+from streams.ports.delivery import Delivery, Unreadable
+from streams.ports.log import Commit, EventLog, Recorded
 from streams.tracing import traceparent
 
 LOOKS_MAX: Final = 16

@@ -17,9 +17,9 @@ from engine.waits.answer import Decision, Refusal
 from engine.waits.signal import command_for, word
 from engine.waits.signals import bring, find_waiters
 from streams.clock import SystemClock
-from streams.commands import Decide, Verdict
-from streams.log import Recorded
-from streams.ports import Ports
+from streams.model.commands import Decide, Verdict
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
 from streams.tracing import traceparent
 
 HASH_CHARS: Final = 64

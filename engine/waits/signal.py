@@ -24,9 +24,9 @@ from engine.app import context
 from engine.app.actions import REF_CHARS_MAX
 from engine.errors import BadRequest, Unencodable
 from engine.validation import BY_CHARS_MAX, check_text
-from streams.commands import Resolve
 from streams.json import NOTHING, UNDECODABLE, JsonObject, raw
-from streams.world import DomainEvent
+from streams.model.commands import Resolve
+from streams.ports.domain_events import DomainEvent
 
 RESOLVED: Final = "wait.resolved"
 """Name of the domain event."""

@@ -45,14 +45,14 @@ from engine.waits.signal import (
     word_in,
 )
 from engine.waits.wait import block_in
-from streams.delivery import Delivery, Unreadable
 from streams.errors import RevisionConflict, Unavailable, UnreadableEvent
 from streams.json import raw, unraw
 from streams.keys import brought_key, wait_key, waits_for, word_key
-from streams.ports import Ports
-from streams.timers import Due, Timer
+from streams.ports.all import Ports
+from streams.ports.delivery import Delivery, Unreadable
+from streams.ports.domain_events import DomainEvent
+from streams.ports.timers import Due, Timer
 from streams.tracing import traceparent
-from streams.world import DomainEvent
 
 LOOKS_IN_FLIGHT_MAX: Final = 16
 """Journals that are looked at, at a time, for whether their episodes still wait."""

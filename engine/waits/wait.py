@@ -21,9 +21,9 @@ from engine.app.actions import Pause, RequestApproval, WaitFor, fingerprint
 from engine.app.outputs import plan_hash
 from engine.episodes.episode import Block
 from engine.waits.approval import next_reminder_at, reminder_no
-from streams.blocks import Approval, OnExpiry, Wait
-from streams.events import BlockReason, EpisodeBlocked, EpisodeResolved, Resolution
-from streams.log import Recorded
+from streams.model.events import BlockReason, EpisodeBlocked, EpisodeResolved, Resolution
+from streams.model.waits import Approval, OnExpiry, Wait
+from streams.ports.log import Recorded
 
 PHASE: Final = "blocked"
 """Phase of the state that is kept when an episode begins to wait."""

@@ -37,9 +37,7 @@ from engine.workflows.endings import told_of
 from engine.workflows.events import count_events
 from engine.workflows.instance import SubjectLock, lock_of
 from engine.workflows.start import SubStart, called_off, started
-from streams.bucket import Entry
 from streams.clock import Clock
-from streams.commands import Advance
 from streams.errors import (
     BadName,
     RevisionConflict,
@@ -49,14 +47,16 @@ from streams.errors import (
     Unwritable,
     VersionConflict,
 )
-from streams.events import EpisodeOpened, WorkflowFinished, WorkflowStarted
 from streams.json import JsonObject
 from streams.keys import workflow_lock_key
-from streams.log import START, Commit
-from streams.ports import Ports
+from streams.model.commands import Advance
+from streams.model.events import EpisodeOpened, WorkflowFinished, WorkflowStarted
+from streams.model.triggers import Mode
+from streams.model.workflows import WorkflowSpec
+from streams.ports.all import Ports
+from streams.ports.bucket import Entry
+from streams.ports.log import START, Commit
 from streams.tracing import traceparent
-from streams.triggers import Mode
-from streams.workflows import WorkflowSpec
 
 
 async def begin_instance(ports: Ports, started: WorkflowStarted, *, at: datetime) -> bool:

@@ -37,8 +37,16 @@ from engine.workflows.steps import (
     recalled,
 )
 from engine.workflows.undo import CANCELED, next_undoing, undoing_ended
-from streams.commands import Advance, CancelWorkflow, Decide, DecideStep, ResumeWorkflow, Verdict
-from streams.events import (
+from streams.json import NOTHING
+from streams.model.commands import (
+    Advance,
+    CancelWorkflow,
+    Decide,
+    DecideStep,
+    ResumeWorkflow,
+    Verdict,
+)
+from streams.model.events import (
     StepApprovalAsked,
     StepApproved,
     StepDenied,
@@ -49,8 +57,7 @@ from streams.events import (
     WorkflowFinished,
     WorkflowResumed,
 )
-from streams.json import NOTHING
-from streams.workflows import StepOutcome, StepStatus, WorkflowStatus
+from streams.model.workflows import StepOutcome, StepStatus, WorkflowStatus
 
 COMMIT_BYTES_MAX: Final = 768 * 1024
 """Most that one decision writes, as JSON: a commit must fit in one message, 1 MiB by the server's

@@ -42,15 +42,15 @@ from engine.workflows.start import CONDUCT, SubStart, conduct_timer, sub_started
 from engine.workflows.steps import waiting
 from engine.workflows.store import Page
 from streams.clock import Clock
-from streams.commands import CancelWorkflow, StepDone
 from streams.errors import BadName, TooLarge, UnreadableEvent, Unwritable
-from streams.events import EpisodeOpened
 from streams.keys import result_key
-from streams.ports import Ports
+from streams.model.commands import CancelWorkflow, StepDone
+from streams.model.events import EpisodeOpened
+from streams.model.triggers import WorkflowTrigger
+from streams.model.workflows import StepOutcome
+from streams.ports.all import Ports
 from streams.tokens import name
 from streams.tracing import traceparent
-from streams.triggers import WorkflowTrigger
-from streams.workflows import StepOutcome
 
 
 async def recall(ports: Ports, wanted: Recall, clock: Clock) -> Recalled:

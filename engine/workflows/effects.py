@@ -40,8 +40,9 @@ from engine.workflows.instance import (
 from engine.workflows.start import SubStart
 from engine.workflows.steps import deadline_of, waits_for_recall
 from engine.workflows.undo import undoing_deadline
-from streams.commands import Cancel, CancelWorkflow, StepDone
-from streams.events import (
+from streams.json import JsonObject, raw, unraw
+from streams.model.commands import Cancel, CancelWorkflow, StepDone
+from streams.model.events import (
     CompensationBegun,
     CompensationEnded,
     EndStatus,
@@ -54,10 +55,9 @@ from streams.events import (
     WorkflowFinished,
     WorkflowStarted,
 )
-from streams.json import JsonObject, raw, unraw
-from streams.log import Recorded
-from streams.triggers import Mode, Overrides, WorkflowTrigger
-from streams.workflows import ParentStep, StepOutcome, StepStatus, Task, WorkflowSpec
+from streams.model.triggers import Mode, Overrides, WorkflowTrigger
+from streams.model.workflows import ParentStep, StepOutcome, StepStatus, Task, WorkflowSpec
+from streams.ports.log import Recorded
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

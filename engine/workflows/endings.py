@@ -9,11 +9,11 @@ import msgspec
 
 from engine.episodes.episode import Episode
 from engine.workflows.instance import CALLED_OFF, AttemptEnded, Instance
-from streams.commands import StepDone
-from streams.events import EndStatus, EpisodeConverged, EpisodeOpened, WorkflowFinished
 from streams.json import NOTHING, raw, unraw
-from streams.triggers import WorkflowTrigger
-from streams.workflows import StepOutcome, WorkflowStatus
+from streams.model.commands import StepDone
+from streams.model.events import EndStatus, EpisodeConverged, EpisodeOpened, WorkflowFinished
+from streams.model.triggers import WorkflowTrigger
+from streams.model.workflows import StepOutcome, WorkflowStatus
 
 _OF_EPISODES: Final[Mapping[EndStatus, StepOutcome]] = {
     EndStatus.DONE: StepOutcome.DONE,

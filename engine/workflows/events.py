@@ -19,7 +19,8 @@ from typing import Final
 from engine import telemetry
 from engine.runtime.publish import PublicEvent
 from engine.workflows.instance import Instance
-from streams.events import (
+from streams.json import JsonObject
+from streams.model.events import (
     LogEvent,
     StepApprovalAsked,
     StepBegun,
@@ -32,9 +33,8 @@ from streams.events import (
     WorkflowFinished,
     WorkflowStarted,
 )
-from streams.json import JsonObject
-from streams.triggers import Mode
-from streams.workflows import StepOutcome, WorkflowStatus
+from streams.model.triggers import Mode
+from streams.model.workflows import StepOutcome, WorkflowStatus
 
 
 def count_events(workflow: str, events: Iterable[LogEvent], *, mode: Mode) -> None:

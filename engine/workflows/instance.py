@@ -22,8 +22,9 @@ from msgspec.structs import replace
 from engine.app import dedupe
 from engine.app.workflow import APPROVAL_EXPIRED, DENIED
 from engine.episodes.dry_run import merged
-from streams.commands import Advance, CancelWorkflow, DecideStep, ResumeWorkflow
-from streams.events import (
+from streams.json import NOTHING, raw, unraw
+from streams.model.commands import Advance, CancelWorkflow, DecideStep, ResumeWorkflow
+from streams.model.events import (
     CompensationBegun,
     CompensationEnded,
     StepApprovalAsked,
@@ -43,10 +44,16 @@ from streams.events import (
     WorkflowResumed,
     WorkflowStarted,
 )
-from streams.json import NOTHING, raw, unraw
-from streams.log import START, Recorded
-from streams.triggers import Mode, Overrides
-from streams.workflows import ResumeHow, StepOutcome, StepSpec, StepStatus, Task, WorkflowStatus
+from streams.model.triggers import Mode, Overrides
+from streams.model.workflows import (
+    ResumeHow,
+    StepOutcome,
+    StepSpec,
+    StepStatus,
+    Task,
+    WorkflowStatus,
+)
+from streams.ports.log import START, Recorded
 
 
 class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,12 +30,12 @@ from engine.workflows.instance import INSTANCE_ENDED, Instance, fold_instance
 from engine.workflows.instance import instance_id as instance_id_of
 from engine.workflows.start import busy_instance, why_unbegun
 from streams.clock import SystemClock
-from streams.commands import CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
 from streams.json import JsonObject
-from streams.ports import Ports
+from streams.model.commands import CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
+from streams.model.triggers import Mode, Overrides
+from streams.model.workflows import ResumeHow
+from streams.ports.all import Ports
 from streams.tracing import traceparent
-from streams.triggers import Mode, Overrides
-from streams.workflows import ResumeHow
 
 HASH_CHARS: Final = 64
 """Length of a plan's hash, SHA-256 in hex."""

@@ -19,7 +19,8 @@ from engine.episodes.episode import Episode
 from engine.errors import BadRequest
 from engine.runtime.publish import PublicEvent
 from engine.workflows.instance import CALLED_OFF, instance_id
-from streams.events import (
+from streams.json import JsonObject
+from streams.model.events import (
     EpisodeConverged,
     EpisodeOpened,
     WorkflowCancelAsked,
@@ -27,10 +28,9 @@ from streams.events import (
     WorkflowFinished,
     WorkflowStarted,
 )
-from streams.json import JsonObject
-from streams.timers import Timer
-from streams.triggers import Mode, Overrides, Trigger, WorkflowTrigger
-from streams.workflows import ParentStep, StepSpec, WorkflowSpec, WorkflowStatus
+from streams.model.triggers import Mode, Overrides, Trigger, WorkflowTrigger
+from streams.model.workflows import ParentStep, StepSpec, WorkflowSpec, WorkflowStatus
+from streams.ports.timers import Timer
 
 CONDUCT: Final = "conduct"
 """Purpose of the timer that has somebody look at an instance again. The key is the instance."""

@@ -27,8 +27,8 @@ from engine.workflows.instance import (
     attempt_key,
     denial_of,
 )
-from streams.blocks import Approval
-from streams.events import (
+from streams.json import raw
+from streams.model.events import (
     StepApprovalAsked,
     StepBegun,
     StepDenied,
@@ -41,9 +41,9 @@ from streams.events import (
     WorkflowAborted,
     WorkflowEvent,
 )
-from streams.json import raw
-from streams.triggers import Trigger
-from streams.workflows import Remedy, SkipReason, StepOutcome, StepSpec, StepStatus
+from streams.model.triggers import Trigger
+from streams.model.waits import Approval
+from streams.model.workflows import Remedy, SkipReason, StepOutcome, StepSpec, StepStatus
 
 WIDTH_MAX: Final = 1_000
 """Most items that one step may run for."""

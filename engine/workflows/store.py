@@ -13,9 +13,9 @@ from typing import Final
 
 from engine.workflows.events import count_events
 from engine.workflows.instance import INSTANCE_ENDED, UNSTARTED, Instance, after, fold_instance
-from streams.events import WorkflowEvent
-from streams.log import Commit
-from streams.ports import Ports
+from streams.model.events import WorkflowEvent
+from streams.ports.all import Ports
+from streams.ports.log import Commit
 from streams.tracing import traceparent
 
 PAGES_MAX: Final = 512

@@ -12,8 +12,13 @@ from typing import Final
 
 from engine.app.workflow import STEP_TIMEOUT, remedy
 from engine.workflows.instance import Instance, Place, Undoing, attempt_id, attempt_key
-from streams.events import CompensationBegun, CompensationEnded, WorkflowEvent, WorkflowFinished
-from streams.workflows import StepOutcome, StepStatus, WorkflowStatus
+from streams.model.events import (
+    CompensationBegun,
+    CompensationEnded,
+    WorkflowEvent,
+    WorkflowFinished,
+)
+from streams.model.workflows import StepOutcome, StepStatus, WorkflowStatus
 
 CANCELED: Final = "canceled"
 """Error class of an instance that a person or a program has canceled."""

@@ -41,14 +41,14 @@ from engine.workflows.effector import Effector, end_of
 from engine.workflows.instance import Instance, InstanceCommand
 from engine.workflows.steps import Code, waiting
 from engine.workflows.store import InstanceBook, Page
-from streams import codec
 from streams.clock import Clock
-from streams.commands import Advance, CancelWorkflow, StepDone, WorkflowCommand
-from streams.delivery import Delivery, Source, Unreadable
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
-from streams.parsing import inbox_of
-from streams.ports import Ports
+from streams.model.commands import Advance, CancelWorkflow, StepDone, WorkflowCommand
+from streams.ports.all import Ports
+from streams.ports.delivery import Delivery, Source, Unreadable
 from streams.tracing import context_of
+from streams.wire import codec
+from streams.wire.messages import inbox_of
 
 ROUNDS_MAX: Final = 1_000
 """Most decisions for a few commands: an instance has 100 steps, what does not fit in one commit

@@ -24,9 +24,9 @@ from projections.statement import Batch, arrange
 from streams.clock import Clock
 from streams.errors import UnreadableEvent
 from streams.layout import Stream
-from streams.leases import ClaimWatch
-from streams.log import Follower, Recorded
-from streams.ports import Ports
+from streams.ports.all import Ports
+from streams.ports.leases import ClaimWatch
+from streams.ports.log import Follower, Recorded
 from streams.subjects import Stack
 
 MESSAGES_MAX: Final = 2_000

@@ -12,7 +12,7 @@ from projections.errors import BadPlace, NotCaughtUp, PostgresUnavailable
 from projections.postgres.pool import AWAY, Connection, Pool
 from projections.postgres.queries import query
 from streams.layout import Stream
-from streams.ports import Ports
+from streams.ports.all import Ports
 from streams.subjects import Stack
 
 CHANNEL: Final = "vigil_projected"

@@ -25,8 +25,8 @@ from streams.clock import Clock
 from streams.errors import LeaseLost, Unavailable, UnreadableEvent
 from streams.keys import projector_claim
 from streams.layout import Stream
-from streams.leases import Lease, Leases
-from streams.ports import Ports
+from streams.ports.all import Ports
+from streams.ports.leases import Lease, Leases
 
 STANDBY_S: Final = 2.0
 """Between two tries for the lease, in seconds. A node that stops gives it up at once, so

@@ -24,10 +24,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streams.jetstream.ports import connect, inspect
-    from streams.jetstream.settings import GroupSettings, LinkSettings
-    from streams.jetstream.setup import Inspection, StreamReport
-    from streams.jetstream.shapes import Contradiction
+    from streams.jetstream.connection.settings import GroupSettings, LinkSettings
+    from streams.jetstream.ports.configs import Contradiction
+    from streams.jetstream.setup.ports import connect, inspect
+    from streams.jetstream.setup.setup import Inspection, StreamReport
 
 __all__ = [
     "Contradiction",
@@ -45,10 +45,10 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from streams.jetstream.ports import connect, inspect
-        from streams.jetstream.settings import GroupSettings, LinkSettings
-        from streams.jetstream.setup import Inspection, StreamReport
-        from streams.jetstream.shapes import Contradiction
+        from streams.jetstream.connection.settings import GroupSettings, LinkSettings
+        from streams.jetstream.ports.configs import Contradiction
+        from streams.jetstream.setup.ports import connect, inspect
+        from streams.jetstream.setup.setup import Inspection, StreamReport
 
         public = (Contradiction, GroupSettings, Inspection, LinkSettings, StreamReport)
         globals().update({each.__name__: each for each in (*public, connect, inspect)})

@@ -17,13 +17,13 @@ from streams.clock import Clock
 from streams.layout import Stream
 from streams.memory.bell import Bell
 from streams.memory.bucket import MemoryBucket
-from streams.memory.inbox import MemoryInbox
+from streams.memory.commands import MemoryInbox
+from streams.memory.domain_events import MemoryWorld
 from streams.memory.leases import MemoryLeases
 from streams.memory.log import MemoryLog
 from streams.memory.stream import MemoryStream
 from streams.memory.timers import MemoryTimers
-from streams.memory.world import MemoryWorld
-from streams.ports import Ports
+from streams.ports.all import Ports
 from streams.subjects import Stack
 
 __all__ = ["LEASE_TTL_S", "MemoryPorts", "memory_ports"]

@@ -7,14 +7,14 @@ import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from streams.bucket import Entry, require_ttl
 from streams.clock import Clock
 from streams.errors import RevisionConflict
 from streams.memory.watch import MemoryWatch, Watchers
+from streams.ports.bucket import Entry, require_ttl
 
 
 class MemoryBucket:
-    """See `streams.bucket.Bucket`. What the clock has ended is settled before every look."""
+    """See `streams.ports.bucket.Bucket`. What the clock has ended is settled before every look."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from streams.delivery import ACK_WAIT_S
 from streams.memory.stream import MemoryStream, Message
-from streams.parsing import TRACE_HEADER
+from streams.ports.delivery import ACK_WAIT_S
+from streams.wire.messages import TRACE_HEADER
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class Durable:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryDelivery(Generic[T]):
-    """See `streams.delivery.Delivery`."""
+    """See `streams.ports.delivery.Delivery`."""
 
     content: T
     seq: int
@@ -124,7 +124,7 @@ class MemoryDelivery(Generic[T]):
 
 
 class MemorySource(Generic[T]):
-    """See `streams.delivery.Source`. Its durables' streams share one bell."""
+    """See `streams.ports.delivery.Source`. Its durables' streams share one bell."""
 
     def __init__(self, durables: Sequence[Durable], *, parse: Callable[[Message], T]) -> None:
         """Pull from all `durables`, of which there is at least one."""

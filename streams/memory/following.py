@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from streams.delivery import Unreadable
 from streams.errors import Unavailable
 from streams.memory.stream import MemoryStream, Message
-from streams.parsing import TRACE_HEADER
-from streams.world import DomainEvent, Followed
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import DomainEvent, Followed
+from streams.wire.messages import TRACE_HEADER
 
 
 class MemoryEventFollower:
-    """See `streams.world.EventFollower`."""
+    """See `streams.ports.domain_events.EventFollower`."""
 
     def __init__(
         self,

@@ -13,8 +13,8 @@ import msgspec
 
 from streams.clock import Clock
 from streams.errors import LeaseLost
-from streams.leases import RECLAIM_MAX, Claim, ClaimChange, Lease, error_shown
 from streams.memory.watch import MemoryWatch, Watchers
+from streams.ports.leases import RECLAIM_MAX, Claim, ClaimChange, Lease, error_shown
 
 MARKER_KEPT_S: Final = 24 * 3600.0
 """How long a lapse stays visible to watchers that were away, as on the server."""
@@ -30,7 +30,7 @@ class _Stored:
 
 
 class MemoryLeases:
-    """See `streams.leases.Leases`. What the clock has ended is settled before every look."""
+    """See `streams.ports.leases.Leases`. What the clock has ended is settled before every look."""
 
     def __init__(self, clock: Clock, *, ttl_s: float) -> None:
         self._clock = clock

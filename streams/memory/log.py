@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from streams import codec
 from streams.errors import UnreadableEvent
 from streams.layout import Stream
-from streams.log import START, Commit, Recorded
 from streams.memory.stream import MemoryStream, Message
-from streams.parsing import COMMIT_HEADER, TRACE_HEADER
+from streams.ports.log import START, Commit, Recorded
 from streams.subjects import Stack
+from streams.wire import codec
+from streams.wire.messages import COMMIT_HEADER, TRACE_HEADER
 
 
 class MemoryLog:
@@ -72,7 +72,7 @@ class MemoryLog:
 
 
 class MemoryFollower:
-    """See `streams.log.Follower`."""
+    """See `streams.ports.log.Follower`."""
 
     def __init__(self, stream: MemoryStream, *, after: int) -> None:
         self._stream = stream

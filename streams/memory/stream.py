@@ -12,7 +12,7 @@ import msgspec
 from streams.clock import Clock
 from streams.errors import TooLarge, VersionConflict
 from streams.memory.bell import Bell
-from streams.parsing import MESSAGE_ID_HEADER
+from streams.wire.messages import MESSAGE_ID_HEADER
 
 DEDUPE_WINDOW_S: Final = 120.0
 """How long a message id is remembered, as on the server."""

@@ -14,7 +14,16 @@ from itertools import islice
 
 import msgspec
 
-from streams.armed import (
+from streams.errors import TimerConflict
+from streams.layout import Stream
+from streams.memory.durable import Durable, MemorySource
+from streams.memory.stream import MemoryStream, Message
+from streams.ports.delivery import Unreadable
+from streams.ports.timers import KEYS_MAX, Due, PendingTimer, Timer
+from streams.subjects import Stack
+from streams.tokens import matches
+from streams.wire.messages import MESSAGE_ID_HEADER
+from streams.wire.timers import (
     due_time,
     parse_due,
     parse_pending,
@@ -22,15 +31,6 @@ from streams.armed import (
     timer_body,
     timer_headers,
 )
-from streams.delivery import Unreadable
-from streams.errors import TimerConflict
-from streams.layout import Stream
-from streams.memory.durable import Durable, MemorySource
-from streams.memory.stream import MemoryStream, Message
-from streams.parsing import MESSAGE_ID_HEADER
-from streams.subjects import Stack
-from streams.timers import KEYS_MAX, Due, PendingTimer, Timer
-from streams.tokens import matches
 
 
 class _Armed(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class _Armed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryTimers:
-    """See `streams.timers.Timers`."""
+    """See `streams.ports.timers.Timers`."""
 
     def __init__(self, streams: Mapping[str, MemoryStream], *, stack: Stack) -> None:
         """Fire into `streams`, which are known by their names."""

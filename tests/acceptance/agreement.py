@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from engine.episodes.episode import Episode, Status, fold
-from streams.events import FindingEvent, StepRecorded
-from streams.findings import Finding
 from streams.jetstream import connect
 from streams.layout import Kind
-from streams.log import Recorded
+from streams.model.events import FindingEvent, StepRecorded
+from streams.model.findings import Finding
+from streams.ports.log import Recorded
 from streams.subjects import Stack
 from tests.standing import standing
 

@@ -18,9 +18,15 @@ import pytest
 from engine.app.strategy import ConvergeResult
 from engine.errors import Refused
 from engine.node.node import Node
-from streams.events import EpisodeBlocked, EpisodeFinished, EpisodeResolved, LogEvent, Resolution
 from streams.jetstream import connect
-from streams.ports import Ports
+from streams.model.events import (
+    EpisodeBlocked,
+    EpisodeFinished,
+    EpisodeResolved,
+    LogEvent,
+    Resolution,
+)
+from streams.ports.all import Ports
 from tests.standing import standing
 from vigil import Actor, App, Strategy, approval, approve, converge, deny, event, wait
 

@@ -17,10 +17,10 @@ from engine.cluster.members import live_nodes
 from engine.cluster.nodes import ActorInfo
 from engine.definitions.store import apply_definition, disable_definition
 from engine.episodes.episode import Status, fold
-from streams.events import DefinitionKind, EpisodeConverged, EpisodeFinished
 from streams.jetstream import connect
 from streams.layout import Kind
-from streams.ports import Ports
+from streams.model.events import DefinitionKind, EpisodeConverged, EpisodeFinished
+from streams.ports.all import Ports
 from streams.subjects import Stack
 from tests.acceptance.agreement import Lives, journal, steps_of
 from tests.acceptance.cluster import Cluster

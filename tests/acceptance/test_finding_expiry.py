@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from streams.events import FindingEvent, FindingExpired, FindingRaised
 from streams.jetstream import connect
 from streams.layout import Kind
+from streams.model.events import FindingEvent, FindingExpired, FindingRaised
 from streams.subjects import Stack
 from tests.acceptance.agreement import Lives, journal
 from tests.acceptance.cluster import Cluster, wait_until

@@ -19,10 +19,10 @@ import nats
 import pytest
 import pytest_asyncio
 
-from streams.events import EpisodeFinished, EpisodeOpened
 from streams.jetstream import connect
 from streams.layout import Kind
-from streams.ports import Ports
+from streams.model.events import EpisodeFinished, EpisodeOpened
+from streams.ports.all import Ports
 from streams.subjects import Stack
 from tests.acceptance.agreement import journal
 from tests.acceptance.cluster import POLL_S, Cluster

@@ -15,10 +15,10 @@ from engine.app.tools import Tool
 from engine.cluster.members import live_nodes
 from engine.definitions.store import apply_definition, disable_definition
 from engine.node.node import Node
-from streams.events import DefinitionKind, EndStatus, EpisodeFinished, EpisodeOpened
 from streams.jetstream import connect
 from streams.json import raw
-from streams.ports import Ports
+from streams.model.events import DefinitionKind, EndStatus, EpisodeFinished, EpisodeOpened
+from streams.ports.all import Ports
 from tests.standing import standing
 
 WAIT_S: Final = 60.0

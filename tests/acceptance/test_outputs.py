@@ -16,10 +16,10 @@ import pytest
 from engine.adapters.webhook import Webhook
 from engine.app.outputs import Retries, Route
 from engine.node.node import Node
-from streams.events import LogEvent, OutputAttempted, OutputDelivered, OutputFailed
 from streams.jetstream import connect
 from streams.layout import Stream
-from streams.ports import Ports
+from streams.model.events import LogEvent, OutputAttempted, OutputDelivered, OutputFailed
+from streams.ports.all import Ports
 from tests.engine.adapters.receiver import Receiver, answer, silence
 from vigil import (
     Actor,

@@ -11,9 +11,10 @@ import pytest
 from engine.app import dedupe
 from engine.operations.reconcile import reconcile
 from engine.triggers import events
-from streams.events import EndStatus
-from streams.jetstream import connect, consumer
-from streams.ports import Ports
+from streams.jetstream import connect
+from streams.jetstream.ports import consumer
+from streams.model.events import EndStatus
+from streams.ports.all import Ports
 from tests.engine.stage import HAPPENED, Scripted, app_of, lived, running
 
 OLD: Final = "old.news"

@@ -10,11 +10,11 @@ from collections import Counter
 from typing import Final
 
 from engine.workflows.instance import fold_instance
-from streams.events import StepBegun, StepEnded, WorkflowFinished
 from streams.jetstream import connect
 from streams.json import unraw
+from streams.model.events import StepBegun, StepEnded, WorkflowFinished
+from streams.model.workflows import WorkflowStatus
 from streams.subjects import Stack
-from streams.workflows import WorkflowStatus
 from tests.acceptance.cluster import Cluster
 from tests.acceptance.flowing import WIDTH
 

@@ -15,9 +15,9 @@ from typing import Final
 from projections.errors import NotCaughtUp
 from projections.postgres.pool import open_pool
 from projections.postgres.progress import caught_up, heads
-from streams.events import EpisodeFinished
 from streams.jetstream import connect
-from streams.ports import Ports
+from streams.model.events import EpisodeFinished
+from streams.ports.all import Ports
 from streams.subjects import Stack
 from tests.acceptance.agreement import journal
 from tests.acceptance.cluster import Cluster, NodeProcess, wait_until

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from streams.events import EpisodeFinished
 from streams.jetstream import connect
 from streams.layout import Kind
-from streams.log import Recorded
-from streams.ports import Ports
+from streams.model.events import EpisodeFinished
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
 from streams.subjects import Stack
 from tests.acceptance.agreement import journal
 from tests.acceptance.cluster import Cluster, NodeProcess, wait_until

@@ -13,7 +13,7 @@ from nats.js import JetStreamContext
 from nats.js.errors import ServiceUnavailableError
 
 from streams.embedded import EmbeddedNats
-from streams.events import EndStatus
+from streams.model.events import EndStatus
 from tests.acceptance.cluster import wait_until
 from tests.chaos.stage import WAIT_S_MAX, opened
 

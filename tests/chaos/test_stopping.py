@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from engine.episodes.episode import fold
-from streams.events import EndStatus, EpisodeLeft
+from streams.model.events import EndStatus, EpisodeLeft
 from tests.acceptance.cluster import wait_until
 from tests.chaos.stage import WAIT_S_MAX, opened
 

@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from streams.events import (
+from streams.layout import Kind
+from streams.model.events import (
     EndStatus,
     EpisodeFinished,
     EpisodeOpened,
@@ -18,9 +19,8 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.layout import Kind
-from streams.log import Commit, Recorded
-from streams.triggers import Budget, EventTrigger
+from streams.model.triggers import Budget, EventTrigger
+from streams.ports.log import Commit, Recorded
 from tests.chaos.ledger import Call, Effect, Entries
 from tests.chaos.verdict import Verdict, judge
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from streams.events import EndStatus, EpisodeStarted
+from streams.model.events import EndStatus, EpisodeStarted
 from tests.acceptance.cluster import wait_until
 from tests.chaos.stage import WAIT_S_MAX, opened
 

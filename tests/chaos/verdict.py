@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.episodes.episode import ENDED, Episode, Status, fold
-from streams.events import EpisodeFinished, StepAnnounced, StepRecorded
 from streams.json import unraw
 from streams.layout import Kind
-from streams.log import Recorded
-from streams.triggers import EventTrigger
+from streams.model.events import EpisodeFinished, StepAnnounced, StepRecorded
+from streams.model.triggers import EventTrigger
+from streams.ports.log import Recorded
 from tests.acceptance.agreement import Lives, steps_of
 from tests.chaos.ledger import Entries
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from streams.jetstream import LinkSettings, connect
 from streams.layout import Stream
-from streams.log import EventLog
+from streams.ports.domain_events import World
+from streams.ports.log import EventLog
 from streams.subjects import Stack
-from streams.world import World
 from tests.acceptance.agreement import journal
 from tests.acceptance.cluster import Cluster
 from tests.cluster.three import Three

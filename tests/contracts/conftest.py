@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 import pytest
 
 from streams.memory import memory_ports
-from streams.ports import Ports
+from streams.ports.all import Ports
 from streams.subjects import Stack
 from tests.contracts.foreign import MemoryOrders, Orders, ServerOrders
 from tests.contracts.time import ContractClock, ContractLoop, running_loop

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from nats.js import JetStreamContext
 
-from streams.feeds import Feed, FeedStart
 from streams.memory.stream import MemoryStream
+from streams.model.foreign_streams import Feed, FeedStart
 
 
 class Orders(Protocol):

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
-from streams.commands import Start
-from streams.delivery import Delivery, Source
-from streams.events import StepAnnounced
-from streams.feeds import Feed
-from streams.inbox import Inbox
-from streams.log import Commit
-from streams.timers import Timers
-from streams.world import World
+from streams.model.commands import Start
+from streams.model.events import StepAnnounced
+from streams.model.foreign_streams import Feed
+from streams.ports.commands import Inbox
+from streams.ports.delivery import Delivery, Source
+from streams.ports.domain_events import World
+from streams.ports.log import Commit
+from streams.ports.timers import Timers
 from tests.streams.jetstream.wire import eventually
 
 WAIT_S: Final = 10.0

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from streams.bucket import TTL_S_MAX, Entry
 from streams.errors import RevisionConflict
+from streams.ports.bucket import TTL_S_MAX, Entry
 from tests.contracts.samples import SILENCE_S, next_of
 
 KEY = "mode.n1"

@@ -8,7 +8,7 @@ import pytest
 
 from streams.errors import BadName, TooLarge, UnreadableEvent, VersionConflict
 from streams.layout import Kind, Stream
-from streams.log import START
+from streams.ports.log import START
 from streams.subjects import Stack
 from tests.contracts.samples import SILENCE_S, WAIT_S, commit, next_of
 

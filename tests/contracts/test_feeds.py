@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from streams.delivery import Unreadable
 from streams.errors import NoSuchStream
-from streams.feeds import Feed
-from streams.triggers import CloudEvent
-from streams.world import EVENT_BYTES_MAX, DomainEvent
+from streams.model.foreign_streams import Feed
+from streams.model.triggers import CloudEvent
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent
 from tests.contracts.samples import SILENCE_S, deliveries_of, next_of, opened, wait_backlog
 
 HISTORY = 500

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from streams.delivery import Unreadable
 from streams.errors import BadName, Unavailable
+from streams.ports.delivery import Unreadable
 from tests.contracts.samples import SILENCE_S, deliveries_of, next_of, opened, wait_backlog
 
 

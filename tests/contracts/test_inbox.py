@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from streams.commands import Attend, Recover
-from streams.delivery import ACK_WAIT_S, Unreadable
 from streams.layout import Kind, Stream
+from streams.model.commands import Attend, Recover
+from streams.ports.delivery import ACK_WAIT_S, Unreadable
 from streams.subjects import Stack
 from tests.contracts.samples import SILENCE_S, WAIT_S, deliveries_of, opened, start, wait_backlog
 from tests.contracts.time import ContractClock

@@ -9,7 +9,7 @@ import pytest
 
 from engine.testing import FakeLeases
 from streams.errors import LeaseLost
-from streams.leases import ERROR_CHARS_MAX, ClaimChange, Lease
+from streams.ports.leases import ERROR_CHARS_MAX, ClaimChange, Lease
 from tests.contracts.conftest import LEASE_TTL_S, SERVED
 from tests.contracts.samples import SILENCE_S, WAIT_S, next_of
 from tests.contracts.time import ContractClock

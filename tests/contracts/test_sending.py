@@ -6,7 +6,7 @@ import pytest
 
 from streams.errors import BadName, TooLarge, Uncaptured
 from streams.layout import Stream
-from streams.world import Sent
+from streams.ports.domain_events import Sent
 from tests.contracts.samples import SILENCE_S, deliveries_of, opened
 
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from streams.delivery import Unreadable
 from streams.errors import BadName, TimerConflict, TooLarge, UnreadableEvent
 from streams.layout import Stream
+from streams.ports.delivery import Unreadable
+from streams.ports.timers import DUE_MAX, TIMER_BYTES_MAX, Due, PendingTimer, Timer
 from streams.subjects import Stack
-from streams.timers import DUE_MAX, TIMER_BYTES_MAX, Due, PendingTimer, Timer
 from tests.contracts.samples import SILENCE_S, deliveries_of, opened, start, wait_backlog
 from tests.contracts.time import ContractClock
 

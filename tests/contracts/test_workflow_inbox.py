@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streams.commands import Advance, StepDone
-from streams.delivery import Unreadable
+from streams.model.commands import Advance, StepDone
+from streams.ports.delivery import Unreadable
 from streams.subjects import Stack
 from tests.contracts.samples import SILENCE_S, deliveries_of, opened, start
 

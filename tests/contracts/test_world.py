@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from streams.delivery import Unreadable
 from streams.errors import BadName, TooLarge
 from streams.layout import Stream
-from streams.triggers import CloudEvent
-from streams.world import EVENT_BYTES_MAX, DomainEvent
+from streams.model.triggers import CloudEvent
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent
 from tests.contracts.samples import SILENCE_S, deliveries_of, opened
 
 NAME = "resource.updated"

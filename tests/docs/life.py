@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.episodes.episode import ENDED, TRANSITIONS, Status
-from streams.events import EndStatus
+from streams.model.events import EndStatus
 
 
 def diagram() -> str:

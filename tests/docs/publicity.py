@@ -18,7 +18,8 @@ from engine.waits.wait import Blocked
 from engine.workflows.events import news
 from engine.workflows.instance import Instance, Item, StepState
 from engine.workflows.start import skipped
-from streams.events import (
+from streams.json import raw
+from streams.model.events import (
     EndStatus,
     EpisodeBlocked,
     EpisodeConverged,
@@ -37,9 +38,8 @@ from streams.events import (
     WorkflowFinished,
     WorkflowStarted,
 )
-from streams.findings import Severity
-from streams.json import raw
-from streams.workflows import StepOutcome, StepStatus, WorkflowStatus
+from streams.model.findings import Severity
+from streams.model.workflows import StepOutcome, StepStatus, WorkflowStatus
 from tests.streams.samples import ACTIVE, AT, CAUSE, CLEARED, EVENTS, LIMITED, TIMED
 from tests.streams.workflow_samples import WORKFLOW_EVENTS
 

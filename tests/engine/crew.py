@@ -15,7 +15,7 @@ from engine.runtime.permits import Permits
 from engine.runtime.retry import Turns
 from engine.runtime.slots import Slots
 from streams.clock import Clock
-from streams.ports import Ports
+from streams.ports.all import Ports
 from tests.engine.stage import CLOCK
 
 

@@ -9,9 +9,9 @@ from engine.app.actions import tool_call
 from engine.app.app import App
 from engine.cluster.members import live_nodes
 from engine.definitions.store import apply_definition, disable_definition
-from streams.events import DefinitionKind, EpisodeOpened, EpisodeStarted
 from streams.json import raw
 from streams.memory import MemoryPorts
+from streams.model.events import DefinitionKind, EpisodeOpened, EpisodeStarted
 from tests.engine.stage import HAPPENED, LOOK_S, WAIT_S, Counter, Life, Scripted, app_of, opening
 
 AGENT, WORKFLOW = DefinitionKind.AGENT, DefinitionKind.WORKFLOW

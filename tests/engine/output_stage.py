@@ -21,12 +21,12 @@ from engine.app.strategy import ConvergeResult
 from engine.app.triggers import event
 from engine.node.node import Node
 from engine.outputs.output import Output, fold
-from streams.events import DeadLettered, EpisodeFinished, FindingEvent, LogEvent
 from streams.layout import Stream
-from streams.log import Recorded
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.log import _decoded
-from streams.outputs import OutputIntent
+from streams.model.events import DeadLettered, EpisodeFinished, FindingEvent, LogEvent
+from streams.model.outputs import OutputIntent
+from streams.ports.log import Recorded
 from tests.engine.stage import HAPPENED, Life, Scripted, life, opening
 from tests.gates.place import Doom
 from tests.simulation.faults import Fault

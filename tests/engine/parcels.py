@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 
 from engine.outputs.store import Parcel
-from streams.events import OutputEvent
 from streams.memory import MemoryPorts
+from streams.model.events import OutputEvent
 from tests.engine.stage import CLOCK
 
 _PENS = count(1)

@@ -24,8 +24,14 @@ from engine.episodes.episode import Episode, fold
 from engine.node.node import Node
 from engine.waits.signals import QUEUE
 from streams.clock import Clock, SystemClock
-from streams.commands import Recover, Start
-from streams.events import (
+from streams.json import raw
+from streams.layout import Kind
+from streams.memory import MemoryPorts, memory_ports
+from streams.memory.commands import MemoryInbox
+from streams.memory.domain_events import MemoryWorld
+from streams.memory.durable import Durable
+from streams.model.commands import Recover, Start
+from streams.model.events import (
     CheckpointSaved,
     EpisodeEvent,
     EpisodeFinished,
@@ -36,14 +42,8 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.json import raw
-from streams.layout import Kind
-from streams.log import START, Commit, Recorded
-from streams.memory import MemoryPorts, memory_ports
-from streams.memory.durable import Durable
-from streams.memory.inbox import MemoryInbox
-from streams.memory.world import MemoryWorld
-from streams.triggers import EventTrigger
+from streams.model.triggers import EventTrigger
+from streams.ports.log import START, Commit, Recorded
 
 WAIT_S: Final = 30.0
 """Longest wait for something that must come, in seconds: a message that nobody answers for comes

@@ -21,10 +21,10 @@ from engine.app.triggers import workflow as as_a_step
 from engine.app.workflow_starter import START_EXPECTATION, starter_id
 from engine.episodes.fire import fire
 from engine.workflows.instance import Instance, fold_instance, instance_id
-from streams.events import StepBegun, StepEnded
 from streams.layout import Kind
 from streams.memory import MemoryPorts
-from streams.workflows import StepOutcome, WorkflowStatus
+from streams.model.events import StepBegun, StepEnded
+from streams.model.workflows import StepOutcome, WorkflowStatus
 from tests.engine.stage import WAIT_S
 
 ENDED = {WorkflowStatus.DONE, WorkflowStatus.FAILED, WorkflowStatus.CANCELED}

@@ -13,9 +13,9 @@ from examples.host_monitor.app import app
 from examples.host_monitor.inspection import largest_directories, top_processes
 from examples.host_monitor.monitor import DISK, LOAD, MEMORY, CheckGauge, Reading, judge, severity
 from examples.host_monitor.publisher import measure, positive_s
-from streams.events import StepKind
-from streams.findings import ClearFinding, RaiseFinding, Severity
-from streams.triggers import Budget, ManualTrigger
+from streams.model.events import StepKind
+from streams.model.findings import ClearFinding, RaiseFinding, Severity
+from streams.model.triggers import Budget, ManualTrigger
 from vigil import Context, Failure, StepTaken, ToolFailed, in_
 
 HERE = platform.node()

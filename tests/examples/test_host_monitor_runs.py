@@ -11,8 +11,8 @@ from engine.node.node import Node
 from examples.host_monitor.app import app
 from examples.host_monitor.publisher import DISK_MEASURED
 from streams.clock import SystemClock
-from streams.findings import FindingStatus
 from streams.memory import MemoryPorts, memory_ports
+from streams.model.findings import FindingStatus
 
 WAIT_S_MAX = 20.0
 LOOK_S = 0.02

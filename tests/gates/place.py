@@ -23,7 +23,7 @@ from engine.node.node import Node
 from streams.clock import Clock, SystemClock
 from streams.jetstream import connect
 from streams.memory import memory_ports
-from streams.ports import Ports
+from streams.ports.all import Ports
 from streams.subjects import Stack
 from tests.gates.scenario import Scenario
 from tests.simulation.faults import Fault, Weather

@@ -12,9 +12,15 @@ import msgspec
 
 from engine.episodes.fire import fire
 from engine.node.node import Node
-from streams.events import DeadLettered, EpisodeFinished, EpisodeOpened, EpisodeStarted, LogEvent
 from streams.layout import Stream
-from streams.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
+from streams.model.events import (
+    DeadLettered,
+    EpisodeFinished,
+    EpisodeOpened,
+    EpisodeStarted,
+    LogEvent,
+)
+from streams.model.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
 from tests.gates.place import Doom, Place, Simulated, serving
 from tests.gates.scenario import (
     NEVER,

@@ -6,7 +6,7 @@ from typing import Final
 
 from engine.app.conditions import gt
 from engine.app.triggers import event, manual
-from streams.triggers import Mode
+from streams.model.triggers import Mode
 from tests.gates.scenario import DOOR, Ask, Offer, Opened, Publish, Republish, Scenario, Start, Stop
 
 HIGH: Final = event(DOOR, "door.closed", filter={"floor": gt(2)})

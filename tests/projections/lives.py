@@ -15,9 +15,10 @@ from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
 from projections.postgres.projector import project
 from projections.statement import Change, arrange
-from streams.blocks import Approval, Wait
 from streams.clock import SystemClock
-from streams.events import (
+from streams.json import raw
+from streams.layout import Stream
+from streams.model.events import (
     BlockReason,
     CheckpointSaved,
     DeadLettered,
@@ -43,14 +44,13 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.findings import Cause, Finding, FindingStatus, Severity
-from streams.json import raw
-from streams.lanes import Ticket
-from streams.layout import Stream
-from streams.log import Commit, EventLog, Recorded
-from streams.ports import Ports
+from streams.model.findings import Cause, Finding, FindingStatus, Severity
+from streams.model.lanes import Ticket
+from streams.model.triggers import Budget, EventTrigger
+from streams.model.waits import Approval, Wait
+from streams.ports.all import Ports
+from streams.ports.log import Commit, EventLog, Recorded
 from streams.subjects import Stack
-from streams.triggers import Budget, EventTrigger
 
 AT: Final = datetime(2030, 1, 1, tzinfo=UTC)
 WAIT_S: Final = 20.0

@@ -11,11 +11,11 @@ import pytest
 
 from projections.lives import project as changes_of
 from projections.postgres import reader
-from streams.blocks import OnExpiry
-from streams.events import EndStatus, EpisodeDeferred, Resolution
 from streams.json import raw
-from streams.log import Commit, Recorded
-from streams.outputs import OutputOutcome
+from streams.model.events import EndStatus, EpisodeDeferred, Resolution
+from streams.model.outputs import OutputOutcome
+from streams.model.waits import OnExpiry
+from streams.ports.log import Commit, Recorded
 from tests.projections import lives
 from tests.projections.lives import AT, only_row, rows_of, write, write_events
 

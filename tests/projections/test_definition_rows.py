@@ -13,12 +13,12 @@ from engine.definitions import agent_of, canonical, workflow_of
 from projections.definition_contents import agent_contents, workflow_contents
 from projections.lives import project as changes_of
 from streams.clock import SystemClock
-from streams.definitions import definition_id
 from streams.errors import UnreadableEvent
-from streams.events import DefinitionKind
 from streams.json import raw
-from streams.log import Commit, Recorded
 from streams.memory import memory_ports
+from streams.model.definitions import definition_id
+from streams.model.events import DefinitionKind
+from streams.ports.log import Commit, Recorded
 from streams.subjects import Stack
 from tests.projections import lives
 from tests.projections.lives import (

@@ -11,15 +11,15 @@ import pytest
 from projections.errors import QueryRefused
 from projections.lives import project as changes_of
 from projections.postgres import reader
-from streams.events import (
+from streams.model.events import (
     FindingAcknowledged,
     FindingClearedByHand,
     FindingEscalated,
     FindingExpired,
     FindingNoted,
 )
-from streams.findings import DueTimer, FindingStatus, Person, Severity
-from streams.log import Commit, Recorded
+from streams.model.findings import DueTimer, FindingStatus, Person, Severity
+from streams.ports.log import Commit, Recorded
 from tests.projections import lives
 from tests.projections.lives import AT, only_row, rows_of, write, write_events
 

@@ -9,7 +9,7 @@ import pytest
 
 from projections.lives import project as changes_of
 from projections.postgres import reader
-from streams.events import (
+from streams.model.events import (
     DeadDiscarded,
     EndStatus,
     EpisodeDeferred,
@@ -19,7 +19,7 @@ from streams.events import (
     OutputFailed,
     OutputRetried,
 )
-from streams.log import Commit, Recorded
+from streams.ports.log import Commit, Recorded
 from tests.projections import lives
 from tests.projections.lives import AT, rows_of, write, write_events
 

@@ -9,8 +9,8 @@ import pytest
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import Limits, Seen, Wanted
 from projections.lives import project as changes_of
-from streams.events import LaneKept
-from streams.log import Commit, Recorded
+from streams.model.events import LaneKept
+from streams.ports.log import Commit, Recorded
 from tests.projections import lives
 from tests.projections.lives import AT, rows_of, write
 

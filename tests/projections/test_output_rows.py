@@ -11,8 +11,8 @@ import pytest
 from engine.waits.approval import APPROVAL_EXPIRED
 from projections.lives import project as changes_of
 from projections.postgres import reader
-from streams.blocks import OnExpiry
-from streams.events import (
+from streams.json import raw
+from streams.model.events import (
     OutputApproved,
     OutputAttempted,
     OutputCanceled,
@@ -22,8 +22,8 @@ from streams.events import (
     OutputRejected,
     OutputRetried,
 )
-from streams.json import raw
-from streams.log import Commit, Recorded
+from streams.model.waits import OnExpiry
+from streams.ports.log import Commit, Recorded
 from tests.projections import lives
 from tests.projections.lives import AT, only_row, rows_of, write, write_events
 

@@ -19,12 +19,12 @@ from projections.postgres.pool import AWAY, connect
 from projections.postgres.progress import caught_up
 from projections.statement import arrange
 from streams.clock import SystemClock
-from streams.definitions import definition_id
-from streams.events import DefinitionKind, OutputDelivered
 from streams.keys import episode_claim
 from streams.layout import Stream
-from streams.log import Recorded
 from streams.memory import memory_ports
+from streams.model.definitions import definition_id
+from streams.model.events import DefinitionKind, OutputDelivered
+from streams.ports.log import Recorded
 from tests.engine.workflows.flows import done, flow, given
 from tests.projections import lives
 from tests.projections.lives import (

@@ -11,9 +11,9 @@ from projections.errors import BadSchema, PostgresUnavailable, QueryRefused
 from projections.lives import project
 from projections.postgres import reader
 from projections.postgres.pool import address, connect, open_pool
-from streams.events import DeadDiscarded, EndStatus
-from streams.findings import Severity
-from streams.log import Commit, Recorded
+from streams.model.events import DeadDiscarded, EndStatus
+from streams.model.findings import Severity
+from streams.ports.log import Commit, Recorded
 from streams.subjects import Stack
 from tests.projections import lives
 from tests.projections.lives import AT, write, write_events

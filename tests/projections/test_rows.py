@@ -15,7 +15,8 @@ from projections import claims
 from projections.lives import Lives
 from projections.lives import project as changes_of
 from streams.errors import UnreadableEvent
-from streams.events import (
+from streams.json import raw
+from streams.model.events import (
     DeadDiscarded,
     DeadRequeued,
     EndStatus,
@@ -33,13 +34,12 @@ from streams.events import (
     OutputRetried,
     Resolution,
 )
-from streams.findings import FindingStatus, Severity
-from streams.json import raw
-from streams.leases import Claim, ClaimChange
-from streams.log import Commit, Recorded
-from streams.outputs import OutputOutcome
+from streams.model.findings import FindingStatus, Severity
+from streams.model.outputs import OutputOutcome
+from streams.model.triggers import ManualTrigger, Mode, Overrides, ScheduleTrigger, WorkflowTrigger
+from streams.ports.leases import Claim, ClaimChange
+from streams.ports.log import Commit, Recorded
 from streams.subjects import Stack
-from streams.triggers import ManualTrigger, Mode, Overrides, ScheduleTrigger, WorkflowTrigger
 from tests.projections import lives
 from tests.projections.lives import AT, only_row, rows_of, write, write_events
 

@@ -15,9 +15,9 @@ from engine.workflows.instance import INSTANCE_ENDED
 from projections.lives import project as changes_of
 from projections.postgres import reader
 from streams.errors import UnreadableEvent
-from streams.events import StepReused
 from streams.json import raw
-from streams.log import Commit, Recorded
+from streams.model.events import StepReused
+from streams.ports.log import Commit, Recorded
 from tests.engine.workflows.flows import (
     cancel,
     canceled,

@@ -19,9 +19,10 @@ import msgspec
 from engine.operations.dead_letters import Settler
 from engine.outputs.dead_letters import OUTPUT_FAILED
 from engine.waits.signal import RESOLVED
-from streams.blocks import Approval, Wait
-from streams.commands import Attend
-from streams.events import (
+from streams.layout import Stream
+from streams.memory.stream import Message
+from streams.model.commands import Attend
+from streams.model.events import (
     DeadLettered,
     EpisodeBlocked,
     EpisodeDeferred,
@@ -32,10 +33,9 @@ from streams.events import (
     OutputProposed,
     OutputRetried,
 )
-from streams.layout import Stream
-from streams.log import Recorded
-from streams.memory.stream import Message
-from streams.ports import Ports
+from streams.model.waits import Approval, Wait
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
 from tests.simulation import deciders
 from tests.simulation.life import Life
 from tests.simulation.people import Request, decide, surely

@@ -14,16 +14,16 @@ from typing import Final
 
 import msgspec
 
-from streams.blocks import Approval, OnExpiry
-from streams.commands import Decide, Resolve, Verdict
-from streams.events import (
+from streams.json import unraw
+from streams.model.commands import Decide, Resolve, Verdict
+from streams.model.events import (
     EpisodeBlocked,
     EpisodeFinished,
     EpisodeResolved,
     Resolution,
     StepRecorded,
 )
-from streams.json import unraw
+from streams.model.waits import Approval, OnExpiry
 from tests.simulation.evidence import Breaches, Evidence, Life, Placed, payload_of
 from tests.simulation.rest import at_s
 from tests.simulation.time import EPOCH

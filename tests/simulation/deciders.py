@@ -7,8 +7,8 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from streams.events import LogEvent, StepApprovalAsked, StepPaused, WorkflowStarted
-from streams.ports import Ports
+from streams.model.events import LogEvent, StepApprovalAsked, StepPaused, WorkflowStarted
+from streams.ports.all import Ports
 from tests.simulation.people import ANYBODY, YES_SHARE, surely
 from vigil import cancel_workflow, decide_step, resume_workflow
 

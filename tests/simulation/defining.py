@@ -17,9 +17,9 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.definitions.store import apply_definition, disable_definition
-from streams.events import DefinitionKind
 from streams.json import raw
-from streams.ports import Ports
+from streams.model.events import DefinitionKind
+from streams.ports.all import Ports
 from tests.simulation.people import surely
 from tests.simulation.strategies import Plan, Sum
 from vigil import Context, ConvergeResult, tool_call

@@ -13,9 +13,8 @@ from itertools import pairwise
 from typing import Final
 
 from engine.outputs.dead_letters import OUTPUT_FAILED
-from streams.blocks import Approval, OnExpiry
-from streams.commands import CancelOutput, Decide, RetryOutput, Verdict
-from streams.events import (
+from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
+from streams.model.events import (
     EpisodeDeferred,
     EpisodeFinished,
     OutputApproved,
@@ -29,6 +28,7 @@ from streams.events import (
     OutputRejected,
     OutputRetried,
 )
+from streams.model.waits import Approval, OnExpiry
 from tests.simulation.evidence import Breaches, Evidence, Placed, payload_of
 from tests.simulation.outside import Delivery
 from tests.simulation.receivers import ATTEMPTS_MAX, MAX_CONCURRENT

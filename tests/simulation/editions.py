@@ -13,16 +13,16 @@ from itertools import pairwise
 from typing import Final
 
 from engine.cluster import nodes
-from streams.definitions import Edition, decode_edition, definition_key
-from streams.events import (
+from streams.json import unraw
+from streams.keys import node_key
+from streams.model.definitions import Edition, decode_edition, definition_key
+from streams.model.events import (
     DefinitionApplied,
     DefinitionDisabled,
     DefinitionEvent,
     DefinitionKind,
     StepRecorded,
 )
-from streams.json import unraw
-from streams.keys import node_key
 from tests.simulation.defining import ACTOR, EVENT, EXPECTATION, config_of
 from tests.simulation.evidence import (
     Breaches,

@@ -22,9 +22,9 @@ from engine.episodes.fire import fired_episode_id
 from streams.errors import Unavailable
 from streams.json import JsonObject
 from streams.keys import mode_key, pause_key
-from streams.parsing import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
-from streams.ports import Ports
-from streams.triggers import Mode
+from streams.model.triggers import Mode
+from streams.ports.all import Ports
+from streams.wire.messages import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
 from tests.simulation import defining
 from tests.simulation.life import Life
 from tests.simulation.themes import TAKING_TURNS, Programme, Theme

@@ -12,7 +12,10 @@ from typing import Generic, TypeVar
 import msgspec
 
 from engine.app import dedupe
-from streams.events import (
+from streams.json import unraw
+from streams.layout import Kind
+from streams.memory.stream import Message
+from streams.model.events import (
     CompensationBegun,
     DeadLettered,
     DefinitionEvent,
@@ -29,13 +32,10 @@ from streams.events import (
     WorkflowFinished,
     WorkflowStarted,
 )
-from streams.findings import Cause
-from streams.json import unraw
-from streams.layout import Kind
-from streams.log import Recorded
-from streams.memory.stream import Message
-from streams.parsing import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
-from streams.triggers import EventTrigger, Mode
+from streams.model.findings import Cause
+from streams.model.triggers import EventTrigger, Mode
+from streams.ports.log import Recorded
+from streams.wire.messages import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
 from tests.simulation.world import NAME, History
 
 Breaches = Iterator[str]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from engine.app.strategy import Handled
 from engine.app.workflow_starter import START_EXPECTATION
-from streams.triggers import Trigger
+from streams.model.triggers import Trigger
 from tests.simulation.strategies import Plan, Sum, watch_for
 from vigil import Action, Actor, Failure, StepTaken, Workflow, abort, event, retrying, tool_call
 from vigil import workflow as as_a_step

@@ -8,7 +8,8 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Final
 
-from streams.events import (
+from streams.json import unraw
+from streams.model.events import (
     CompensationBegun,
     EndStatus,
     StepBegun,
@@ -19,9 +20,8 @@ from streams.events import (
     WorkflowFinished,
     WorkflowResumed,
 )
-from streams.json import unraw
-from streams.triggers import WorkflowTrigger
-from streams.workflows import StepOutcome
+from streams.model.triggers import WorkflowTrigger
+from streams.model.workflows import StepOutcome
 from tests.simulation.evidence import (
     Breaches,
     Evidence,

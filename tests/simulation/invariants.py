@@ -15,7 +15,9 @@ from engine.app.workflow_starter import START_EXPECTATION
 from engine.episodes.recovery import NO_SUCH_EPISODE
 from engine.outputs.dead_letters import OUTPUT_FAILED
 from engine.runtime.leases import NO_CLAIM
-from streams.events import (
+from streams.json import unraw
+from streams.memory.stream import DEDUPE_WINDOW_S
+from streams.model.events import (
     EndStatus,
     EpisodeBlocked,
     EpisodeConverged,
@@ -31,13 +33,11 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.findings import FindingStatus
-from streams.json import unraw
-from streams.log import Recorded
-from streams.memory.stream import DEDUPE_WINDOW_S
-from streams.parsing import HOPS_HEADER
-from streams.triggers import EventTrigger
-from streams.world import HOPS_MAX
+from streams.model.findings import FindingStatus
+from streams.model.triggers import EventTrigger
+from streams.ports.domain_events import HOPS_MAX
+from streams.ports.log import Recorded
+from streams.wire.messages import HOPS_HEADER
 from tests.simulation import blocks, deliveries, editions, flows, limits, turns, wakings
 from tests.simulation.actors import ENDS, SECRET
 from tests.simulation.evidence import Breaches, Evidence, Life, identity, payload_of

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from engine.triggers.rules import share_of
-from streams.events import EndStatus, EpisodeFinished, EpisodeStarted
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeStarted
 from tests.simulation.evidence import (
     Breaches,
     Evidence,

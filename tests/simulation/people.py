@@ -15,10 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.errors import Refused, Rejected
-from streams.blocks import Approval
-from streams.commands import Decide, Verdict
 from streams.errors import Unavailable, VersionConflict
-from streams.ports import Ports
+from streams.model.commands import Decide, Verdict
+from streams.model.waits import Approval
+from streams.ports.all import Ports
 from tests.simulation.time import EPOCH
 from vigil import approve, approve_output, deny, reject_output
 

@@ -10,15 +10,15 @@ from engine.app.actor import Actor
 from engine.lanes import lane as lane_rules
 from engine.triggers import schedule
 from engine.waits.signals import QUEUE
-from streams import codec
-from streams.codec import decode_command
-from streams.commands import Command
 from streams.keys import WAITS
 from streams.layout import Stream
-from streams.log import Recorded
 from streams.memory.stream import Message
-from streams.parsing import COMMIT_HEADER
-from streams.timers import Due
+from streams.model.commands import Command
+from streams.ports.log import Recorded
+from streams.ports.timers import Due
+from streams.wire import codec
+from streams.wire.codec import decode_command
+from streams.wire.messages import COMMIT_HEADER
 from tests.simulation.time import EPOCH
 from tests.simulation.wakeful import ORDERS
 from tests.simulation.wire import Servers, done

@@ -17,8 +17,8 @@ from projections.lanes import ADMIT, EMPTY, REMOVE
 from projections.lives import project
 from projections.statement import Change, Statement
 from streams.json import NOTHING
-from streams.log import START, Recorded
-from streams.ports import Ports
+from streams.ports.all import Ports
+from streams.ports.log import START, Recorded
 from streams.subjects import Stack
 from tests.simulation.faults import Weather
 from tests.simulation.life import Life

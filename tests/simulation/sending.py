@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from streams.outputs import OutputIntent
+from streams.model.outputs import OutputIntent
 from tests.simulation.asking import APPROVERS
 from tests.simulation.strategies import Plan, Planned, Sum, watch_for
 from vigil import (

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from engine.workflows.instance import INSTANCE_ENDED
-from streams.events import (
+from streams.model.events import (
     DefinitionDisabled,
     EpisodeDeferred,
     EpisodeFinished,
@@ -21,7 +21,7 @@ from streams.events import (
     OutputForgone,
     WorkflowEvent,
 )
-from streams.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
+from streams.model.triggers import EventTrigger, ManualTrigger, Mode, ScheduleTrigger
 from tests.simulation.blocks import waits
 from tests.simulation.defining import EXPECTATION
 from tests.simulation.evidence import Evidence

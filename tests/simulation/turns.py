@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from streams.events import (
+from streams.model.events import (
     EpisodeBlocked,
     EpisodeDeferred,
     EpisodeFinished,
@@ -18,7 +18,7 @@ from streams.events import (
     LaneKept,
     LaneMoved,
 )
-from streams.lanes import Ticket
+from streams.model.lanes import Ticket
 from tests.simulation.evidence import (
     Breaches,
     Evidence,

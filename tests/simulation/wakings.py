@@ -15,8 +15,8 @@ from typing import Final
 from engine.triggers import schedule
 from streams.json import JsonObject
 from streams.memory.stream import Message
-from streams.parsing import MESSAGE_ID_HEADER
-from streams.triggers import ManualTrigger, ScheduleTrigger, WorkflowTrigger
+from streams.model.triggers import ManualTrigger, ScheduleTrigger, WorkflowTrigger
+from streams.wire.messages import MESSAGE_ID_HEADER
 from tests.simulation.evidence import (
     Breaches,
     Evidence,

@@ -17,10 +17,6 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from streams import codec
-from streams.bucket import BucketWatch, Entry
-from streams.commands import Command, WorkflowCommand
-from streams.delivery import Unreadable
 from streams.errors import (
     RevisionConflict,
     StreamError,
@@ -28,23 +24,27 @@ from streams.errors import (
     UnknownOutcome,
     VersionConflict,
 )
-from streams.events import EpisodeFinished, EpisodeOpened, WorkflowFinished, WorkflowStarted
-from streams.feeds import Feed
-from streams.jetstream.grouping import Grouping
-from streams.jetstream.headers import EXPECTED_SEQ
-from streams.jetstream.publish import Ack, BatchRefused, Write
-from streams.jetstream.settings import GroupSettings
+from streams.jetstream.connection.headers import EXPECTED_SEQ
+from streams.jetstream.connection.settings import GroupSettings
+from streams.jetstream.messages.grouping import Grouping
+from streams.jetstream.messages.publish import Ack, BatchRefused, Write
 from streams.json import JsonObject
 from streams.layout import Stream
-from streams.leases import RECLAIM_MAX, ClaimChange, ClaimWatch, Lease
-from streams.log import START, Commit, Follower, Recorded
 from streams.memory import MemoryPorts
 from streams.memory.bucket import MemoryBucket
 from streams.memory.durable import MemoryDelivery, MemorySource
-from streams.parsing import COMMIT_HEADER
-from streams.ports import Ports
-from streams.timers import Due, PendingTimer, Timer
-from streams.world import NO_HEADERS, DomainEvent, EventFollower, Followed, Sent
+from streams.model.commands import Command, WorkflowCommand
+from streams.model.events import EpisodeFinished, EpisodeOpened, WorkflowFinished, WorkflowStarted
+from streams.model.foreign_streams import Feed
+from streams.ports.all import Ports
+from streams.ports.bucket import BucketWatch, Entry
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Followed, Sent
+from streams.ports.leases import RECLAIM_MAX, ClaimChange, ClaimWatch, Lease
+from streams.ports.log import START, Commit, Follower, Recorded
+from streams.ports.timers import Due, PendingTimer, Timer
+from streams.wire import codec
+from streams.wire.messages import COMMIT_HEADER
 from tests.simulation.faults import Fault, Weather
 from tests.simulation.life import Life
 
@@ -259,7 +259,7 @@ def _shown(result: object) -> str:
 
 @dataclass
 class WiredStoring:
-    """See `streams.jetstream.grouping.Storing`."""
+    """See `streams.jetstream.messages.grouping.Storing`."""
 
     wire: Wire
 
@@ -303,7 +303,7 @@ def _told(write: Write) -> str:
 
 @dataclass
 class WiredLog:
-    """See `streams.log.EventLog`. Appends of one process share batches, as on a real server."""
+    """See `streams.ports.log.EventLog`. Appends of one process share batches, as a server does."""
 
     wire: Wire
     _grouping: Grouping = field(init=False)
@@ -388,7 +388,7 @@ def _is_of_a_tenure(commit: Commit) -> bool:
 
 @dataclass
 class WiredFollower:
-    """See `streams.log.Follower`."""
+    """See `streams.ports.log.Follower`."""
 
     wire: Wire
     follower: Follower
@@ -405,7 +405,7 @@ class WiredFollower:
 
 @dataclass
 class WiredInbox:
-    """See `streams.inbox.Inbox`."""
+    """See `streams.ports.commands.Inbox`."""
 
     wire: Wire
 
@@ -441,7 +441,7 @@ class WiredInbox:
 
 @dataclass
 class WiredWorld:
-    """See `streams.world.World`."""
+    """See `streams.ports.domain_events.World`."""
 
     wire: Wire
 
@@ -540,7 +540,7 @@ class WiredWorld:
 
 @dataclass
 class WiredEventFollower:
-    """See `streams.world.EventFollower`."""
+    """See `streams.ports.domain_events.EventFollower`."""
 
     wire: Wire
     follower: EventFollower
@@ -557,7 +557,7 @@ class WiredEventFollower:
 
 @dataclass
 class WiredTimers:
-    """See `streams.timers.Timers`."""
+    """See `streams.ports.timers.Timers`."""
 
     wire: Wire
 
@@ -603,7 +603,7 @@ class WiredTimers:
 
 @dataclass
 class WiredSource(Generic[T]):
-    """See `streams.delivery.Source`."""
+    """See `streams.ports.delivery.Source`."""
 
     wire: Wire
     source: MemorySource[T]
@@ -630,7 +630,7 @@ class WiredSource(Generic[T]):
 
 @dataclass
 class WiredDelivery(Generic[T]):
-    """See `streams.delivery.Delivery`."""
+    """See `streams.ports.delivery.Delivery`."""
 
     wire: Wire
     delivery: MemoryDelivery[T]
@@ -680,7 +680,7 @@ class WiredDelivery(Generic[T]):
 
 @dataclass
 class WiredLeases:
-    """See `streams.leases.Leases`."""
+    """See `streams.ports.leases.Leases`."""
 
     wire: Wire
     _renewed: dict[tuple[str, int], Lease] = field(default_factory=dict)
@@ -746,7 +746,7 @@ class WiredLeases:
 
 @dataclass
 class WiredWatch:
-    """See `streams.leases.ClaimWatch`."""
+    """See `streams.ports.leases.ClaimWatch`."""
 
     wire: Wire
     watch: ClaimWatch
@@ -759,7 +759,7 @@ class WiredWatch:
 
 @dataclass
 class WiredBucket:
-    """See `streams.bucket.Bucket`."""
+    """See `streams.ports.bucket.Bucket`."""
 
     wire: Wire
     bucket: MemoryBucket
@@ -802,7 +802,7 @@ class WiredBucket:
 
 @dataclass
 class WiredBucketWatch:
-    """See `streams.bucket.BucketWatch`."""
+    """See `streams.ports.bucket.BucketWatch`."""
 
     wire: Wire
     watch: BucketWatch

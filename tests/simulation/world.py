@@ -24,12 +24,12 @@ from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.json import JsonObject
 from streams.layout import Stream
-from streams.log import START, Recorded
 from streams.memory import memory_ports
 from streams.memory.stream import Message
-from streams.parsing import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
+from streams.ports.log import START, Recorded
+from streams.ports.timers import Due
 from streams.subjects import Stack
-from streams.timers import Due
+from streams.wire.messages import CLOUD_EVENT_ID_HEADER, MESSAGE_ID_HEADER
 from tests.simulation import defining, rest
 from tests.simulation.actors import simulated_app
 from tests.simulation.answers import Answers

@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from streams.blocks import Approval, OnExpiry, Wait
-from streams.commands import (
+from streams.json import raw
+from streams.model.commands import (
     Attend,
     Cancel,
     CancelOutput,
@@ -23,7 +23,7 @@ from streams.commands import (
     Start,
     Verdict,
 )
-from streams.events import (
+from streams.model.events import (
     BlockReason,
     CheckpointSaved,
     DeadDiscarded,
@@ -67,7 +67,7 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.findings import (
+from streams.model.findings import (
     Cause,
     ClearFinding,
     DueTimer,
@@ -79,10 +79,10 @@ from streams.findings import (
     Severity,
     UpdateFinding,
 )
-from streams.json import raw
-from streams.lanes import Ticket
-from streams.outputs import OutputOutcome
-from streams.triggers import Budget, EventTrigger, ManualTrigger
+from streams.model.lanes import Ticket
+from streams.model.outputs import OutputOutcome
+from streams.model.triggers import Budget, EventTrigger, ManualTrigger
+from streams.model.waits import Approval, OnExpiry, Wait
 from tests.streams.workflow_samples import WORKFLOW_EVENTS
 
 AT: Final = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

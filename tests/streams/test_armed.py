@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streams.armed import due_time, parse_due, timer_body, timer_headers
-from streams.timers import DUE_MAX, Due, Timer
+from streams.ports.timers import DUE_MAX, Due, Timer
+from streams.wire.timers import due_time, parse_due, timer_body, timer_headers
 
 DUE_AT = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 TIMER = Timer(actor="monitor", purpose="debounce", key="web-1 ü", payload={"n": 1})

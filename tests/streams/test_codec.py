@@ -9,19 +9,19 @@ from typing import get_args
 import msgspec
 import pytest
 
-from streams.codec import (
+from streams.errors import UnreadableEvent, Unwritable
+from streams.json import UNDECODABLE
+from streams.model.commands import Command, WorkflowCommand
+from streams.model.events import LogEvent
+from streams.model.triggers import Budget
+from streams.ports.log import Commit
+from streams.wire.codec import (
     decode_command,
     decode_commit,
     decode_workflow_command,
     encode_command,
     encode_commit,
 )
-from streams.commands import Command, WorkflowCommand
-from streams.errors import UnreadableEvent, Unwritable
-from streams.events import LogEvent
-from streams.json import UNDECODABLE
-from streams.log import Commit
-from streams.triggers import Budget
 from tests.streams.samples import AT, COMMANDS, EVENTS
 from tests.streams.workflow_samples import WORKFLOW_COMMANDS
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from streams.feeds import FEED_SUBJECT_CHARS_MAX, Feed, problem_of_feed
+from streams.model.foreign_streams import FEED_SUBJECT_CHARS_MAX, Feed, problem_of_feed
 
 GOOD = Feed(stream="ORDERS")
 

@@ -13,15 +13,15 @@ from itertools import count
 import msgspec
 import pytest
 
-from streams.codec import encode_commit
-from streams.commands import Start
-from streams.delivery import ACK_WAIT_S
 from streams.errors import LeaseLost, TooLarge
-from streams.events import StepAnnounced
-from streams.log import START, Commit
 from streams.memory import memory_ports
 from streams.memory.leases import MARKER_KEPT_S
 from streams.memory.stream import DEDUPE_WINDOW_S, MESSAGE_BYTES_MAX
+from streams.model.commands import Start
+from streams.model.events import StepAnnounced
+from streams.ports.delivery import ACK_WAIT_S
+from streams.ports.log import START, Commit
+from streams.wire.codec import encode_commit
 
 SETTLE_TURNS = 20  # Loop turns after which every task is either asleep or done.
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 
 from streams.memory import memory_ports
-from streams.timers import Timer
+from streams.ports.timers import Timer
 from tests.simulation.time import SimClock, simulate
 
 HOUR_S = 3600.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from streams.blocks import Approval
-from streams.commands import (
+from streams.json import raw
+from streams.model.commands import (
     Advance,
     CancelWorkflow,
     DecideStep,
@@ -15,7 +15,7 @@ from streams.commands import (
     Verdict,
     WorkflowCommand,
 )
-from streams.events import (
+from streams.model.events import (
     CompensationBegun,
     CompensationEnded,
     StepApprovalAsked,
@@ -35,9 +35,9 @@ from streams.events import (
     WorkflowResumed,
     WorkflowStarted,
 )
-from streams.json import raw
-from streams.triggers import Budget, ManualTrigger, Mode, Overrides, WorkflowTrigger
-from streams.workflows import (
+from streams.model.triggers import Budget, ManualTrigger, Mode, Overrides, WorkflowTrigger
+from streams.model.waits import Approval
+from streams.model.workflows import (
     OnFailure,
     ParentStep,
     Remedy,

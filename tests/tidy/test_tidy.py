@@ -67,6 +67,7 @@ WAITING = (  # Of the folders above, what waits all the same.
     "streams/clock.py",
     "streams/jetstream/",
     "streams/memory/",
+    "streams/repartition/",
     "engine/app/outputs.py",  # The shape of what users write, and functions wrapped into it.
     "engine/app/tools.py",
     "engine/definitions/loader.py",
@@ -107,6 +108,7 @@ IN_CODE = (
         # Nonces; requests of their own.
         (
             "streams/jetstream/",
+            "streams/repartition/",
             "engine/definitions/store.py",
             "engine/outputs/requests.py",
             "engine/episodes/cancel.py",

@@ -14,9 +14,11 @@ import msgspec
 from engine.cluster.modes import NodeMode
 from engine.cluster.nodes import ActorInfo, NodeInfo, encoded
 from engine.waits.signal import WaitEntry
-from streams.blocks import Approval, Wait
 from streams.clock import SystemClock
-from streams.events import (
+from streams.jetstream import connect
+from streams.json import raw
+from streams.keys import node_key, wait_key
+from streams.model.events import (
     BlockReason,
     CheckpointSaved,
     EpisodeBlocked,
@@ -25,13 +27,11 @@ from streams.events import (
     LogEvent,
     OutputProposed,
 )
-from streams.jetstream import connect
-from streams.json import raw
-from streams.keys import node_key, wait_key
-from streams.log import START, Commit
-from streams.ports import Ports
+from streams.model.triggers import Budget, EventTrigger
+from streams.model.waits import Approval, Wait
+from streams.ports.all import Ports
+from streams.ports.log import START, Commit
 from streams.subjects import Stack
-from streams.triggers import Budget, EventTrigger
 from tests.vigil.program import Vigil
 
 CLOCK: Final = SystemClock()

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streams.blocks import Approval, OnExpiry, Wait
-from streams.events import (
+from streams.json import raw
+from streams.model.events import (
     BlockReason,
     EndStatus,
     EpisodeBlocked,
@@ -22,8 +22,8 @@ from streams.events import (
     OutputRetried,
     Resolution,
 )
-from streams.json import raw
-from streams.log import Commit, Recorded
+from streams.model.waits import Approval, OnExpiry, Wait
+from streams.ports.log import Commit, Recorded
 from tests.projections.lives import opened
 from vigil.approvals import Decision, owner_of, requests
 

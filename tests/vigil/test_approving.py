@@ -13,9 +13,9 @@ from uuid import UUID
 
 import pytest
 
-from streams.blocks import Wait
-from streams.commands import Verdict
-from streams.events import EpisodeResolved, Resolution, StepKind, StepRecorded
+from streams.model.commands import Verdict
+from streams.model.events import EpisodeResolved, Resolution, StepKind, StepRecorded
+from streams.model.waits import Wait
 from tests.vigil.journal import CLOCK, KEPT, PLAN_HASH, Journal, approval
 from tests.vigil.program import NOWHERE, RUN_S_MAX, Running, Vigil
 from tests.vigil.test_command_line import one_line

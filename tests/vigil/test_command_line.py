@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from streams.events import EndStatus
-from streams.findings import FindingStatus, Severity
+from streams.model.events import EndStatus
+from streams.model.findings import FindingStatus, Severity
 from tests.vigil.program import NOWHERE, Vigil
 from vigil import tables
 from vigil.cli.episodes import EpisodeStatus

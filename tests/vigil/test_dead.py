@@ -16,8 +16,11 @@ from engine.dead_letters.write import Undertaker
 from engine.outputs.dead_letters import write_failed
 from engine.outputs.output import fold as fold_output
 from streams.clock import SystemClock
-from streams.delivery import Unreadable
-from streams.events import (
+from streams.jetstream import connect
+from streams.json import raw
+from streams.keys import episode_claim
+from streams.layout import Stream
+from streams.model.events import (
     EndStatus,
     EpisodeFinished,
     EpisodeOpened,
@@ -27,14 +30,11 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.jetstream import connect
-from streams.json import raw
-from streams.keys import episode_claim
-from streams.layout import Stream
-from streams.log import START, Commit
-from streams.ports import Ports
+from streams.model.triggers import Budget, EventTrigger
+from streams.ports.all import Ports
+from streams.ports.delivery import Unreadable
+from streams.ports.log import START, Commit
 from streams.subjects import Stack
-from streams.triggers import Budget, EventTrigger
 from tests.vigil.journal import KEPT, proposed
 from tests.vigil.program import Vigil
 from tests.vigil.test_command_line import one_line

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streams.definitions import Edition
-from streams.events.definitions import DefinitionKind
+from streams.model.definitions import Edition
+from streams.model.events.definitions import DefinitionKind
 from tests.vigil.defining import DISKS, HEALTHY, LACKS, REVIEW, calmer, done
 from tests.vigil.journal import Journal, said_by
 from tests.vigil.test_command_line import one_line

@@ -11,9 +11,9 @@ from projections.postgres import store
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
 from streams.clock import SystemClock
-from streams.definitions import Edition
-from streams.events.definitions import DefinitionKind
 from streams.json import raw
+from streams.model.definitions import Edition
+from streams.model.events.definitions import DefinitionKind
 from tests.projections.conftest import open_directory
 from tests.vigil.journal import said_by
 from vigil import diagnosis

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from streams.definitions import Edition
-from streams.events.definitions import DefinitionKind
 from streams.json import NOTHING, raw
+from streams.model.definitions import Edition
+from streams.model.events.definitions import DefinitionKind
 from tests.vigil.journal import said_by
 from vigil.editions import origin, reception, source_in_words
 

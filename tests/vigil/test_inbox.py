@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from streams.blocks import Wait
-from streams.events import DeadLettered
+from streams.model.events import DeadLettered
+from streams.model.waits import Wait
 from tests.vigil.journal import Journal, approval, proposed
 from vigil.inbox import lines
 

@@ -9,9 +9,9 @@ import pytest
 from engine.cluster.modes import ModeOrder, NodeMode, Orders, PauseOrder
 from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo
 from streams.clock import SystemClock
-from streams.events import LaneMoved
-from streams.log import Commit
 from streams.memory import memory_ports
+from streams.model.events import LaneMoved
+from streams.ports.log import Commit
 from tests.vigil.program import NOWHERE
 from vigil import settings
 from vigil.errors import Trouble

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from engine.cluster.nodes import ExpectationInfo
 from engine.definitions import agent_of, canonical, workflow_of
-from streams.definitions import Edition
-from streams.events.definitions import DefinitionKind
 from streams.json import NOTHING
+from streams.model.definitions import Edition
+from streams.model.events.definitions import DefinitionKind
 from tests.vigil.journal import said_by
 from vigil.needing import around, lacks, needed_by
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streams.events import (
+from streams.model.events import (
     OutputAttempted,
     OutputCanceled,
     OutputFailed,

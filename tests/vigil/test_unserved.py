@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from engine.app.workflow_starter import starter_id
 from engine.cluster.modes import NodeMode
 from projections.postgres.answers import ROWS_MAX
-from streams.definitions import Edition
-from streams.events import WorkflowStarted
-from streams.events.definitions import DefinitionKind
 from streams.json import NOTHING, raw
-from streams.triggers import EventTrigger
-from streams.workflows import WorkflowSpec
+from streams.model.definitions import Edition
+from streams.model.events import WorkflowStarted
+from streams.model.events.definitions import DefinitionKind
+from streams.model.triggers import EventTrigger
+from streams.model.workflows import WorkflowSpec
 from tests.vigil.journal import Journal, said_by
 from vigil.errors import EXIT_TROUBLE
 from vigil.unserved import by_workflow, served, told

@@ -10,11 +10,11 @@ from engine.cluster.nodes import ExpectationInfo
 from engine.triggers.debounce import PURPOSE
 from engine.triggers.debounce_store import Debouncer, fired_of
 from streams.clock import SystemClock
-from streams.commands import Start
-from streams.events import LaneMoved
-from streams.log import Commit
 from streams.memory import memory_ports
-from streams.timers import Timer
+from streams.model.commands import Start
+from streams.model.events import LaneMoved
+from streams.ports.log import Commit
+from streams.ports.timers import Timer
 from tests.engine.crew import crew_of
 from tests.engine.stage import Scripted, app_of
 from tests.engine.triggers.test_debouncer import calming_of, happened, hold, thing_of

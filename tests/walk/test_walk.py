@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from vigil import Actor, App, event
 from streams.memory import memory_ports
 from tests.engine.stage import HAPPENED, Scripted, running
 from tests.simulation.time import SimClock, simulate
 from tests.walk.chain import longest_chain
 from tests.walk.trace import walking
 from tests.walk.ways import walks
+from vigil import Actor, App, event
 
 # What `make walk` counts today. These may only fall.
 MOST = {  # way: files, changes

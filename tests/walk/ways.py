@@ -12,13 +12,13 @@ from typing import Final
 
 from structlog.testing import capture_logs
 
-from vigil import Actor, App, approve_output, event, observe, propose_output, tool_call
-from streams.events import EpisodeDeferred, OutputProposed
 from streams.memory import MemoryPorts, memory_ports
+from streams.model.events import EpisodeDeferred, OutputProposed
 from tests.engine.output_stage import Pager, Proposing
 from tests.engine.stage import HAPPENED, Counter, Life, Scripted, doomed, lived, opening, running
 from tests.simulation.time import SimClock, simulate
 from tests.walk.trace import Walk, said, walking
+from vigil import Actor, App, approve_output, event, observe, propose_output, tool_call
 
 QUIET_S: Final = 2.0
 """After this nothing is under way, in simulated seconds: what is told was told, what is given up

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from streams.commands import Verdict
+from streams.model.commands import Verdict
 from vigil.cli import context, verdicts
 from vigil.cli.verdicts import PATIENCE_S, By, Choice, Hash, IsSure, IsWaiting, Patience, Reason
 

@@ -15,7 +15,7 @@ from vigil.cli.output import IsJson
 from vigil.cli.verdicts import By, Reason
 
 if TYPE_CHECKING:
-    from streams.events.definitions import DefinitionKind
+    from streams.model.events.definitions import DefinitionKind
 
 RECEIVED_S: Final = 10.0
 """How long nodes are waited for unless it is told otherwise, in seconds."""

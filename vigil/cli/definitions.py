@@ -18,7 +18,7 @@ from vigil.cli.output import IsJson, show_rows
 from vigil.cli.verdicts import By, IsSure, Reason
 
 if TYPE_CHECKING:
-    from streams.events.definitions import DefinitionKind
+    from streams.model.events.definitions import DefinitionKind
     from vigil.tables import Row
 
 HISTORY: Final = ("revision", "change", "person", "at", "reason")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from streams.events import EndStatus
+from streams.model.events import EndStatus
 from vigil.cli import answers, context
 from vigil.cli.answers import EpisodeId
 from vigil.cli.consent import require_consent

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from streams.findings import FindingStatus, Severity
+from streams.model.findings import FindingStatus, Severity
 from vigil.cli import context
 from vigil.cli.output import IsJson, Limit, show_record, show_rows
 

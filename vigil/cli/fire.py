@@ -108,7 +108,7 @@ def _in_a_line(row: Mapping[str, object]) -> str:
 
 
 def _exit_unless_done(row: Mapping[str, object] | None) -> None:
-    from streams.events import EndStatus
+    from streams.model.events import EndStatus
     from vigil.errors import EXIT_TROUBLE
 
     if row is not None and row["status"] != EndStatus.DONE:

@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from streams.commands import Verdict
-from streams.outputs import OutputStatus
+from streams.model.commands import Verdict
+from streams.model.outputs import OutputStatus
 from vigil.cli import context, verdicts
 from vigil.cli.consent import require_consent
 from vigil.cli.output import IsJson, Limit, show_record, show_rows

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
-from streams.commands import Verdict
+from streams.model.commands import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.workflows.instance import Instance
-    from streams.events import StepApprovalAsked
+    from streams.model.events import StepApprovalAsked
     from vigil.deciding import Asked, Matter
     from vigil.outcomes import Outcome
     from vigil.settings import Reading

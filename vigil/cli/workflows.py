@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from streams.commands import Verdict
-from streams.workflows import ResumeHow, WorkflowStatus
+from streams.model.commands import Verdict
+from streams.model.workflows import ResumeHow, WorkflowStatus
 from vigil.cli import context, definitions, verdicts
 from vigil.cli.output import (
     WAIT_S,

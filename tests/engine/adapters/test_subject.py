@@ -10,11 +10,11 @@ from nats.js.api import DiscardPolicy
 
 from engine.adapters.subject import Subject
 from streams.clock import SystemClock
-from streams.events import EpisodeOpened
 from streams.jetstream import connect
-from streams.log import START, Commit
 from streams.memory import memory_ports
-from streams.triggers import Budget, EventTrigger
+from streams.model.events import EpisodeOpened
+from streams.model.triggers import Budget, EventTrigger
+from streams.ports.log import START, Commit
 from tests.engine.adapters.conftest import NOW
 from tests.engine.adapters.samples import KEY, failure_of, output
 

@@ -15,8 +15,8 @@ from engine.app.findings import escalate
 from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.triggers import Cron, EventSource, Every, event, every, manual, workflow
 from engine.errors import DeclarationError
-from streams.feeds import Feed
-from streams.triggers import Budget
+from streams.model.foreign_streams import Feed
+from streams.model.triggers import Budget
 
 
 class Watch(Strategy):

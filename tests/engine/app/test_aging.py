@@ -18,8 +18,8 @@ from engine.app.findings import (
     wakes_at,
 )
 from engine.findings.finding import clear
-from streams.events import FindingEscalated, FindingExpired, FindingUpdated
-from streams.findings import DueTimer, FindingStatus, Person, Severity
+from streams.model.events import FindingEscalated, FindingExpired, FindingUpdated
+from streams.model.findings import DueTimer, FindingStatus, Person, Severity
 from tests.spec import EPOCH, given_finding
 
 TIMER = DueTimer(timer_id="t1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.app.checks import overspent
-from streams.triggers import Budget
+from streams.model.triggers import Budget
 
 SMALL = Budget(turns=3, tokens=100, wall_s=2.5)
 

@@ -16,12 +16,12 @@ from engine.app.strategy import (
     conclude,
 )
 from engine.errors import InvalidResult, StrategyError, Unencodable
-from streams.codec import encode_commit
-from streams.events import EndStatus, EpisodeConverged, EpisodeFinished
-from streams.findings import FindingOutcome
 from streams.json import raw
-from streams.log import Commit
-from streams.outputs import OutputIntent
+from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished
+from streams.model.findings import FindingOutcome
+from streams.model.outputs import OutputIntent
+from streams.ports.log import Commit
+from streams.wire.codec import encode_commit
 from tests.spec import EPOCH
 
 

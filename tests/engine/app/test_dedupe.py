@@ -22,7 +22,7 @@ from engine.app.dedupe import (
     problem_of_dedupe,
 )
 from engine.errors import StrategyError
-from streams.world import DomainEvent
+from streams.ports.domain_events import DomainEvent
 from tests.spec import EPOCH
 
 CAUSE = {"stack": "vigil", "actor": "monitor", "expectation": "limits", "dedupe_key": "event:x1"}

@@ -9,9 +9,9 @@ import pytest
 from engine.app.findings import SUMMARY_CHARS_MAX, clear_finding, raise_finding, update_finding
 from engine.errors import InvalidFinding
 from engine.findings.finding import decide, is_of, outcome_of
-from streams.events import FindingCleared, FindingRaised, FindingUpdated
-from streams.findings import Cause, FindingOutcome, FindingStatus, Severity
 from streams.json import NOTHING, raw
+from streams.model.events import FindingCleared, FindingRaised, FindingUpdated
+from streams.model.findings import Cause, FindingOutcome, FindingStatus, Severity
 from tests.spec import EPOCH, given_finding
 
 full = raise_finding(

@@ -17,7 +17,7 @@ from engine.app.tools import (
     problem_of_overrides,
 )
 from streams.json import NOTHING, raw
-from streams.triggers import Overrides
+from streams.model.triggers import Overrides
 
 
 def test_without_a_word_nothing_stands_for_anything():

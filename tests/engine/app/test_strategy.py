@@ -19,7 +19,7 @@ from engine.app.strategy import (
     state_type,
 )
 from engine.app.tools import Failure
-from streams.events import StepKind
+from streams.model.events import StepKind
 
 
 class AsStruct(msgspec.Struct):

@@ -23,9 +23,9 @@ from engine.app.triggers import (
     trigger_of,
     workflow,
 )
-from streams.feeds import Feed
-from streams.triggers import CloudEvent, EventTrigger
-from streams.world import DomainEvent
+from streams.model.foreign_streams import Feed
+from streams.model.triggers import CloudEvent, EventTrigger
+from streams.ports.domain_events import DomainEvent
 from tests.spec import EPOCH
 
 

@@ -19,8 +19,8 @@ from engine.cluster.modes import (
     with_mode,
     without_mode,
 )
-from streams.bucket import Entry
 from streams.keys import mode_key, pause_key
+from streams.ports.bucket import Entry
 
 FULL, TRIGGER_ONLY, DISABLED = NodeMode
 BOTH = Switch(wakes=True, runs=True)

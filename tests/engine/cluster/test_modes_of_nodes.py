@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from engine.app.actions import observe, tool_call
 from engine.cluster.modes import NodeMode
 from engine.node.node import Node
-from streams.events import EpisodeOpened, EpisodeStarted
 from streams.keys import mode_key, pause_key
+from streams.model.events import EpisodeOpened, EpisodeStarted
 from tests.engine.stage import (
     HAPPENED,
     Counter,

@@ -8,8 +8,8 @@ from engine.app.app import App
 from engine.app.outputs import propose_output
 from engine.app.triggers import manual
 from engine.episodes.fire import fire
-from streams.events import EndStatus, EpisodeBlocked, EpisodeDeferred
 from streams.keys import pause_key
+from streams.model.events import EndStatus, EpisodeBlocked, EpisodeDeferred
 from tests.engine.output_stage import Pager, Proposing, Scene, app_of, busy, play
 from tests.engine.stage import Scripted
 

@@ -11,7 +11,9 @@ from engine.episodes import episode
 from engine.errors import Rejected
 from engine.operations import dead_letters as dead
 from engine.outputs import dead_letters
-from streams.events import (
+from streams.json import raw
+from streams.layout import Stream
+from streams.model.events import (
     DeadDiscarded,
     DeadLettered,
     DeadRequeued,
@@ -25,11 +27,9 @@ from streams.events import (
     OutputProposed,
     OutputRetried,
 )
-from streams.json import raw
-from streams.layout import Stream
-from streams.log import Commit, Recorded
+from streams.model.triggers import Budget, EventTrigger
+from streams.ports.log import Commit, Recorded
 from streams.subjects import Stack
-from streams.triggers import Budget, EventTrigger
 from tests.spec import EPOCH, at
 
 STACK = Stack("orders")

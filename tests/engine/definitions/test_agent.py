@@ -27,7 +27,7 @@ from engine.definitions.agent import (
 )
 from engine.errors import BadDefinition
 from engine.templates.classify import observe_classify_converge
-from streams.triggers import Budget, Overrides
+from streams.model.triggers import Budget, Overrides
 
 
 class Watch(Strategy):

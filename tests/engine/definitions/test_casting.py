@@ -12,9 +12,9 @@ from engine.app.workflow import Workflow
 from engine.app.workflow_plan import WORKFLOWS_MAX
 from engine.definitions.make import IN_CODE, cast, make, unmade
 from engine.runtime.catalog import in_code
-from streams.definitions import Edition
-from streams.events import DefinitionKind
 from streams.json import NOTHING, raw
+from streams.model.definitions import Edition
+from streams.model.events import DefinitionKind
 
 AGENT, WORKFLOW = DefinitionKind.AGENT, DefinitionKind.WORKFLOW
 

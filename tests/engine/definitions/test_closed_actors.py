@@ -16,9 +16,9 @@ from engine.episodes.fire import fire
 from engine.operations.drift import declared, why_unknown
 from engine.triggers import timers
 from engine.waits.requests import approve
-from streams.events import EndStatus, EpisodeBlocked, EpisodeOpened
 from streams.json import raw
 from streams.keys import mode_key
+from streams.model.events import EndStatus, EpisodeBlocked, EpisodeOpened
 from tests.engine.defining import (
     agent,
     app_with,

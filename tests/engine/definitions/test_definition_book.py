@@ -18,17 +18,17 @@ from engine.definitions.store import (
 from engine.errors import BadRequest, Refused
 from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX
 from streams.clock import SystemClock
-from streams.definitions import (
+from streams.errors import BadName, RevisionConflict, Unavailable
+from streams.json import NOTHING, raw
+from streams.memory import memory_ports
+from streams.model.definitions import (
     Edition,
     decode_edition,
     definition_id,
     definition_key,
     encode_edition,
 )
-from streams.errors import BadName, RevisionConflict, Unavailable
-from streams.events import DefinitionApplied, DefinitionDisabled, DefinitionKind
-from streams.json import NOTHING, raw
-from streams.memory import memory_ports
+from streams.model.events import DefinitionApplied, DefinitionDisabled, DefinitionKind
 from streams.subjects import Stack
 
 AGENT, WORKFLOW = DefinitionKind.AGENT, DefinitionKind.WORKFLOW

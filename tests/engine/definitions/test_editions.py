@@ -14,10 +14,10 @@ from engine.episodes.episode import Status
 from engine.episodes.recovery import NO_SUCH_EDITION
 from engine.runtime.catalog import Hindered
 from engine.waits.requests import approve
-from streams.definitions import Edition
-from streams.events import EndStatus, EpisodeBlocked, EpisodeOpened
 from streams.json import raw
-from streams.workflows import WorkflowStatus
+from streams.model.definitions import Edition
+from streams.model.events import EndStatus, EpisodeBlocked, EpisodeOpened
+from streams.model.workflows import WorkflowStatus
 from tests.engine.defining import (
     AGENT,
     WORKFLOW,

@@ -14,11 +14,11 @@ from engine.app.app import App
 from engine.app.triggers import event
 from engine.definitions import loader
 from engine.definitions.loader import NEWER, TOO_MANY, TOO_MANY_DISABLED
-from streams.definitions import Edition, decode_edition, definition_key, encode_edition
 from streams.errors import Unavailable
-from streams.events import EndStatus
 from streams.json import raw
-from streams.workflows import WorkflowStatus
+from streams.model.definitions import Edition, decode_edition, definition_key, encode_edition
+from streams.model.events import EndStatus
+from streams.model.workflows import WorkflowStatus
 from tests.engine.defining import (
     AGENT,
     WORKER,

@@ -7,8 +7,8 @@ import pytest
 
 from engine.definitions.definition import UNDEFINED, Apply, Definition, Disable, decide, fold
 from engine.errors import Refused
-from streams.events.definitions import DefinitionApplied, DefinitionDisabled, DefinitionKind
 from streams.json import raw
+from streams.model.events.definitions import DefinitionApplied, DefinitionDisabled, DefinitionKind
 
 AGENT = DefinitionKind.AGENT
 BODY, OTHER = raw({"id": "m"}), raw({"id": "m", "domain": "d"})

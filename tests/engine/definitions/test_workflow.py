@@ -23,9 +23,9 @@ from engine.definitions.steps import (
 )
 from engine.definitions.workflow import WorkflowDefinition
 from engine.errors import BadDefinition
-from streams.events import DefinitionKind
 from streams.json import unraw
-from streams.triggers import ManualTrigger
+from streams.model.events import DefinitionKind
+from streams.model.triggers import ManualTrigger
 
 RATE = {"actor": "risk", "expectation": "rate"}
 SCREEN = {"actor": "risk", "expectation": "screen"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.app.context import encode
 from engine.definitions import to_workflow, workflow_of
 from engine.definitions.steps import FilledInput, is_path
-from streams.triggers import ManualTrigger
+from streams.model.triggers import ManualTrigger
 from tests.engine.workflows.flows import done, fails, given
 
 OWNERS = [{"name": "ann"}, "bob", None]

@@ -15,7 +15,7 @@ from engine.episodes.wake import ATTEND, attend_timer, call_by
 from engine.waits.handle import Blocker
 from engine.waits.requests import resolve
 from streams.errors import Unavailable
-from streams.events import EpisodeDeferred
+from streams.model.events import EpisodeDeferred
 from tests.engine.crew import crew_of
 from tests.engine.output_stage import Pager, Proposing, busy
 from tests.engine.output_stage import app_of as output_app

@@ -21,8 +21,8 @@ from engine.episodes.breaker import (
     pass_through,
     transition,
 )
-from streams.events import EndStatus, EpisodeFinished, EpisodeOpened
-from streams.triggers import Budget, EventTrigger, ManualTrigger, Mode, ScheduleTrigger
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
+from streams.model.triggers import Budget, EventTrigger, ManualTrigger, Mode, ScheduleTrigger
 from tests.spec import EPOCH
 
 BREAKER = Breaker(threshold=3, half_open_after_s=60)

@@ -20,7 +20,10 @@ from engine.episodes.breaker_store import NOTE_TRIES_MAX, Breakers, Seen
 from engine.episodes.cancel import Run, Running
 from engine.node.node import Node
 from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
-from streams.events import (
+from streams.keys import BREAKERS, breaker_key
+from streams.memory import memory_ports
+from streams.memory.bucket import MemoryBucket
+from streams.model.events import (
     EndStatus,
     EpisodeConverged,
     EpisodeFinished,
@@ -28,10 +31,7 @@ from streams.events import (
     EpisodeStarted,
     StepRecorded,
 )
-from streams.keys import BREAKERS, breaker_key
-from streams.memory import memory_ports
-from streams.memory.bucket import MemoryBucket
-from streams.triggers import ManualTrigger, Mode
+from streams.model.triggers import ManualTrigger, Mode
 from tests.engine.stage import (
     CLOCK,
     HAPPENED,

@@ -11,8 +11,8 @@ from engine.app.actions import tool_call
 from engine.app.checks import Breaker
 from engine.app.triggers import event
 from engine.episodes.breaker import TRIPPED, BreakerState
-from streams.events import EndStatus, StepAnnounced, StepRecorded
 from streams.keys import breaker_key
+from streams.model.events import EndStatus, StepAnnounced, StepRecorded
 from tests.engine.stage import (
     WAIT_S,
     Counter,

@@ -9,10 +9,10 @@ from engine.app.findings import clear_finding, raise_finding
 from engine.app.tools import Tool, overrides
 from engine.episodes import dry_run
 from engine.errors import InvalidFinding
-from streams.events import EpisodeConverged, EpisodeOpened
-from streams.findings import Finding, FindingOutcome, FindingStatus
 from streams.json import raw
-from streams.triggers import Budget, ManualTrigger, Mode, Overrides
+from streams.model.events import EpisodeConverged, EpisodeOpened
+from streams.model.findings import Finding, FindingOutcome, FindingStatus
+from streams.model.triggers import Budget, ManualTrigger, Mode, Overrides
 from tests.spec import EPOCH
 
 MEANT = EpisodeOpened(

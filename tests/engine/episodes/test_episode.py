@@ -29,8 +29,8 @@ from engine.episodes.episode import (
 )
 from engine.episodes.loops import WINDOW_STEPS
 from engine.errors import Rejected
-from streams.blocks import Wait
-from streams.events import (
+from streams.json import raw
+from streams.model.events import (
     BlockReason,
     CheckpointSaved,
     EndStatus,
@@ -47,9 +47,9 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.findings import FindingOutcome
-from streams.json import raw
-from streams.triggers import Budget, ManualTrigger
+from streams.model.findings import FindingOutcome
+from streams.model.triggers import Budget, ManualTrigger
+from streams.model.waits import Wait
 from tests.spec import at, given
 
 opened = EpisodeOpened(

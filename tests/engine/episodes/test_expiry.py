@@ -8,8 +8,14 @@ import pytest
 
 from engine.episodes.episode import UNOPENED, CancelEpisode, fold
 from engine.episodes.recovery import expiry
-from streams.events import EndStatus, EpisodeFinished, EpisodeLeft, EpisodeOpened, EpisodeStarted
-from streams.triggers import Budget, ManualTrigger
+from streams.model.events import (
+    EndStatus,
+    EpisodeFinished,
+    EpisodeLeft,
+    EpisodeOpened,
+    EpisodeStarted,
+)
+from streams.model.triggers import Budget, ManualTrigger
 from tests.spec import EPOCH, at
 
 LATE = EPOCH + timedelta(microseconds=1)

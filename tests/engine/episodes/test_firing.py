@@ -25,11 +25,11 @@ from engine.episodes.fire import (
 )
 from engine.errors import BadRequest
 from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX
-from streams.armed import timer_body
 from streams.json import raw
+from streams.model.triggers import ManualTrigger, Mode
+from streams.ports.domain_events import EVENT_BYTES_MAX
 from streams.tokens import encode_token
-from streams.triggers import ManualTrigger, Mode
-from streams.world import EVENT_BYTES_MAX
+from streams.wire.timers import timer_body
 from tests.spec import EPOCH
 
 ASKED = FireRequest(expectation="limits", requested_by="ann", key="k1")

@@ -9,7 +9,7 @@ from engine.app.triggers import event
 from engine.episodes.open import untouched
 from engine.lanes.intake import wanted_of
 from engine.lanes.lane import EMPTY, Limits, Seen, Wanted, beginning, closing, decide, evolve
-from streams.events import (
+from streams.model.events import (
     EndStatus,
     EpisodeFinished,
     EpisodeLeft,
@@ -18,8 +18,8 @@ from streams.events import (
     LaneKept,
     LaneMoved,
 )
-from streams.log import Commit, Recorded
-from streams.triggers import Budget, EventTrigger
+from streams.model.triggers import Budget, EventTrigger
+from streams.ports.log import Commit, Recorded
 from tests.engine.stage import Scripted
 from tests.spec import EPOCH
 

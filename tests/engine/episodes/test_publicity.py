@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from engine.episodes import events as episode_events
 from engine.findings import events as finding_events
-from streams.events import (
+from streams.json import raw
+from streams.model.events import (
     EndStatus,
     EpisodeConverged,
     EpisodeFinished,
@@ -20,9 +21,8 @@ from streams.events import (
     FindingRaised,
     FindingUpdated,
 )
-from streams.findings import Cause, DueTimer, Finding, FindingStatus, Person, Severity
-from streams.json import raw
-from streams.triggers import Budget, EventTrigger, Mode
+from streams.model.findings import Cause, DueTimer, Finding, FindingStatus, Person, Severity
+from streams.model.triggers import Budget, EventTrigger, Mode
 from tests.spec import EPOCH
 
 opened = EpisodeOpened(

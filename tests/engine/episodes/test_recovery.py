@@ -7,8 +7,14 @@ import pytest
 from engine.app.actions import fingerprint, observe, tool_call
 from engine.episodes.recovery import Tail, check_same, tail
 from engine.errors import NondeterministicReplay
-from streams.events import CheckpointSaved, EpisodeStarted, StepAnnounced, StepKind, StepRecorded
 from streams.json import raw
+from streams.model.events import (
+    CheckpointSaved,
+    EpisodeStarted,
+    StepAnnounced,
+    StepKind,
+    StepRecorded,
+)
 from tests.spec import at
 
 

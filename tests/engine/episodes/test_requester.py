@@ -10,7 +10,7 @@ from engine.app.tools import overrides
 from engine.episodes import fire as firing
 from engine.episodes.fire import FireRequest, fire, fired_episode_id, parse_fire
 from engine.errors import BadRequest
-from streams.triggers import Mode
+from streams.model.triggers import Mode
 from tests.engine.stage import CLOCK, WAIT_S
 
 

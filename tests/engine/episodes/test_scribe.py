@@ -10,8 +10,8 @@ from engine.episodes.episode import Begin, Fail, Performed, fold
 from engine.episodes.writer import EVENTS_PER_COMMIT_MAX, Scribe
 from engine.errors import Rejected
 from streams.errors import TooLarge, Unavailable, VersionConflict
-from streams.events import EpisodeOpened, EpisodeStarted, StepKind, StepRecorded
 from streams.json import raw
+from streams.model.events import EpisodeOpened, EpisodeStarted, StepKind, StepRecorded
 from tests.engine.stage import CLOCK, Scripted, app_of, life, opening, write
 
 begin = Begin(node="n1", claim_revision=1)

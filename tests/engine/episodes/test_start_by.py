@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from engine.app.actions import tool_call
-from streams.commands import Recover
-from streams.events import EndStatus, EpisodeFinished, EpisodeOpened, EpisodeStarted
-from streams.triggers import Mode
+from streams.model.commands import Recover
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened, EpisodeStarted
+from streams.model.triggers import Mode
 from tests.engine.stage import (
     CLOCK,
     STARTED,

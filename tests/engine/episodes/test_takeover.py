@@ -7,7 +7,8 @@ import pytest
 from engine.app.actor import ATTEMPTS_MAX
 from engine.episodes.episode import Status
 from engine.episodes.recovery import Takeover, tail, take_over
-from streams.events import (
+from streams.json import raw
+from streams.model.events import (
     CheckpointSaved,
     EpisodeConverged,
     EpisodeLeft,
@@ -17,8 +18,7 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.json import raw
-from streams.triggers import Budget, ManualTrigger
+from streams.model.triggers import Budget, ManualTrigger
 from tests.spec import at, given
 
 opened = EpisodeOpened(

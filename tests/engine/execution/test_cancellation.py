@@ -17,12 +17,13 @@ from engine.execution import commands
 from engine.execution.cancel import Cancellation
 from engine.operations.dead_letters import Settler
 from engine.runtime.leases import Keeper
-from streams import codec
 from streams.clock import SKEW_S
-from streams.commands import Cancel
-from streams.delivery import ACK_WAIT_S
 from streams.errors import Unavailable
-from streams.events import (
+from streams.keys import cancel_key
+from streams.layout import Stream
+from streams.memory import memory_ports
+from streams.model.commands import Cancel
+from streams.model.events import (
     DeadLettered,
     EndStatus,
     EpisodeConverged,
@@ -30,10 +31,9 @@ from streams.events import (
     EpisodeLeft,
     EpisodeStarted,
 )
-from streams.keys import cancel_key
-from streams.layout import Stream
-from streams.log import START, Commit
-from streams.memory import memory_ports
+from streams.ports.delivery import ACK_WAIT_S
+from streams.ports.log import START, Commit
+from streams.wire import codec
 from tests.engine.crew import crew_of
 from tests.engine.lane_stage import begun, lane_reached, laned, news, publish
 from tests.engine.stage import (

@@ -13,7 +13,7 @@ from engine.app.findings import raise_finding
 from engine.app.strategy import ConvergeResult, abort, retry
 from engine.app.tools import Synthesis, ToolFailed
 from streams.clock import SystemClock
-from streams.events import (
+from streams.model.events import (
     CheckpointSaved,
     EndStatus,
     EpisodeConverged,
@@ -22,8 +22,8 @@ from streams.events import (
     StepAnnounced,
     StepRecorded,
 )
-from streams.findings import RaiseFinding
-from streams.triggers import Budget
+from streams.model.findings import RaiseFinding
+from streams.model.triggers import Budget
 from tests.engine.stage import (
     LEASE_TTL_S,
     Counter,

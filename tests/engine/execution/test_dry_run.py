@@ -9,12 +9,12 @@ from engine.app.actions import converge, synthesize, tool_call
 from engine.app.findings import clear_finding, raise_finding, update_finding
 from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.tools import Synthesis, Tool, overrides
-from streams.commands import Recover
-from streams.events import EndStatus, FindingRaised, StepAnnounced, StepRecorded
-from streams.findings import Cause, Finding, FindingStatus
 from streams.json import NOTHING, raw, unraw
-from streams.log import START, Commit
-from streams.triggers import Mode
+from streams.model.commands import Recover
+from streams.model.events import EndStatus, FindingRaised, StepAnnounced, StepRecorded
+from streams.model.findings import Cause, Finding, FindingStatus
+from streams.model.triggers import Mode
+from streams.ports.log import START, Commit
 from tests.engine.stage import (
     CLOCK,
     STARTED,

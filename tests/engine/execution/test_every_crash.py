@@ -25,7 +25,8 @@ from engine.outputs.requests import approve_output
 from engine.waits.requests import approve
 from engine.waits.signal import RESOLVED
 from engine.waits.signals import QUEUE, find_waiters
-from streams.events import (
+from streams.layout import Stream
+from streams.model.events import (
     DeadRequeued,
     EpisodeBlocked,
     EpisodeConverged,
@@ -39,7 +40,6 @@ from streams.events import (
     OutputProposed,
     StepRecorded,
 )
-from streams.layout import Stream
 from tests.engine.output_stage import Behaviour, Frost, Pager, Proposing, Scene, broken, busy, play
 from tests.engine.stage import HAPPENED, Scripted
 from tests.engine.stage import Counter as Calls

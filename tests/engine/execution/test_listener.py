@@ -25,11 +25,11 @@ from engine.waits.handle import Attendant
 from engine.waits.requests import approve, deny
 from engine.waits.signal import RESOLVED
 from engine.waits.signals import QUEUE
-from streams import codec
-from streams.commands import Attend, Cancel, Carry, Command, Decide, Recover, Start, Verdict
-from streams.delivery import ACK_WAIT_S, Delivery
 from streams.errors import Unavailable
-from streams.events import (
+from streams.json import raw
+from streams.layout import Stream
+from streams.model.commands import Attend, Cancel, Carry, Command, Decide, Recover, Start, Verdict
+from streams.model.events import (
     EndStatus,
     EpisodeConverged,
     EpisodeDeferred,
@@ -40,11 +40,11 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.json import raw
-from streams.layout import Stream
-from streams.outputs import OutputStatus
-from streams.ports import Ports
-from streams.triggers import Budget
+from streams.model.outputs import OutputStatus
+from streams.model.triggers import Budget
+from streams.ports.all import Ports
+from streams.ports.delivery import ACK_WAIT_S, Delivery
+from streams.wire import codec
 from tests.engine.crew import crew_of
 from tests.engine.lane_stage import lane_of
 from tests.engine.output_stage import Pager, Proposing, Scene, broken, busy, play

@@ -16,13 +16,19 @@ from engine.operations.dead_letters import Settler
 from engine.operations.sweep import Candidate, Sweeper
 from engine.runtime.retry import Turns
 from streams.clock import SystemClock
-from streams.commands import Recover, Start
 from streams.errors import VersionConflict
-from streams.events import DeadLettered, EndStatus, EpisodeConverged, FindingCleared, FindingRaised
 from streams.jetstream import LinkSettings, connect
-from streams.jetstream.repartition import repartition
 from streams.layout import Kind, Stream
 from streams.memory import memory_ports
+from streams.model.commands import Recover, Start
+from streams.model.events import (
+    DeadLettered,
+    EndStatus,
+    EpisodeConverged,
+    FindingCleared,
+    FindingRaised,
+)
+from streams.repartition.repartition import repartition
 from streams.subjects import Stack
 from tests.engine.stage import (
     HAPPENED,

@@ -7,8 +7,8 @@ import pytest
 from engine.app.actions import checkpoint, observe, synthesize, tool_call
 from engine.app.strategy import Strategy
 from engine.app.tools import Synthesis, Tool, ToolFailed
-from streams.events import StepKind, StepRecorded
 from streams.json import NOTHING, raw
+from streams.model.events import StepKind, StepRecorded
 from tests.engine.stage import Scripted, key_of, play, ports_in_memory, stored
 
 

@@ -9,8 +9,8 @@ from engine.app.actions import tool_call
 from engine.app.tools import Announcement, CallContext, ToolFailed, publish
 from engine.execution.steps import EVENTS_MAX, Publisher
 from streams.errors import Unavailable
-from streams.events import StepAnnounced
-from streams.memory.world import MemoryWorld
+from streams.memory.domain_events import MemoryWorld
+from streams.model.events import StepAnnounced
 from tests.engine.stage import Scripted, play, told
 
 CTX = CallContext(

@@ -9,8 +9,8 @@ import pytest
 
 from engine.execution import takeover
 from engine.execution.takeover import Rescuer
-from streams.commands import Recover
 from streams.errors import Unavailable
+from streams.model.commands import Recover
 from tests.engine.stage import CLOCK, WAIT_S, eventually
 
 EPISODE = "episode.worker.e1"

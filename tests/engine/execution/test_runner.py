@@ -13,11 +13,11 @@ from engine.app.actions import observe, tool_call
 from engine.errors import Rejected
 from engine.execution import commands
 from engine.operations.dead_letters import Settler
-from streams.delivery import ACK_WAIT_S
-from streams.events import EndStatus, EpisodeStarted
 from streams.jetstream import connect
 from streams.layout import Stream
-from streams.log import START
+from streams.model.events import EndStatus, EpisodeStarted
+from streams.ports.delivery import ACK_WAIT_S
+from streams.ports.log import START
 from tests.engine.stage import (
     CLOCK,
     HAPPENED,

@@ -10,9 +10,10 @@ import pytest
 from engine.app.actions import observe, tool_call
 from engine.episodes.writer import EVENTS_PER_COMMIT_MAX
 from engine.runtime.leases import NO_CLAIM
-from streams.commands import Recover
 from streams.errors import Unavailable
-from streams.events import (
+from streams.keys import episode_claim
+from streams.model.commands import Recover
+from streams.model.events import (
     CheckpointSaved,
     EpisodeConverged,
     EpisodeFinished,
@@ -20,8 +21,7 @@ from streams.events import (
     EpisodeStarted,
     StepRecorded,
 )
-from streams.keys import episode_claim
-from streams.triggers import Budget
+from streams.model.triggers import Budget
 from tests.engine.stage import (
     HAPPENED,
     STARTED,

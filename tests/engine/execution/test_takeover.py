@@ -7,11 +7,11 @@ import pytest
 from engine.app.actions import checkpoint, done, observe, tool_call
 from engine.app.app import App
 from engine.app.context import StateSchema
-from streams.events import CheckpointSaved, DeadLettered, EpisodeLeft, EpisodeStarted
 from streams.json import raw
 from streams.layout import Stream
-from streams.log import START
-from streams.triggers import Budget
+from streams.model.events import CheckpointSaved, DeadLettered, EpisodeLeft, EpisodeStarted
+from streams.model.triggers import Budget
+from streams.ports.log import START
 from tests.engine.stage import (
     STARTED,
     Counter,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from engine.app.actions import observe, tool_call
 from engine.app.findings import raise_finding
-from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
 from streams.json import raw
+from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
 from tests.engine.stage import (
     STARTED,
     Counter,

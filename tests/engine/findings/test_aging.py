@@ -25,14 +25,14 @@ from engine.app.triggers import event
 from engine.findings.apply import Applier
 from engine.findings.expire import Aged, Warden, timer_of
 from engine.runtime.retry import Turns
-from streams.delivery import ACK_WAIT_S
 from streams.errors import Unavailable
-from streams.events import FindingEscalated, FindingExpired, FindingRaised, FindingUpdated
-from streams.findings import Severity
 from streams.memory import memory_ports
 from streams.memory.stream import DEDUPE_WINDOW_S
-from streams.timers import Due
-from streams.triggers import Mode, Overrides
+from streams.model.events import FindingEscalated, FindingExpired, FindingRaised, FindingUpdated
+from streams.model.findings import Severity
+from streams.model.triggers import Mode, Overrides
+from streams.ports.delivery import ACK_WAIT_S
+from streams.ports.timers import Due
 from tests.engine.crew import crew_of
 from tests.engine.stage import HAPPENED, WAIT_S, app_of, doomed, opening, running, told
 from tests.simulation.time import EPOCH, SimClock, simulate

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from engine.app.findings import clear_finding, raise_finding, update_finding
 from engine.findings.apply import Applier
 from engine.runtime.retry import CONFLICTS_MAX, Contended, Turns
-from streams.events import FindingRaised, FindingUpdated
 from streams.memory import memory_ports
-from streams.triggers import Mode
+from streams.model.events import FindingRaised, FindingUpdated
+from streams.model.triggers import Mode
 from tests.engine.stage import CLOCK, Scripted, app_of, leave, lived, opening, play, running, told
 from tests.simulation.time import SimClock, simulate
 

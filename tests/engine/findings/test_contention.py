@@ -13,13 +13,13 @@ from engine.app.findings import raise_finding
 from engine.findings.apply import Applier
 from engine.runtime import retry
 from engine.runtime.retry import Turns
-from streams import codec
-from streams.commands import Recover
 from streams.errors import VersionConflict
-from streams.events import EpisodeStarted
 from streams.jetstream import connect
 from streams.layout import Stream
 from streams.memory.log import MemoryLog
+from streams.model.commands import Recover
+from streams.model.events import EpisodeStarted
+from streams.wire import codec
 from tests.engine.stage import (
     CLOCK,
     HAPPENED,

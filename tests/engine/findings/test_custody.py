@@ -9,7 +9,7 @@ import pytest
 from engine.app.findings import clear_finding, raise_finding, update_finding
 from engine.errors import BadRequest
 from engine.findings.finding import acknowledge, clear, note, person
-from streams.findings import FindingStatus, Person
+from streams.model.findings import FindingStatus, Person
 from tests.spec import EPOCH, given_finding
 
 ADA = Person(by="ada", reason="false alarm")

@@ -11,8 +11,8 @@ from engine.errors import StrategyError
 from engine.findings import enrich as enricher
 from engine.findings.apply import Applier
 from engine.runtime.retry import Turns
-from streams.events import FindingCleared, FindingRaised, FindingUpdated
 from streams.json import raw
+from streams.model.events import FindingCleared, FindingRaised, FindingUpdated
 from tests.engine.stage import CLOCK, Scripted, app_of, opening, play, told
 
 disk = raise_finding("disk", class_="full", summary="full")

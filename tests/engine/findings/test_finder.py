@@ -13,8 +13,8 @@ from engine.findings.apply import Applier
 from engine.findings.store import Finder
 from engine.runtime.retry import Turns
 from streams.errors import BadName
-from streams.findings import FindingStatus
 from streams.memory import memory_ports
+from streams.model.findings import FindingStatus
 from streams.tokens import TOKEN_BYTES_MAX
 from tests.engine.stage import CLOCK, Scripted, app_of, opening, play
 from tests.simulation.time import SimClock, simulate

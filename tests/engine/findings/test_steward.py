@@ -13,14 +13,14 @@ from engine.findings.apply import Applier
 from engine.findings.requests import Steward
 from engine.runtime.retry import Turns
 from streams.errors import BadName, VersionConflict
-from streams.events import (
+from streams.model.events import (
     FindingAcknowledged,
     FindingClearedByHand,
     FindingNoted,
     FindingRaised,
 )
-from streams.findings import FindingStatus
-from streams.triggers import Mode, Overrides
+from streams.model.findings import FindingStatus
+from streams.model.triggers import Mode, Overrides
 from tests.engine.stage import CLOCK, Scripted, app_of, opening, told
 
 APP = app_of(Scripted())

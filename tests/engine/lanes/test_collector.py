@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from engine.app.triggers import event, every
 from engine.episodes.open import place
 from engine.triggers import events
-from streams.events import DeadLettered, EpisodeOpened
 from streams.layout import Stream
+from streams.model.events import DeadLettered, EpisodeOpened
 from tests.engine.lane_stage import begun, lane_reached, laned, publish
 from tests.engine.stage import (
     HAPPENED,

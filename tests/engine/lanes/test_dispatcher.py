@@ -15,13 +15,19 @@ from engine.execution import commands
 from engine.lanes import intake, scheduler
 from engine.lanes.lane import fold
 from engine.operations.dead_letters import Settler
-from streams.commands import Start
-from streams.events import CheckpointSaved, EndStatus, EpisodeFinished, EpisodeOpened, LaneMoved
 from streams.json import raw
 from streams.keys import NODES, node_key, pause_key
 from streams.layout import Stream
-from streams.log import Commit
 from streams.memory import durable, memory_ports
+from streams.model.commands import Start
+from streams.model.events import (
+    CheckpointSaved,
+    EndStatus,
+    EpisodeFinished,
+    EpisodeOpened,
+    LaneMoved,
+)
+from streams.ports.log import Commit
 from tests.engine.lane_stage import (
     Point,
     begun,

@@ -27,10 +27,10 @@ from engine.lanes.lane import (
     fold,
     overdue,
 )
-from streams.codec import encode_commit
-from streams.events import LaneKept, LaneMoved
-from streams.lanes import Ticket
-from streams.log import START, Commit, Recorded
+from streams.model.events import LaneKept, LaneMoved
+from streams.model.lanes import Ticket
+from streams.ports.log import START, Commit, Recorded
+from streams.wire.codec import encode_commit
 from tests.spec import EPOCH
 
 SUBJECT = "vigil.lane.monitor"

@@ -24,12 +24,12 @@ from engine.operations.dead_letters import Settler
 from engine.triggers import events
 from engine.triggers.evaluate import Arbiter
 from streams.errors import Incompatible
-from streams.events import DeadLettered, EndStatus, EpisodeFinished, EpisodeOpened, LaneMoved
 from streams.keys import breaker_key, cooldown_key, pause_key
-from streams.lanes import Ticket
 from streams.layout import Stream
-from streams.log import START, Commit
 from streams.memory import durable
+from streams.model.events import DeadLettered, EndStatus, EpisodeFinished, EpisodeOpened, LaneMoved
+from streams.model.lanes import Ticket
+from streams.ports.log import START, Commit
 from tests.engine.crew import crew_of
 from tests.engine.lane_stage import (
     Point,

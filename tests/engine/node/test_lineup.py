@@ -11,9 +11,9 @@ import pytest
 
 from engine.app.actions import tool_call
 from engine.episodes.cancel import cancel
-from streams.events import EndStatus, EpisodeOpened
 from streams.keys import node_key, pause_key
-from streams.workflows import WorkflowStatus
+from streams.model.events import EndStatus, EpisodeOpened
+from streams.model.workflows import WorkflowStatus
 from tests.engine.defining import (
     WORKFLOW,
     agent,

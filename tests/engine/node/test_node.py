@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from engine.app.actions import observe, tool_call
 from engine.node import node as module
 from streams.errors import BadName, Unavailable
-from streams.events import DeadLettered, EndStatus, EpisodeFinished, EpisodeStarted
 from streams.layout import Stream
+from streams.model.events import DeadLettered, EndStatus, EpisodeFinished, EpisodeStarted
 from tests.engine.stage import (
     LOOK_S,
     WAIT_S,

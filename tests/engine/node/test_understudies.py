@@ -19,10 +19,10 @@ from engine.cluster.modes import NodeMode
 from engine.episodes.episode import Status
 from engine.episodes.fire import fire
 from engine.waits.requests import approve
-from streams.events import EndStatus, EpisodeBlocked, EpisodeFinished
 from streams.keys import mode_key
 from streams.memory import MemoryPorts, memory_ports
-from streams.workflows import WorkflowStatus
+from streams.model.events import EndStatus, EpisodeBlocked, EpisodeFinished
+from streams.model.workflows import WorkflowStatus
 from tests.engine.defining import (
     WORKFLOW,
     agent,

@@ -10,12 +10,12 @@ from engine.cluster.modes import NodeMode
 from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo
 from engine.episodes.episode import Episode, fold
 from engine.operations.why_unheard import instance_unheard, unheard
-from streams.definitions import Edition
-from streams.events import EndStatus, EpisodeFinished, EpisodeOpened
-from streams.events.definitions import DefinitionKind
 from streams.json import NOTHING, raw
-from streams.log import Commit, Recorded
-from streams.triggers import Budget, EventTrigger
+from streams.model.definitions import Edition
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
+from streams.model.events.definitions import DefinitionKind
+from streams.model.triggers import Budget, EventTrigger
+from streams.ports.log import Commit, Recorded
 
 SINCE = datetime(2030, 1, 1, tzinfo=UTC)
 AGENT = "agent.dba"

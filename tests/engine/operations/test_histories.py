@@ -15,7 +15,7 @@ from engine.definitions import agent_of, to_actor
 from engine.episodes.fire import fire
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
 from engine.operations.replay import frames, load, record, replay
-from streams.events import (
+from streams.model.events import (
     EndStatus,
     EpisodeBlocked,
     EpisodeConverged,

@@ -12,9 +12,9 @@ from engine.errors import BadRequest, Refused
 from engine.operations.why_unheard import why_output_unheard, why_unheard
 from engine.outputs.keys import proposal
 from engine.waits.requests import approve
-from streams.events import EndStatus, EpisodeBlocked
-from streams.log import START, Commit
 from streams.memory import MemoryPorts, memory_ports
+from streams.model.events import EndStatus, EpisodeBlocked
+from streams.ports.log import START, Commit
 from tests.engine.defining import agent, app_with, apply, runs, says
 from tests.engine.stage import (
     CLOCK,

@@ -17,11 +17,11 @@ from engine.workflows.requests import cancel_workflow
 from engine.workflows.start import started
 from engine.workflows.steps import Code
 from streams.clock import SystemClock
-from streams.commands import Advance
-from streams.events import EndStatus, EpisodeFinished
-from streams.log import Commit
-from streams.triggers import ManualTrigger
-from streams.workflows import StepStatus, WorkflowStatus
+from streams.model.commands import Advance
+from streams.model.events import EndStatus, EpisodeFinished
+from streams.model.triggers import ManualTrigger
+from streams.model.workflows import StepStatus, WorkflowStatus
+from streams.ports.log import Commit
 from tests.engine.stage import running, write
 from tests.engine.workflow_stage import Script, app_of, begin, ended, instance, reached
 

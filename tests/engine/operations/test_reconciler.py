@@ -27,13 +27,13 @@ from engine.triggers.schedule import PURPOSE as TICK
 from engine.triggers.schedule import Ticker
 from engine.waits.requests import resolve
 from streams.errors import Unavailable
-from streams.events import EndStatus
 from streams.keys import breaker_key, calmed_key, cooldown_key, node_key
 from streams.memory import memory_ports
 from streams.memory.bucket import MemoryBucket
+from streams.memory.domain_events import MemoryWorld
 from streams.memory.timers import MemoryTimers
-from streams.memory.world import MemoryWorld
-from streams.timers import Timer
+from streams.model.events import EndStatus
+from streams.ports.timers import Timer
 from tests.engine.crew import crew_of
 from tests.engine.stage import STARTED, Scripted, life, lived, open_episode, running, write
 from tests.simulation.time import EPOCH, SimClock, simulate

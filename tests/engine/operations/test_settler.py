@@ -15,16 +15,16 @@ from engine.errors import Rejected
 from engine.operations.dead_letters import Settler
 from engine.workflows.begin import begin_instance
 from engine.workflows.start import started
-from streams import codec
-from streams.commands import Advance, ResumeWorkflow
-from streams.delivery import Unreadable
 from streams.errors import BadName, Unavailable
-from streams.events import DeadDiscarded, EndStatus, EpisodeFinished
 from streams.layout import Stream
-from streams.memory.inbox import MemoryInbox
+from streams.memory.commands import MemoryInbox
 from streams.memory.log import MemoryLog
-from streams.triggers import ManualTrigger
-from streams.workflows import ResumeHow, StepStatus, WorkflowStatus
+from streams.model.commands import Advance, ResumeWorkflow
+from streams.model.events import DeadDiscarded, EndStatus, EpisodeFinished
+from streams.model.triggers import ManualTrigger
+from streams.model.workflows import ResumeHow, StepStatus, WorkflowStatus
+from streams.ports.delivery import Unreadable
+from streams.wire import codec
 from tests.engine.stage import (
     CLOCK,
     HAPPENED,

@@ -7,8 +7,8 @@ import pytest
 from engine.episodes.episode import UNOPENED, fold
 from engine.episodes.recovery import Verdict
 from engine.operations import sweep
-from streams.commands import Recover, Start
-from streams.events import EndStatus, EpisodeFinished, EpisodeLeft, EpisodeStarted
+from streams.model.commands import Recover, Start
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeLeft, EpisodeStarted
 from tests.engine.dead_letters.test_dead import OPENED
 from tests.spec import at
 

@@ -11,8 +11,8 @@ from engine.app.actions import observe, tool_call
 from engine.episodes.recovery import Verdict
 from engine.operations.sweep import Candidate, Sweeper
 from streams.clock import SystemClock
-from streams.events import EndStatus, EpisodeFinished
 from streams.keys import episode_claim
+from streams.model.events import EndStatus, EpisodeFinished
 from tests.engine.stage import (
     STARTED,
     Counter,

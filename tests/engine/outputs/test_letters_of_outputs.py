@@ -13,10 +13,10 @@ from engine.outputs import dead_letters
 from engine.outputs.deliver import Courier
 from engine.outputs.handle import OutputClerk
 from engine.outputs.output import fold
-from streams.commands import RetryOutput
-from streams.events import DeadEvent, DeadLettered, DeadRequeued
 from streams.layout import Kind, Stream
 from streams.memory.log import MemoryLog
+from streams.model.commands import RetryOutput
+from streams.model.events import DeadEvent, DeadLettered, DeadRequeued
 from tests.engine.crew import crew_of
 from tests.engine.output_stage import Pager, Proposing, app_of, broken
 from tests.engine.stage import opening, write

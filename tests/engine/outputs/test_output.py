@@ -30,10 +30,10 @@ from engine.outputs.decide import (
 from engine.outputs.keys import idempotency_key, inline_key, intended, output_key, proposal
 from engine.outputs.output import TRANSITIONS, UNPROPOSED, Output, decide, evolve, fold, outcome_of
 from engine.validation import backoff_s
-from streams.blocks import Approval, OnExpiry
 from streams.clock import SKEW_S
-from streams.commands import Decide, RetryOutput, Verdict
-from streams.events import (
+from streams.json import raw
+from streams.model.commands import Decide, RetryOutput, Verdict
+from streams.model.events import (
     EpisodeOpened,
     OutputApproved,
     OutputAttempted,
@@ -46,10 +46,10 @@ from streams.events import (
     OutputRejected,
     OutputRetried,
 )
-from streams.json import raw
-from streams.log import Commit, Recorded
-from streams.outputs import OutputOutcome, OutputStatus
-from streams.triggers import Budget, ManualTrigger
+from streams.model.outputs import OutputOutcome, OutputStatus
+from streams.model.triggers import Budget, ManualTrigger
+from streams.model.waits import Approval, OnExpiry
+from streams.ports.log import Commit, Recorded
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 HASH = "f" * 64

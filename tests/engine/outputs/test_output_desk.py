@@ -16,11 +16,11 @@ from engine.operations.dead_letters import Settler
 from engine.outputs.handle import OutputClerk
 from engine.outputs.requests import retry_output
 from streams.clock import SKEW_S
-from streams.commands import CancelOutput, Decide, RetryOutput, Verdict
-from streams.events import DeadRequeued, EpisodeStarted
-from streams.inbox import Inbox
 from streams.layout import Stream
-from streams.outputs import OutputStatus
+from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
+from streams.model.events import DeadRequeued, EpisodeStarted
+from streams.model.outputs import OutputStatus
+from streams.ports.commands import Inbox
 from tests.engine.crew import crew_of
 from tests.engine.output_stage import Pager, Scene, broken, busy, play
 from tests.engine.outputs.test_outputs import ASKING, PAGE, ends, outcomes, page, paging

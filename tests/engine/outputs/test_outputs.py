@@ -19,7 +19,8 @@ from engine.outputs.deliver import Courier
 from engine.outputs.output import fold
 from engine.outputs.requests import approve_output, reject_output, retry_output
 from streams.errors import LeaseLost
-from streams.events import (
+from streams.layout import Stream
+from streams.model.events import (
     DeadLettered,
     DeadRequeued,
     EndStatus,
@@ -36,8 +37,7 @@ from streams.events import (
     OutputRetried,
     StepAnnounced,
 )
-from streams.layout import Stream
-from streams.outputs import OutputStatus
+from streams.model.outputs import OutputStatus
 from tests.engine.crew import crew_of
 from tests.engine.output_stage import Frost, Pager, Proposing, Scene, app_of, broken, busy, play
 from tests.engine.stage import opening

@@ -9,7 +9,7 @@ import pytest
 from engine.app.outputs import Route
 from engine.episodes.cancel import cancel
 from engine.outputs.rate_limit import AWAY_S, AWAY_S_MAX, LATE_S, PLACE_S, Throttle
-from streams.events import EpisodeDeferred, EpisodeStarted
+from streams.model.events import EpisodeDeferred, EpisodeStarted
 from tests.engine.output_stage import Pager, Proposing, Scene, app_of, play
 from tests.engine.outputs.test_outputs_left import page
 from tests.simulation.time import SimClock, simulate

@@ -10,8 +10,9 @@ from engine.app.outputs import Route, output
 from engine.episodes.cancel import cancel
 from engine.errors import Refused
 from engine.outputs.requests import cancel_output
-from streams.commands import CancelOutput
-from streams.events import (
+from streams.layout import Stream
+from streams.model.commands import CancelOutput
+from streams.model.events import (
     EndStatus,
     EpisodeDeferred,
     OutputApproved,
@@ -20,8 +21,7 @@ from streams.events import (
     OutputForgone,
     OutputProposed,
 )
-from streams.layout import Stream
-from streams.outputs import OutputStatus
+from streams.model.outputs import OutputStatus
 from tests.engine.output_stage import Frost, Pager, Proposing, Scene, app_of, busy, play
 from tests.engine.outputs.test_outputs_left import PAGE, courier_of, page
 from tests.engine.parcels import left

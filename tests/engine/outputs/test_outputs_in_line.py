@@ -18,7 +18,7 @@ from engine.outputs.rate_limit import (
     WaitingLine,
 )
 from engine.outputs.requests import retry_output
-from streams.events import EpisodeDeferred, EpisodeStarted
+from streams.model.events import EpisodeDeferred, EpisodeStarted
 from tests.engine.output_stage import Pager, Proposing, Scene, app_of, broken, busy, play
 from tests.engine.outputs.test_outputs_left import page
 from tests.simulation.time import SimClock, simulate

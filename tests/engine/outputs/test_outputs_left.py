@@ -19,8 +19,9 @@ from engine.episodes.episode import Status
 from engine.outputs.deliver import CLASS_CHARS_MAX, Courier
 from engine.outputs.keys import proposal
 from engine.outputs.store import Parcel
-from streams.commands import Attend
-from streams.events import (
+from streams.json import raw
+from streams.model.commands import Attend
+from streams.model.events import (
     EndStatus,
     EpisodeConverged,
     EpisodeDeferred,
@@ -29,8 +30,7 @@ from streams.events import (
     OutputFailed,
     OutputProposed,
 )
-from streams.json import raw
-from streams.outputs import OutputStatus
+from streams.model.outputs import OutputStatus
 from tests.engine.crew import crew_of
 from tests.engine.output_stage import Pager, Proposing, Scene, app_of, busy, play
 from tests.engine.stage import (

@@ -17,8 +17,8 @@ from engine.runtime.leases import Keeper
 from engine.testing import FakeLeases
 from streams.clock import SystemClock
 from streams.errors import Unavailable
-from streams.events import EndStatus, EpisodeStarted
 from streams.keys import episode_claim
+from streams.model.events import EndStatus, EpisodeStarted
 from tests.engine.stage import (
     CLOCK,
     LEASE_TTL_S,

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.triggers import event
-from streams.events import EpisodeOpened
 from streams.memory import MemoryPorts
-from streams.world import DomainEvent
+from streams.model.events import EpisodeOpened
+from streams.ports.domain_events import DomainEvent
 from tests.engine.stage import (
     HAPPENED,
     Life,

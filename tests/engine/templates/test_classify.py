@@ -11,8 +11,8 @@ from engine.app.tools import ToolFailed, gather
 from engine.app.triggers import manual
 from engine.errors import BadDefinition, DeclarationError
 from engine.templates.classify import observe_classify_converge
-from streams.events import EndStatus, FindingCleared, FindingRaised, StepRecorded
-from streams.findings import ClearFinding, RaiseFinding
+from streams.model.events import EndStatus, FindingCleared, FindingRaised, StepRecorded
+from streams.model.findings import ClearFinding, RaiseFinding
 from tests.engine.stage import STARTED, ask_start, did, lived, running, write
 from tests.engine.templates.stage import Facts, app_of, opened_for, play
 

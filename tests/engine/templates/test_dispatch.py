@@ -19,8 +19,8 @@ from engine.templates.dispatch import (
     dispatch,
     part_of,
 )
-from streams.events import CheckpointSaved, EndStatus, StepKind, StepRecorded
-from streams.triggers import Budget, Mode
+from streams.model.events import CheckpointSaved, EndStatus, StepKind, StepRecorded
+from streams.model.triggers import Budget, Mode
 from tests.engine.stage import STARTED, ask_start, did, lived, running, write
 from tests.engine.stage import announced as announced_step
 from tests.engine.templates.stage import Facts, app_of, opened_for, play, published

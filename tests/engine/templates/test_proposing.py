@@ -11,11 +11,11 @@ from engine.outputs.requests import approve_output
 from engine.templates.classify import observe_classify_converge
 from engine.templates.proposing import OUTPUTS_MAX
 from engine.templates.synthesize import observe_synthesize_converge
-from streams.blocks import OnExpiry
-from streams.events import EndStatus
-from streams.findings import ClearFinding, RaiseFinding
-from streams.outputs import OutputIntent, OutputStatus
-from streams.triggers import Mode
+from streams.model.events import EndStatus
+from streams.model.findings import ClearFinding, RaiseFinding
+from streams.model.outputs import OutputIntent, OutputStatus
+from streams.model.triggers import Mode
+from streams.model.waits import OnExpiry
 from tests.engine import output_stage
 from tests.engine.output_stage import Pager, Scene
 from tests.engine.stage import STARTED, ask_start, did, lived, running, write

@@ -11,8 +11,8 @@ from engine.app.tools import Synthesis, ToolFailed
 from engine.app.triggers import manual
 from engine.errors import BadDefinition, DeclarationError
 from engine.templates.synthesize import observe_synthesize_converge
-from streams.events import EndStatus, StepKind, StepRecorded
-from streams.findings import ClearFinding, RaiseFinding
+from streams.model.events import EndStatus, StepKind, StepRecorded
+from streams.model.findings import ClearFinding, RaiseFinding
 from tests.engine.templates.stage import Facts, app_of, opened_for, play
 
 OBSERVED = {"errors": 12}

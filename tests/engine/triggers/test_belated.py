@@ -22,13 +22,13 @@ from engine.node.node import Node
 from engine.runtime.slots import Slots
 from engine.triggers.admit import Receipt
 from engine.triggers.evaluate import BELATED, BELATED_S, Arbiter
-from streams.delivery import ACK_WAIT_S
-from streams.events import EndStatus, EpisodeFinished, EpisodeStarted
 from streams.keys import breaker_key, calmed_key, cooldown_key, pause_key
 from streams.layout import Kind, Stream
-from streams.log import Commit
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.bucket import MemoryBucket
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeStarted
+from streams.ports.delivery import ACK_WAIT_S
+from streams.ports.log import Commit
 from tests.engine.crew import crew_of
 from tests.engine.lane_stage import laned
 from tests.engine.stage import HAPPENED, Counter, Life, Scripted, app_of, life, running, told

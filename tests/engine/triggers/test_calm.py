@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from engine.app.actor import Expectation
 from engine.app.triggers import event, sources_of
 from engine.triggers.debounce import Calming, Rearm, calming_in, hold, is_newer, payload_of
-from streams.triggers import CloudEvent
-from streams.world import DomainEvent
+from streams.model.triggers import CloudEvent
+from streams.ports.domain_events import DomainEvent
 from tests.engine.triggers.test_gating import Watch
 from tests.spec import EPOCH
 

@@ -15,7 +15,7 @@ from engine.triggers.rules import Gated
 from streams.errors import TooLarge, Unavailable, UnknownOutcome
 from streams.layout import Stream
 from streams.memory.timers import MemoryTimers
-from streams.world import DomainEvent
+from streams.ports.domain_events import DomainEvent
 from tests.engine.crew import crew_of
 from tests.engine.stage import CLOCK, HAPPENED, Scripted, app_of
 

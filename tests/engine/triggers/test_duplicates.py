@@ -11,11 +11,11 @@ from engine.episodes.breaker import BreakerState
 from engine.episodes.fire import fire
 from engine.triggers.evaluate import Arbiter
 from engine.triggers.schedule import PURPOSE, Tick
-from streams.events import EndStatus, EpisodeFinished, EpisodeOpened, EpisodeStarted
 from streams.keys import breaker_key, cooldown_key
 from streams.memory import memory_ports
-from streams.timers import Timer
-from streams.triggers import EventTrigger, Mode
+from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened, EpisodeStarted
+from streams.model.triggers import EventTrigger, Mode
+from streams.ports.timers import Timer
 from tests.engine.crew import crew_of
 from tests.engine.stage import (
     CLOCK,

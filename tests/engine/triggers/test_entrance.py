@@ -15,12 +15,12 @@ from engine.runtime.slots import Slots
 from engine.runtime.tasks import Hands
 from engine.triggers.admit import Entrance
 from engine.triggers.evaluate import Arbiter
-from streams.delivery import ACK_WAIT_S
-from streams.events import EpisodeOpened
 from streams.keys import cooldown_key
 from streams.layout import Stream
 from streams.memory import memory_ports
 from streams.memory.bucket import MemoryBucket
+from streams.model.events import EpisodeOpened
+from streams.ports.delivery import ACK_WAIT_S
 from tests.engine.crew import crew_of
 from tests.engine.stage import CLOCK, HAPPENED, WAIT_S, Scripted, app_of
 from tests.simulation.time import SimClock, simulate

@@ -20,11 +20,11 @@ from engine.triggers import events as gate_module
 from engine.triggers.evaluate import Openings
 from engine.triggers.rules import share_of
 from streams.errors import Unavailable
-from streams.events import DeadLettered, EpisodeOpened
 from streams.layout import Stream
-from streams.parsing import HOPS_HEADER, MESSAGE_ID_HEADER
-from streams.triggers import Budget
-from streams.world import DomainEvent
+from streams.model.events import DeadLettered, EpisodeOpened
+from streams.model.triggers import Budget
+from streams.ports.domain_events import DomainEvent
+from streams.wire.messages import HOPS_HEADER, MESSAGE_ID_HEADER
 from tests.engine.crew import crew_of
 from tests.engine.stage import (
     HAPPENED,

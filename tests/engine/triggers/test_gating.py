@@ -26,8 +26,8 @@ from engine.triggers.rules import (
     rule_tick,
     share_of,
 )
-from streams.triggers import ScheduleTrigger
-from streams.world import HOPS_MAX, DomainEvent
+from streams.model.triggers import ScheduleTrigger
+from streams.ports.domain_events import HOPS_MAX, DomainEvent
 from tests.spec import EPOCH
 
 

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from engine.app.triggers import cron, every
 from engine.triggers.schedule import PURPOSE, Ticker, timer_key
 from streams.memory import memory_ports
-from streams.timers import Due, Timer
+from streams.ports.timers import Due, Timer
 from tests.engine.crew import crew_of
 from tests.engine.stage import Scripted, app_of
 from tests.simulation.time import EPOCH, SimClock, simulate

@@ -13,7 +13,7 @@ from engine.triggers.cooldown import Turnstile
 from engine.triggers.rules import Fire
 from streams.keys import cooldown_key
 from streams.memory import memory_ports
-from streams.triggers import EventTrigger
+from streams.model.triggers import EventTrigger
 from tests.engine.crew import crew_of
 from tests.engine.stage import HAPPENED, Scripted, app_of, opening
 from tests.simulation.time import SimClock, simulate

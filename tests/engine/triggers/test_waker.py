@@ -15,12 +15,12 @@ from engine.episodes.breaker import BreakerState
 from engine.episodes.fire import fire, fired_episode_id
 from engine.triggers import debounce, events, schedule, timers
 from engine.triggers.debounce import Calming
-from streams.events import DeadLettered, EpisodeFinished, EpisodeOpened, EpisodeStarted
 from streams.keys import breaker_key, calmed_key, cooldown_key
 from streams.layout import Stream
-from streams.timers import Timer
-from streams.triggers import Mode
-from streams.world import DomainEvent
+from streams.model.events import DeadLettered, EpisodeFinished, EpisodeOpened, EpisodeStarted
+from streams.model.triggers import Mode
+from streams.ports.domain_events import DomainEvent
+from streams.ports.timers import Timer
 from tests.engine.stage import (
     CLOCK,
     HAPPENED,

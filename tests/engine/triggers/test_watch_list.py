@@ -7,7 +7,7 @@ import pytest
 from engine.triggers.events import QUEUE_LOOK_S, WatchList
 from streams.errors import Unavailable
 from streams.memory import memory_ports
-from streams.memory.world import MemoryWorld
+from streams.memory.domain_events import MemoryWorld
 from tests.simulation.time import SimClock, simulate
 
 

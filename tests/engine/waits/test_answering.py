@@ -13,9 +13,9 @@ from engine.errors import InvalidAction, Unencodable
 from engine.waits import answer as answers
 from engine.waits.answer import Answer, Refusal, denied
 from engine.waits.wait import Blocked, block_for, block_in, is_answered, next_wake, reminder_due
-from streams.blocks import OnExpiry
-from streams.commands import Decide, Resolve, Verdict
-from streams.events import (
+from streams.json import raw, unraw
+from streams.model.commands import Decide, Resolve, Verdict
+from streams.model.events import (
     EndStatus,
     EpisodeBlocked,
     EpisodeFinished,
@@ -24,7 +24,7 @@ from streams.events import (
     Resolution,
     StepRecorded,
 )
-from streams.json import raw, unraw
+from streams.model.waits import OnExpiry
 from tests.engine.dead_letters.test_dead import OPENED
 from tests.spec import EPOCH, at
 

@@ -26,9 +26,11 @@ from engine.waits import signal, signals
 from engine.waits.answer import DENIED
 from engine.waits.handle import Blocker
 from engine.waits.requests import approve, deny, resolve
-from streams.blocks import Approval, Wait
-from streams.commands import Attend, Decide, Recover, Verdict
-from streams.events import (
+from streams.json import raw
+from streams.keys import wait_key
+from streams.layout import Stream
+from streams.model.commands import Attend, Decide, Recover, Verdict
+from streams.model.events import (
     BlockReason,
     CheckpointSaved,
     DeadLettered,
@@ -40,11 +42,9 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.json import raw
-from streams.keys import wait_key
-from streams.layout import Stream
-from streams.log import Commit
-from streams.triggers import Mode
+from streams.model.triggers import Mode
+from streams.model.waits import Approval, Wait
+from streams.ports.log import Commit
 from tests.engine.crew import crew_of
 from tests.engine.stage import (
     CLOCK,

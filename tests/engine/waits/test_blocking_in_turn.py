@@ -9,9 +9,9 @@ from engine.episodes import open as placing
 from engine.episodes.cancel import cancel
 from engine.episodes.episode import Status
 from engine.waits.requests import approve, resolve
-from streams.commands import Resolve
-from streams.events import EndStatus, EpisodeBlocked, EpisodeFinished
 from streams.json import raw
+from streams.model.commands import Resolve
+from streams.model.events import EndStatus, EpisodeBlocked, EpisodeFinished
 from tests.engine.lane_stage import (
     Point,
     begun,

@@ -9,7 +9,7 @@ import pytest
 from engine.app.actions import wait
 from engine.waits import signals
 from engine.waits.signal import KEPT_S, LOOK_S, RESOLVED, Kept, Word, look_at
-from streams.events import EpisodeBlocked
+from streams.model.events import EpisodeBlocked
 from tests.engine.output_stage import Proposing, Scene, app_of, play
 from tests.engine.stage import Life
 

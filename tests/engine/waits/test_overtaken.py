@@ -15,8 +15,10 @@ from engine.outputs.deliver import Courier
 from engine.waits import signals
 from engine.waits.handle import Blocker
 from engine.waits.signal import RESOLVED
-from streams.commands import Recover, Start
-from streams.events import (
+from streams.json import raw
+from streams.keys import wait_key
+from streams.model.commands import Recover, Start
+from streams.model.events import (
     EpisodeResolved,
     LaneMoved,
     OutputAttempted,
@@ -26,10 +28,8 @@ from streams.events import (
     StepKind,
     StepRecorded,
 )
-from streams.json import raw
-from streams.keys import wait_key
-from streams.lanes import Ticket
-from streams.log import Commit
+from streams.model.lanes import Ticket
+from streams.ports.log import Commit
 from tests.engine.crew import crew_of
 from tests.engine.lane_stage import begun, lane_of, lane_reached, laned, publish, turns_of
 from tests.engine.output_stage import Pager, Proposing

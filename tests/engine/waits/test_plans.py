@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from engine.app.actions import checkpoint, observe, synthesize, tool_call
 from engine.app.tools import Synthesis, ToolFailed
 from engine.episodes.episode import fold
-from streams.commands import Recover
-from streams.events import EndStatus, EpisodeFinished, StepRecorded
-from streams.triggers import Budget
+from streams.model.commands import Recover
+from streams.model.events import EndStatus, EpisodeFinished, StepRecorded
+from streams.model.triggers import Budget
 from tests.engine.stage import (
     Counter,
     Life,

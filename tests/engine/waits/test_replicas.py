@@ -9,7 +9,7 @@ import pytest
 from engine.app.actions import approval, wait
 from engine.app.outputs import propose_output
 from engine.waits.requests import approve, resolve
-from streams.events import EndStatus, EpisodeBlocked, EpisodeDeferred
+from streams.model.events import EndStatus, EpisodeBlocked, EpisodeDeferred
 from tests.engine.output_stage import Pager, Proposing, busy
 from tests.engine.output_stage import app_of as output_app
 from tests.engine.stage import Scripted, app_of, lived, open_episode, running

@@ -8,9 +8,9 @@ from engine.app.actions import fingerprint, wait
 from engine.episodes.cancel import cancel
 from engine.waits.signal import WaitEntry
 from engine.waits.signals import find_waiters
-from streams.events import EpisodeResolved, Resolution, StepKind, StepRecorded
 from streams.json import raw
 from streams.keys import wait_key
+from streams.model.events import EpisodeResolved, Resolution, StepKind, StepRecorded
 from tests.engine.stage import (
     Scripted,
     all_answered,

@@ -24,9 +24,9 @@ from engine.workflows.instance import (
 )
 from engine.workflows.start import started
 from engine.workflows.steps import Code
-from streams.codec import decode_commit, encode_commit
-from streams.commands import Advance, CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
-from streams.events import (
+from streams.json import NOTHING, raw, unraw
+from streams.model.commands import Advance, CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
+from streams.model.events import (
     CompensationBegun,
     CompensationEnded,
     StepApprovalAsked,
@@ -46,16 +46,10 @@ from streams.events import (
     WorkflowResumed,
     WorkflowStarted,
 )
-from streams.json import NOTHING, raw, unraw
-from streams.log import Commit, Recorded
-from streams.triggers import Budget, ManualTrigger
-from streams.workflows import (
-    ResumeHow,
-    StepOutcome,
-    StepSpec,
-    Task,
-    WorkflowSpec,
-)
+from streams.model.triggers import Budget, ManualTrigger
+from streams.model.workflows import ResumeHow, StepOutcome, StepSpec, Task, WorkflowSpec
+from streams.ports.log import Commit, Recorded
+from streams.wire.codec import decode_commit, encode_commit
 from tests.spec import EPOCH
 
 STACK = "s"

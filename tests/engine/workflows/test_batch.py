@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.workflows import decide
 from engine.workflows.decide import decide_all
 from streams.json import raw
-from streams.workflows import StepOutcome
+from streams.model.workflows import StepOutcome
 from tests.engine.workflows.flows import decided, flow, given, in_words, needs, resumed
 
 THREE = flow("a", "b", ("c", needs("a", "b")))

@@ -14,14 +14,14 @@ from engine.app.workflow import Workflow
 from engine.definitions.resolver import Editions
 from engine.runtime.catalog import Cast, Casting, in_code
 from engine.workflows.begin import UNBEGUN_S, Starter, free_subject, keep_subject, take_subject
-from streams.bucket import Entry
-from streams.events import EpisodeOpened, WorkflowFinished, WorkflowStarted
 from streams.keys import workflow_lock_key
-from streams.log import Commit
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.bucket import MemoryBucket
-from streams.triggers import Budget, ManualTrigger, Mode
-from streams.workflows import WorkflowStatus
+from streams.model.events import EpisodeOpened, WorkflowFinished, WorkflowStarted
+from streams.model.triggers import Budget, ManualTrigger, Mode
+from streams.model.workflows import WorkflowStatus
+from streams.ports.bucket import Entry
+from streams.ports.log import Commit
 from tests.engine.defining import agent, app_with, apply, flow
 from tests.engine.stage import CLOCK, Later
 from tests.engine.workflow_stage import Script, app_of, history

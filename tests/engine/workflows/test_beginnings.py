@@ -29,16 +29,16 @@ from engine.workflows.start import started
 from engine.workflows.store import InstanceBook
 from engine.workflows.worker import Conductor, InstanceDesk
 from streams.clock import SystemClock
-from streams.commands import Advance, CancelWorkflow
 from streams.errors import Unavailable
-from streams.events import DeadLettered, EpisodeOpened, WorkflowStarted
 from streams.keys import workflow_lock_key
 from streams.layout import Kind, Stream
-from streams.log import START as NOTHING
-from streams.log import Commit
 from streams.memory import MemoryPorts, memory_ports
-from streams.triggers import Budget, ManualTrigger
-from streams.workflows import WorkflowStatus
+from streams.model.commands import Advance, CancelWorkflow
+from streams.model.events import DeadLettered, EpisodeOpened, WorkflowStarted
+from streams.model.triggers import Budget, ManualTrigger
+from streams.model.workflows import WorkflowStatus
+from streams.ports.log import START as NOTHING
+from streams.ports.log import Commit
 from tests.engine.stage import CLOCK, Later, eventually, ports_in_memory, running
 from tests.engine.workflow_stage import Script, app_of, ended, history
 from tests.simulation.time import SimClock, simulate

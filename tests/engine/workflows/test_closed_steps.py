@@ -11,8 +11,8 @@ from engine.workflows.instance import CALLED_OFF, UNSTARTED
 from engine.workflows.instance import after as folded
 from engine.workflows.start import called_off
 from engine.workflows.steps import waiting
-from streams.events import WorkflowFinished
-from streams.workflows import StepOutcome, WorkflowStatus
+from streams.model.events import WorkflowFinished
+from streams.model.workflows import StepOutcome, WorkflowStatus
 from tests.engine.workflows.flows import cancel, decided, done, fails, flow, given, waits
 from tests.spec import EPOCH
 

@@ -13,8 +13,8 @@ import pytest
 from engine.app.workflow_starter import starter_id
 from engine.workflows import worker
 from engine.workflows.requests import cancel_workflow, decide_step, resume_workflow
-from streams.events import EpisodeStarted
-from streams.workflows import StepStatus, WorkflowStatus
+from streams.model.events import EpisodeStarted
+from streams.model.workflows import StepStatus, WorkflowStatus
 from tests.engine.defining import WORKFLOW, app_with, apply, disable, runs, says
 from tests.engine.stage import WAIT_S, Counter, Scripted, eventually, running
 from tests.engine.workflow_stage import begin, ended, reached

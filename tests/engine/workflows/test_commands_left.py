@@ -17,7 +17,7 @@ from engine.workflows import worker
 from engine.workflows.effector import Effector
 from engine.workflows.store import InstanceBook
 from engine.workflows.worker import Conductor, InstanceDesk
-from streams.commands import Advance
+from streams.model.commands import Advance
 from tests.engine.defining import app_with
 from tests.engine.stage import CLOCK, WAIT_S
 

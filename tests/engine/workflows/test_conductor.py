@@ -24,13 +24,19 @@ from engine.workflows.steps import Code
 from engine.workflows.store import InstanceBook
 from engine.workflows.worker import InstanceDesk
 from streams.clock import SystemClock
-from streams.commands import Advance, CancelWorkflow, ResumeWorkflow, StepDone
-from streams.events import EndStatus, EpisodeFinished, EpisodeOpened, StepBegun, WorkflowFinished
 from streams.keys import LOCKS, workflow_lock_key
-from streams.log import Commit
 from streams.memory.log import MemoryLog
-from streams.triggers import ManualTrigger
-from streams.workflows import ResumeHow, StepStatus, WorkflowStatus
+from streams.model.commands import Advance, CancelWorkflow, ResumeWorkflow, StepDone
+from streams.model.events import (
+    EndStatus,
+    EpisodeFinished,
+    EpisodeOpened,
+    StepBegun,
+    WorkflowFinished,
+)
+from streams.model.triggers import ManualTrigger
+from streams.model.workflows import ResumeHow, StepStatus, WorkflowStatus
+from streams.ports.log import Commit
 from tests.engine.stage import CLOCK, WAIT_S, doomed, eventually, gates, lived, running, told, write
 from tests.engine.workflow_stage import (
     Script,

@@ -13,10 +13,10 @@ from engine.app.workflow import retrying
 from engine.workflows.decide import COMMIT_BYTES_MAX, decide
 from engine.workflows.instance import fold_instance
 from engine.workflows.steps import INPUTS_BYTES_MAX, WIDTH_MAX
-from streams.codec import encode_commit
-from streams.log import Commit
-from streams.triggers import ManualTrigger
-from streams.workflows import StepOutcome
+from streams.model.triggers import ManualTrigger
+from streams.model.workflows import StepOutcome
+from streams.ports.log import Commit
+from streams.wire.codec import encode_commit
 from tests.engine.workflows.flows import (
     advance,
     cancel,

@@ -12,10 +12,10 @@ from engine.workflows.effects import Effects, follow_up
 from engine.workflows.endings import end_of_episode, end_of_instance
 from engine.workflows.instance import UNSTARTED, SubjectLock, attempt_id, attempt_key
 from engine.workflows.start import sub_started
-from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
 from streams.json import raw, unraw
-from streams.triggers import Mode, Overrides
-from streams.workflows import StepOutcome
+from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
+from streams.model.triggers import Mode, Overrides
+from streams.model.workflows import StepOutcome
 from tests.engine.workflows.flows import (
     STACK,
     Flow,

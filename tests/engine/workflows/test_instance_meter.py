@@ -24,9 +24,9 @@ from engine.workflows.begin import begin_instance
 from engine.app.workflow import retrying
 from engine.app.workflow import Workflow
 from streams.errors import VersionConflict
-from streams.events import WorkflowCancelAsked, WorkflowFinished, WorkflowStarted
-from streams.triggers import ManualTrigger
-from streams.workflows import WorkflowSpec, WorkflowStatus
+from streams.model.events import WorkflowCancelAsked, WorkflowFinished, WorkflowStarted
+from streams.model.triggers import ManualTrigger
+from streams.model.workflows import WorkflowSpec, WorkflowStatus
 from tests.engine.stage import CLOCK, eventually, ports_in_memory, running, told
 from tests.engine.workflow_stage import Script, app_of, begin, ended
 

@@ -23,16 +23,16 @@ from engine.workflows.instance import (
     Recalled,
     evolve,
 )
-from streams.commands import Cancel, CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
-from streams.events import (
+from streams.json import NOTHING, raw
+from streams.model.commands import Cancel, CancelWorkflow, DecideStep, ResumeWorkflow, Verdict
+from streams.model.events import (
     CompensationBegun,
     StepBegun,
     StepPrepared,
     StepReused,
     WorkflowFinished,
 )
-from streams.json import NOTHING, raw
-from streams.workflows import ResumeHow, StepOutcome, StepStatus, WorkflowStatus
+from streams.model.workflows import ResumeHow, StepOutcome, StepStatus, WorkflowStatus
 from tests.engine.workflows.flows import Flow, advance
 
 STEPS_MAX = 12

@@ -15,9 +15,9 @@ from engine.workflows.effector import Effector
 from engine.workflows.requests import cancel_workflow
 from engine.workflows.store import InstanceBook
 from engine.workflows.worker import Conductor, InstanceDesk
-from streams.commands import CancelWorkflow, StepDone
-from streams.events import EndStatus, EpisodeFinished, StepBegun
-from streams.workflows import StepStatus, WorkflowStatus
+from streams.model.commands import CancelWorkflow, StepDone
+from streams.model.events import EndStatus, EpisodeFinished, StepBegun
+from streams.model.workflows import StepStatus, WorkflowStatus
 from tests.engine.stage import CLOCK, doomed, eventually, running, write
 from tests.engine.workflow_stage import Script, app_of, begin, ended, history, instance
 

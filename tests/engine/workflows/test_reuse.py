@@ -14,10 +14,10 @@ from engine.app.context import KEPT_BYTES_MAX
 from engine.app.tools import overrides
 from engine.app.workflow import retrying
 from engine.workflows.effects import recalled
-from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
 from streams.json import raw, unraw
-from streams.log import Commit, Recorded
-from streams.triggers import Mode
+from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
+from streams.model.triggers import Mode
+from streams.ports.log import Commit, Recorded
 from tests.engine.workflows.flows import (
     STACK,
     cancel,

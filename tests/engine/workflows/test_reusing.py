@@ -7,8 +7,8 @@ import pytest
 from engine.app.tools import overrides
 from engine.app.workflow import Workflow
 from engine.workflows.requests import start_workflow
-from streams.events import StepBegun, StepReused
 from streams.keys import RESULTS
+from streams.model.events import StepBegun, StepReused
 from tests.engine.stage import all_answered, running
 from tests.engine.workflow_stage import Script, app_of, ended, history
 

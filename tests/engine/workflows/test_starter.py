@@ -14,9 +14,9 @@ from engine.app.workflow_starter import TRIES_MAX, Begun, StartWorkflow
 from engine.episodes.episode import Episode
 from engine.errors import BadWorkflow, DeclarationError
 from engine.workflows.start import busy_instance, skipped, why_unbegun
-from streams.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeOpened
 from streams.json import raw
-from streams.triggers import Budget, ManualTrigger
+from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeOpened
+from streams.model.triggers import Budget, ManualTrigger
 from tests.engine.workflow_stage import Scripted
 
 

@@ -17,8 +17,8 @@ from engine.workflows.effects import follow_up
 from engine.workflows.requests import cancel_workflow
 from engine.workflows.start import CONDUCT, sub_started
 from streams.errors import Unavailable
-from streams.events import StepBegun, StepEnded, WorkflowStarted
-from streams.workflows import StepStatus, WorkflowSpec, WorkflowStatus
+from streams.model.events import StepBegun, StepEnded, WorkflowStarted
+from streams.model.workflows import StepStatus, WorkflowSpec, WorkflowStatus
 from tests.engine.defining import WORKFLOW, app_with, apply, disable, runs, says
 from tests.engine.stage import Counter, eventually, running
 from tests.engine.workflow_stage import begin, ended, history, instance, reached

@@ -8,7 +8,7 @@ from engine.app.workflow import retrying
 from engine.episodes.recovery import Verdict
 from engine.operations.sweep import Attempt, calls_for, judge_instance, running
 from engine.workflows.instance import UNSTARTED
-from streams.commands import Advance, StepDone
+from streams.model.commands import Advance, StepDone
 from tests.engine.workflows.flows import (
     cancel,
     done,

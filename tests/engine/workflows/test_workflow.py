@@ -29,8 +29,8 @@ from engine.errors import BadRequest, BadWorkflow, DeclarationError
 from engine.workflows.instance import attempt_id, attempt_key, instance_id, reuse_key
 from engine.workflows.start import started
 from streams.json import raw
-from streams.triggers import Budget, ManualTrigger, Mode
-from streams.workflows import OnFailure, Remedy, Task
+from streams.model.triggers import Budget, ManualTrigger, Mode
+from streams.model.workflows import OnFailure, Remedy, Task
 from tests.spec import EPOCH
 
 

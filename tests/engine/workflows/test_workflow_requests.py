@@ -10,9 +10,9 @@ from engine.app.workflow import Workflow
 from engine.app.workflow_starter import START_EXPECTATION, starter_id
 from engine.episodes.fire import fired_episode_id
 from engine.workflows.requests import Beginning, read_beginning, start_workflow
-from streams.events import EpisodeFinished, StepApproved
-from streams.triggers import Mode
-from streams.workflows import StepStatus, WorkflowStatus
+from streams.model.events import EpisodeFinished, StepApproved
+from streams.model.triggers import Mode
+from streams.model.workflows import StepStatus, WorkflowStatus
 from tests.engine.stage import WAIT_S, eventually, running, told
 from tests.engine.workflow_stage import Script, app_of, ended, history, instance, reached
 from vigil import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streams.codec import encode_command, encode_commit
-from streams.log import Commit
+from streams.ports.log import Commit
+from streams.wire.codec import encode_command, encode_commit
 from tests.streams.samples import AT, COMMANDS, EVENTS
 from tests.streams.workflow_samples import WORKFLOW_COMMANDS
 

@@ -12,7 +12,7 @@ import pytest
 from streams.embedded import EmbeddedNats
 from streams.errors import Incompatible, TooLarge, VersionConflict
 from streams.jetstream import GroupSettings, LinkSettings, connect
-from streams.jetstream.headers import BATCH, BATCH_END
+from streams.jetstream.connection.headers import BATCH, BATCH_END
 from streams.layout import Stream
 from tests.contracts.samples import commit, deliveries_of, start
 from tests.streams.jetstream.test_outages import OUTAGES, chain, reached

@@ -12,8 +12,9 @@ import pytest
 
 from streams.embedded import EmbeddedNats
 from streams.errors import BadName, Incompatible, Unavailable
-from streams.jetstream import LinkSettings, connect, credentials
-from streams.jetstream.credentials import read_credentials
+from streams.jetstream import LinkSettings, connect
+from streams.jetstream.connection import credentials
+from streams.jetstream.connection.credentials import read_credentials
 from tests.contracts.samples import commit
 
 SEED: Final = f"SU{'A' * 56}"

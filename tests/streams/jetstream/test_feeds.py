@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from streams.errors import Incompatible, Unavailable
-from streams.feeds import Feed
-from streams.jetstream import LinkSettings, api, connect
-from streams.jetstream.link import Link
+from streams.jetstream import LinkSettings, connect
+from streams.jetstream.connection.link import Link
+from streams.jetstream.messages import api
 from streams.layout import Stream
+from streams.model.foreign_streams import Feed
 from tests.contracts.samples import deliveries_of, next_of, opened
 from tests.streams.jetstream.wire import eventually
 

@@ -9,9 +9,10 @@ from typing import Final
 import pytest
 
 from streams.errors import Unavailable
-from streams.jetstream import LinkSettings, api, connect
-from streams.jetstream.follow import PULL_BYTES_MAX, SILENCE_S_MAX
-from streams.jetstream.link import Link
+from streams.jetstream import LinkSettings, connect
+from streams.jetstream.connection.link import Link
+from streams.jetstream.messages import api
+from streams.jetstream.ports.follow import PULL_BYTES_MAX, SILENCE_S_MAX
 from streams.layout import Stream
 from tests.contracts.samples import commit, next_of
 from tests.streams.jetstream.wire import Wire, eventually

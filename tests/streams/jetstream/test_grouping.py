@@ -18,9 +18,9 @@ from hypothesis import given as forall
 from hypothesis import strategies as st
 
 from streams.errors import StreamError, TooLarge, Unavailable, UnknownOutcome
-from streams.jetstream.grouping import BATCH_TASK, BODY_BYTES_MAX, STALL_S, Grouping
-from streams.jetstream.publish import Ack, BatchRefused, Write, WrongSequence
-from streams.jetstream.settings import GroupSettings
+from streams.jetstream.connection.settings import GroupSettings
+from streams.jetstream.messages.grouping import BATCH_TASK, BODY_BYTES_MAX, STALL_S, Grouping
+from streams.jetstream.messages.publish import Ack, BatchRefused, Write, WrongSequence
 from tests.simulation.time import SimClock, simulate
 
 T = TypeVar("T")

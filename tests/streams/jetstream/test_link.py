@@ -14,9 +14,9 @@ import pytest
 from streams.embedded import EmbeddedNats
 from streams.errors import BadName, Incompatible, TooLarge, Unavailable, UnknownOutcome
 from streams.jetstream import LinkSettings, connect
-from streams.jetstream.link import Link
-from streams.jetstream.session import NobodyServes, open_session
-from streams.world import EVENT_BYTES_MAX
+from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.session import NobodyServes, open_session
+from streams.ports.domain_events import EVENT_BYTES_MAX
 from tests.contracts.samples import commit
 from tests.streams.jetstream.wire import Wire, eventually
 

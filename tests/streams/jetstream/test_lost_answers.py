@@ -8,7 +8,7 @@ import pytest
 
 from streams.errors import RevisionConflict, UnknownOutcome, VersionConflict
 from streams.jetstream import LinkSettings, connect
-from streams.timers import Timer
+from streams.ports.timers import Timer
 from tests.contracts.samples import commit, deliveries_of, next_of, start
 from tests.streams.jetstream.wire import eventually
 

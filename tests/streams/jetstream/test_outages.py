@@ -10,7 +10,7 @@ import pytest
 
 from streams.errors import Unavailable, UnknownOutcome
 from streams.jetstream import LinkSettings, connect
-from streams.jetstream.link import Link
+from streams.jetstream.connection.link import Link
 from tests.contracts.samples import commit, deliveries_of, next_of, start
 from tests.streams.jetstream.wire import eventually
 

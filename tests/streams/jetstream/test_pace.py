@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streams.jetstream.pace import WORTH_SYNCED_MAX, Pace
+from streams.jetstream.messages.pace import WORTH_SYNCED_MAX, Pace
 
 ROUNDS_MAX = 1_000
 

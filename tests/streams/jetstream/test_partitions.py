@@ -10,7 +10,7 @@ import pytest
 
 from streams.errors import BadName, Incompatible
 from streams.jetstream import LinkSettings, connect, inspect
-from streams.jetstream.shapes import PARTITIONS, bucket_stream, shapes
+from streams.jetstream.ports.configs import PARTITIONS, bucket_stream, shapes
 from streams.layout import Stream
 from streams.subjects import Stack
 from tests.contracts.samples import commit

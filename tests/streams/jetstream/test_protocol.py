@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nats.errors import BadSubjectError, ProtocolError
 
 from streams.errors import BadName
-from streams.jetstream import headers
-from streams.jetstream.protocol import (
+from streams.jetstream.connection import headers
+from streams.jetstream.connection.protocol import (
     LINE_BYTES_MAX,
     Parser,
     Received,

@@ -12,13 +12,13 @@ import pytest
 from streams.embedded import EmbeddedNats
 from streams.errors import Incompatible
 from streams.jetstream import LinkSettings, connect
-from streams.jetstream import api as jetstream_api
-from streams.jetstream.link import Link
-from streams.jetstream.rights import rights_of_node
-from streams.jetstream.shapes import shapes
+from streams.jetstream.connection.link import Link
+from streams.jetstream.messages import api
+from streams.jetstream.ports.configs import shapes
+from streams.jetstream.setup.rights import rights_of_node
 from streams.layout import Stream
+from streams.ports.timers import Timer
 from streams.subjects import Stack
-from streams.timers import Timer
 from tests.contracts.samples import commit
 from tests.docs.pages import blocks
 
@@ -125,7 +125,7 @@ async def states(url, stack):
     settings = LinkSettings()
     async with Link(url, settings) as link:
         names = [str(each["name"]) for each in shapes(stack, settings)]
-        infos = {each: await jetstream_api.call(link, f"STREAM.INFO.{each}") for each in names}
+        infos = {each: await api.call(link, f"STREAM.INFO.{each}") for each in names}
     return {
         name: {key: info["state"][key] for key in ("messages", "last_seq", "first_seq")}
         for name, info in infos.items()

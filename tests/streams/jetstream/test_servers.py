@@ -10,8 +10,8 @@ import pytest
 from streams.embedded import EmbeddedNats
 from streams.errors import Unavailable
 from streams.jetstream import LinkSettings
-from streams.jetstream.link import Link
-from streams.jetstream.servers import neighbours
+from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.servers import neighbours
 from tests.streams.jetstream.wire import eventually
 
 CLUSTER: Final = """

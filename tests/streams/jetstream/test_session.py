@@ -11,9 +11,9 @@ from nats.errors import FlushTimeoutError
 from streams.embedded import EmbeddedNats
 from streams.errors import Incompatible, TooLarge, Unavailable, UnknownOutcome
 from streams.jetstream import LinkSettings
-from streams.jetstream.client import UNSENT_BYTES_MAX
-from streams.jetstream.link import Link
-from streams.jetstream.session import open_session
+from streams.jetstream.connection.client import UNSENT_BYTES_MAX
+from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.session import open_session
 from tests.streams.jetstream.test_link import LIMITED
 from tests.streams.jetstream.wire import WAIT_S, Wire, eventually
 

@@ -13,7 +13,7 @@ import pytest
 from streams.embedded import EmbeddedNats
 from streams.errors import Incompatible
 from streams.jetstream import Contradiction, LinkSettings, connect, inspect
-from streams.jetstream.shapes import bucket_stream, shapes
+from streams.jetstream.ports.configs import bucket_stream, shapes
 from streams.layout import Stream
 from tests.contracts.samples import commit
 

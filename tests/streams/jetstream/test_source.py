@@ -7,11 +7,12 @@ import shutil
 
 import pytest
 
-from streams.delivery import ACK_WAIT_S
 from streams.errors import Unavailable
-from streams.jetstream import LinkSettings, api, connect
-from streams.jetstream.link import Link
+from streams.jetstream import LinkSettings, connect
+from streams.jetstream.connection.link import Link
+from streams.jetstream.messages import api
 from streams.layout import Stream
+from streams.ports.delivery import ACK_WAIT_S
 from tests.contracts.samples import deliveries_of, start
 from tests.streams.jetstream.wire import eventually
 

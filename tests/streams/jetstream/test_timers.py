@@ -9,8 +9,9 @@ import pytest
 
 from streams.clock import SystemClock
 from streams.errors import TimerConflict, Unavailable, UnknownOutcome
-from streams.jetstream import LinkSettings, connect, stored
-from streams.timers import Timer
+from streams.jetstream import LinkSettings, connect
+from streams.jetstream.messages import stored
+from streams.ports.timers import Timer
 from tests.contracts.samples import SILENCE_S, deliveries_of, opened
 from tests.streams.jetstream.wire import eventually
 

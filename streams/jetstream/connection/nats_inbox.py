@@ -1,0 +1,41 @@
+"""What NATS calls an inbox: a subject that nobody else knows, for answers to us.
+
+Not the port of that name (`streams.ports.commands`): that one is a queue of commands.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from nats import errors as nats_errors
+
+from streams.jetstream.connection.client import BriefClient
+
+DRAIN_S_MAX: Final = 1
+"""Longest that `drain` waits for the server to say that nothing more comes."""
+
+
+class Inbox:
+    """A subject of our own, for as long as its session lasts."""
+
+    def __init__(self, client: BriefClient, subject: str, number: int) -> None:
+        """Wrap the subscription that `client` knows by `number`."""
+        self.subject = subject
+        self._client = client
+        self._number = number
+
+    async def close(self) -> None:
+        """Stop receiving. The server forgets the pulls that answer to this inbox."""
+        self._client.leave(self._number)
+        self._client.mute(self._number)
+
+    async def drain(self) -> None:
+        """Stop receiving, once everything has arrived that the server had already sent.
+
+        Cancelled, it may be called again, and goes on.
+        """
+        self._client.leave(self._number)
+        with suppress(nats_errors.Error, OSError):  # The session ended, and the subscription too.
+            await self._client.flush(timeout=DRAIN_S_MAX)
+        self._client.mute(self._number)

@@ -1,0 +1,216 @@
+"""Reading messages by subject or sequence, without a consumer.
+
+Through the leader: one at a time, never stale. Directly: a whole subject in one question,
+from any replica, which may lag an acknowledged write for moments (three replicas; measured
+2 to 3 in 100 reads right after a write).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Final
+
+import msgspec
+
+from streams.errors import NoSuchStream, Unavailable
+from streams.jetstream.connection import headers
+from streams.jetstream.connection.headers import Headers
+from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.protocol import Received
+from streams.jetstream.connection.session import Session
+from streams.jetstream.messages import api
+from streams.json import JsonObject
+
+BATCH_MAX: Final = 1000
+"""Messages per question. Measured: 37 ms for a thousand of 300 bytes."""
+
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes per question: above the largest message, below what a second can carry."""
+
+EVERYTHING: Final = ">"
+"""The filter that covers every subject."""
+
+_END: Final = "204"
+_NOTHING: Final = "404"
+
+_encoder = msgspec.json.Encoder()
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """One message of a stream."""
+
+    subject: str
+    seq: int
+    headers: Headers
+    data: bytes
+
+
+class Extent(msgspec.Struct, frozen=True, kw_only=True):
+    """Which stream it is, and how far it goes."""
+
+    created: str
+    """When it was made, as the server says it. One that is made anew has another time."""
+    newest_seq: int
+    """Of the newest message that it ever held, or 0."""
+    retention: str
+    """`limits` if it keeps what it holds no matter who has read it."""
+
+
+class _Raw(msgspec.Struct, frozen=True):
+    """The message as the leader sends it; bytes are base64 in its JSON."""
+
+    subject: str
+    seq: int
+    hdrs: bytes = b""
+    data: bytes = b""
+
+
+async def last(link: Link, stream: str, subject: str) -> Stored | None:
+    """Return the last message on `subject`, as the leader knows it.
+
+    Raises:
+        Unavailable: no answer.
+    """
+    return await _from_leader(link, stream, {"last_by_subj": subject})
+
+
+async def at(link: Link, stream: str, seq: int) -> Stored | None:
+    """Return the message at `seq`, as the leader knows it.
+
+    Raises:
+        Unavailable: no answer.
+    """
+    return await _from_leader(link, stream, {"seq": seq})
+
+
+async def first_after(link: Link, stream: str, subject: str, *, seq: int) -> Stored | None:
+    """Return the first message on `subject` past `seq`, as the leader knows it.
+
+    Raises:
+        Unavailable: no answer.
+    """
+    return await _from_leader(link, stream, {"seq": seq + 1, "next_by_subj": subject})
+
+
+async def first_since(link: Link, stream: str, time: str) -> Stored | None:
+    """Return the first message stored at `time` or later (RFC 3339), as the leader knows it.
+
+    Raises:
+        Unavailable: no answer.
+    """
+    return await _from_leader(link, stream, {"start_time": time, "next_by_subj": EVERYTHING})
+
+
+async def every_after(
+    link: Link, stream: str, subject: str, *, seq: int
+) -> AsyncGenerator[Stored, None]:
+    """Yield the messages on `subject` past `seq`, directly.
+
+    Raises:
+        Unavailable: no answer.
+    """
+    left = True
+    while left:
+        page, left = await _page(link, stream, subject, seq=seq)
+        for stored in page:
+            seq = stored.seq
+            yield stored
+
+
+async def one_by_one(link: Link, stream: str, subject: str) -> AsyncGenerator[Stored, None]:
+    """Yield the messages on `subject`, each asked for as the leader knows it by then.
+
+    Raises:
+        Unavailable: no answer.
+    """
+    seq = 0
+    while (found := await first_after(link, stream, subject, seq=seq)) is not None:
+        seq = found.seq
+        yield found
+
+
+async def newest_seq(link: Link, stream: str) -> int:
+    """Return the sequence of the newest message that `stream` ever held, or 0.
+
+    Raises:
+        Unavailable: no answer.
+    """
+    return (await extent(link, stream)).newest_seq
+
+
+async def extent(link: Link, stream: str) -> Extent:
+    """Return which stream goes by this name now, and how far it goes.
+
+    Raises:
+        NoSuchStream: there is none.
+        Unavailable: no answer.
+    """
+    try:
+        info = await api.call(link, f"STREAM.INFO.{stream}")
+    except api.Refused as error:
+        if error.err_code == api.STREAM_NOT_FOUND:
+            raise NoSuchStream(stream) from error
+        raise Unavailable(stream, detail=str(error)) from error
+    return Extent(
+        created=info["created"],
+        newest_seq=info["state"]["last_seq"],
+        retention=info["config"]["retention"],
+    )
+
+
+async def counts(link: Link, stream: str, subject: str) -> Mapping[str, int]:
+    """Return how many messages there are on each subject that `subject` covers.
+
+    Of 100,000 subjects at most: the server lists no more at a time.
+
+    Raises:
+        Unavailable: no answer, or no such stream.
+    """
+    try:
+        info = await api.call(link, f"STREAM.INFO.{stream}", {"subjects_filter": subject})
+    except api.Refused as error:
+        raise Unavailable(stream, detail=str(error)) from error
+    return info["state"].get("subjects") or {}
+
+
+async def _from_leader(link: Link, stream: str, which: JsonObject) -> Stored | None:
+    try:
+        answer = await api.call(link, f"STREAM.MSG.GET.{stream}", which)
+    except api.Refused as error:
+        if error.err_code == api.MESSAGE_NOT_FOUND:
+            return None
+        raise Unavailable(stream, detail=str(error)) from error
+    raw = msgspec.convert(answer["message"], _Raw)
+    return Stored(raw.subject, raw.seq, headers.parse(raw.hdrs), raw.data)
+
+
+async def _page(link: Link, stream: str, subject: str, *, seq: int) -> tuple[list[Stored], bool]:
+    """Return the next messages, and whether there are more."""
+    question = _encoder.encode(
+        {
+            "seq": seq + 1,
+            "next_by_subj": subject,
+            "batch": BATCH_MAX,
+            "max_bytes": BATCH_BYTES_MAX,
+        }
+    )
+
+    async def once(session: Session) -> list[Received]:
+        subject = link.settings.api(f"DIRECT.GET.{stream}")
+        return await session.request_all(subject, question, is_last=_is_status)
+
+    *answers, end = await link.ask_with(once)
+    status = end.status
+    if status not in {_END, _NOTHING}:
+        raise Unavailable(stream, detail=f"direct get ended with status {status}")
+    left = status == _END and int(end.headers.get(headers.PENDING, "0")) > 0
+    return [_direct(answer) for answer in answers], left
+
+
+def _is_status(msg: Received) -> bool:
+    return msg.status != ""
+
+
+def _direct(msg: Received) -> Stored:
+    given = msg.headers
+    return Stored(given[headers.SUBJECT], int(given[headers.SEQUENCE]), given, msg.data)

@@ -1,0 +1,147 @@
+"""A bucket on JetStream: keys with values, which the server forgets in time.
+
+    put      write, expecting the revision that the caller read; or any
+             expecting none: no key, or the tombstone, if that is all there is
+    delete   write a purge that stays for as long as a marker does, expecting what a put may
+    lapse    the server replaces the key by a marker when its time to live is over
+
+Each put has a nonce, by which a repeated one finds itself after its answer was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final
+
+from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
+from streams.jetstream.connection import headers
+from streams.jetstream.connection.headers import Headers
+from streams.jetstream.connection.link import Link
+from streams.jetstream.messages import stored
+from streams.jetstream.messages.arrival import Arrival
+from streams.jetstream.messages.publish import Patience, WrongSequence
+from streams.jetstream.ports.follow import OrderedReader
+from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, is_gone
+from streams.ports.bucket import BucketWatch, Entry, require_ttl
+
+GETS_IN_FLIGHT_MAX: Final = 32
+"""Keys asked for at a time, when each is asked for by itself."""
+
+
+class JetStreamBucket:
+    """`Bucket` on one of the buckets that `setup` made."""
+
+    def __init__(self, link: Link, name: str, *, marker_s: int) -> None:
+        """Read and write the bucket `name`, where what is gone can be seen for `marker_s`."""
+        self._link = link
+        self._keys = Keys(link, name)
+        self._tombstone = {**PURGE, **_life(marker_s)}
+
+    async def put(
+        self, key: str, value: bytes, *, after: int | None = None, ttl_s: int | None = None
+    ) -> int:
+        """Set `key`. See `Bucket.put`."""
+        require_ttl(ttl_s)
+        nonce, patience, expected = self._link.unique(), Patience(self._link, key), after
+        more = {headers.NONCE: nonce, **_life(ttl_s)}
+        while True:
+            try:
+                return await self._keys.write(key, value, more=more, expected=expected)
+            except Unavailable as error:
+                await patience.after(error)
+            except WrongSequence as error:
+                found = await self._last(key, patience)
+                if found is not None and found.headers.get(headers.NONCE) == nonce:
+                    return found.seq
+                if error.in_flight and patience.unsure:
+                    await patience.after(UnknownOutcome(key, detail="another is in flight"))
+                elif after == 0 and is_gone(found):
+                    if expected or found is None:
+                        await patience.after(Unavailable(key, detail="it comes and goes"))
+                    expected = 0 if found is None else found.seq
+                else:
+                    raise RevisionConflict(key, expected=after or 0) from error
+
+    async def get(self, key: str) -> Entry | None:
+        """Return the key's entry. See `Bucket.get`."""
+        found = await self._keys.last(key)
+        return None if found is None or is_gone(found) else entry_of(self._keys, found)
+
+    async def delete(self, key: str, *, after: int | None = None) -> None:
+        """Remove `key`. See `Bucket.delete`."""
+        patience = Patience(self._link, key)
+        while (found := await self.get(key)) is not None:
+            if after is not None and found.revision != after:
+                raise RevisionConflict(key, expected=after)
+            try:
+                await self._keys.write(key, b"", more=self._tombstone, expected=after)
+            except Unavailable as error:
+                await patience.after(error)
+            except WrongSequence as error:  # What stands there the next time tells.
+                await patience.after(UnknownOutcome(key, detail=str(error)))
+            else:
+                return
+
+    async def entries(self, *, under: str = "", from_leader: bool = False) -> Mapping[str, Entry]:
+        """Return the entries. See `Bucket.entries`."""
+        if from_leader:
+            return await self._entries_of_leader(under)
+        found = self._keys.every(under=under)
+        entries = [entry_of(self._keys, each) async for each in found if not is_gone(each)]
+        return {entry.key: entry for entry in entries}
+
+    def watch(self, *, under: str = "") -> AbstractAsyncContextManager[BucketWatch]:
+        """Return a watch. See `Bucket.watch`."""
+        return self._watch(under)
+
+    async def _entries_of_leader(self, under: str) -> Mapping[str, Entry]:
+        names = sorted(await self._keys.names(under=under))
+        found: list[Entry | None] = []
+        for at in range(0, len(names), GETS_IN_FLIGHT_MAX):
+            batch = names[at : at + GETS_IN_FLIGHT_MAX]
+            found += await asyncio.gather(*(self.get(key) for key in batch))
+        return {entry.key: entry for entry in found if entry is not None}
+
+    async def _last(self, key: str, patience: Patience) -> KeyMessage | None:
+        while True:
+            try:
+                return await self._keys.last(key)
+            except Unavailable as error:
+                await patience.after(error)
+
+    @asynccontextmanager
+    async def _watch(self, under: str) -> AsyncIterator[JetStreamBucketWatch]:
+        async with self._keys.reader(after=0, under=under) as reader:
+            standing_seq = await stored.newest_seq(self._link, self._keys.stream)
+            yield JetStreamBucketWatch(reader, self._keys, standing_seq=standing_seq)
+
+
+class JetStreamBucketWatch:
+    """`BucketWatch` on one bucket."""
+
+    def __init__(self, reader: OrderedReader, keys: Keys, *, standing_seq: int) -> None:
+        """Read `keys` with `reader`; what is gone up to `standing_seq` never stood."""
+        self._reader = reader
+        self._keys = keys
+        self._standing_seq = standing_seq
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Entry]:
+        """Return the next changes. See `BucketWatch.receive`."""
+        entries = await self._reader.receive(self._read, most=most, wait_s=wait_s)
+        return [e for e in entries if e.value is not None or e.revision > self._standing_seq]
+
+    def _read(self, arrived: Arrival) -> Entry:
+        return entry_of(self._keys, arrived)
+
+
+def entry_of(keys: Keys, message: KeyMessage) -> Entry:
+    """Return the entry that `message` says."""
+    value = None if is_gone(message) else message.data
+    return Entry(key=keys.key_of(message), value=value, revision=message.seq)
+
+
+def _life(ttl_s: int | None) -> Headers:
+    """Return what has the server end a message's life after `ttl_s`; nothing without one."""
+    return {} if ttl_s is None else {headers.TTL: f"{ttl_s}s"}

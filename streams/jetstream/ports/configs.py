@@ -1,0 +1,215 @@
+"""What every stream and bucket of a stack looks like, as the server's own JSON.
+
+Kept as raw objects on purpose: nats-py's `StreamConfig` drops fields that it does not
+know. Times are in nanoseconds. A bucket is a stream with a known name (ADR-8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from streams.jetstream.connection.settings import LinkSettings
+from streams.json import JsonObject
+from streams.layout import Stream
+from streams.subjects import Stack
+
+PARTITIONS: Final = "vigil.partitions"
+"""Where the registry's metadata says over how many streams a stack is spread, if over several.
+Whoever creates that bucket decides it for all: of two who try at once, the server takes one."""
+
+MOVING_TO: Final = "vigil.moving-to"
+"""Where it says over how many it is being spread; while it does, nobody else may use the stack."""
+
+NS_PER_S: Final = 1_000_000_000
+
+DUPLICATES_S: Final = 120
+"""How long the server remembers message ids. The ports promise two minutes."""
+
+MARKER_S: Final = 24 * 3600
+"""How long a lapsed lease's marker, or a deleted entry's, waits for nodes that are away."""
+
+GATES_MARKER_S: Final = 3600
+"""How long one of the gates' waits, of which there are many more: one for each subject that an
+expectation fired for. The server keeps every key that it holds in memory."""
+
+EQUAL_FIELDS: Final = (
+    "subjects",
+    "retention",
+    "storage",
+    "discard",
+    "max_msgs_per_subject",
+    "allow_direct",
+    "allow_msg_ttl",
+    "allow_msg_schedules",
+    "allow_rollup_hdrs",
+    "deny_delete",
+)
+"""Must be as ours. Everything else (age, size, replicas, compression…) is an operator's; a
+stream that takes no atomic batches is only slower."""
+
+AT_LEAST_FIELDS: Final = ("duplicate_window", "subject_delete_marker_ttl")
+"""May be more than ours."""
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """One field of a stream that exists and is not as it must be."""
+
+    stream: str
+    field: str
+    theirs: object
+    ours: object
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Over how many partitions a stack is spread, as the registry's metadata says it."""
+
+    partitions: int
+    moving_to: int | None = None
+    """Over how many it is being spread."""
+
+    def as_metadata(self) -> dict[str, str]:
+        """Return what says so; nothing if there is one partition, as there was before others."""
+        said = {PARTITIONS: self.partitions, MOVING_TO: self.moving_to}
+        usual = {PARTITIONS: 1, MOVING_TO: None}
+        return {key: str(value) for key, value in said.items() if value != usual[key]}
+
+
+def layout_in(config: JsonObject) -> Layout:
+    """Return what the configuration of a registry says; 0 partitions if that is no number."""
+    said = config.get("metadata") or {}
+    partitions, moving_to = str(said.get(PARTITIONS, "1")), str(said.get(MOVING_TO, ""))
+    return Layout(
+        int(partitions) if partitions.isdecimal() else 0,
+        int(moving_to) if moving_to.isdecimal() else None,
+    )
+
+
+def shapes(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
+    """Return the configuration of each stream and bucket of `stack`."""
+    return [
+        _stream(
+            stack,
+            Stream.EVENTS,
+            settings,
+            discard="old",
+            max_age=round(settings.events_max_age_s * NS_PER_S),
+        ),
+        *partitioned(stack, settings),
+        _stream(stack, Stream.DEAD, settings),
+        _bucket(stack.claims_bucket(), settings),
+        registry(stack, settings),
+        _bucket(stack.gates_bucket(), settings, marker_s=GATES_MARKER_S),
+    ]
+
+
+def partitioned(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
+    """Return the configuration of each stream that differs between layouts of `stack`."""
+    return [
+        *(_work(stack, each, settings) for each in stack.partitions_of(Stream.WORK)),
+        *(_journal(stack, each, settings) for each in stack.partitions_of(Stream.JOURNAL)),
+    ]
+
+
+def registry(stack: Stack, settings: LinkSettings) -> JsonObject:
+    """Return the configuration of the bucket that says how many partitions `stack` has."""
+    bucket = _bucket(stack.registry_bucket(), settings)
+    metadata = Layout(stack.partitions).as_metadata()
+    return {**bucket, "metadata": metadata} if metadata else bucket
+
+
+def bucket_stream(bucket: str) -> str:
+    """Return the name of the stream that is `bucket`."""
+    return f"KV_{bucket}"
+
+
+def key_subject(bucket: str, key: str) -> str:
+    """Return the subject of one key; `>` is all of them."""
+    return f"$KV.{bucket}.{key}"
+
+
+def contradictions(theirs: JsonObject, ours: JsonObject) -> list[Contradiction]:
+    """Return where an existing stream is not as it must be. A field not there is off."""
+    name = str(ours["name"])
+    equal = [
+        Contradiction(name, field, theirs.get(field), ours.get(field))
+        for field in EQUAL_FIELDS
+        if _plain(theirs.get(field)) != _plain(ours.get(field))
+    ]
+    at_least = [
+        Contradiction(name, field, theirs.get(field), ours.get(field))
+        for field in AT_LEAST_FIELDS
+        if theirs.get(field, 0) < ours.get(field, 0)
+    ]
+    return equal + at_least
+
+
+def _work(stack: Stack, partition: int, settings: LinkSettings) -> JsonObject:
+    return _stream(
+        stack,
+        Stream.WORK,
+        settings,
+        partition=partition,
+        retention="workqueue",
+        discard="old",  # Schedules allow no other; without limits nothing is discarded.
+        allow_msg_schedules=True,
+        allow_rollup_hdrs=True,
+    )
+
+
+def _journal(stack: Stack, partition: int, settings: LinkSettings) -> JsonObject:
+    return _stream(stack, Stream.JOURNAL, settings, partition=partition, deny_delete=True)
+
+
+def _stream(
+    stack: Stack,
+    stream: Stream,
+    settings: LinkSettings,
+    *,
+    partition: int = 0,
+    **differing: object,
+) -> JsonObject:
+    usual = {
+        "name": stack.stream(stream, partition),
+        "subjects": stack.stream_subjects(stream, partition),
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_msgs_per_subject": -1,
+        "duplicate_window": DUPLICATES_S * NS_PER_S,
+        "num_replicas": settings.replicas,
+        "compression": "s2",
+        "allow_direct": True,
+        "allow_atomic": True,
+    }
+    return {**usual, **differing}
+
+
+def _bucket(bucket: str, settings: LinkSettings, *, marker_s: int = MARKER_S) -> JsonObject:
+    """Return a bucket that keeps one message per key, its last.
+
+    With more than one, the server would raise short times to live to the marker's (measured).
+    """
+    return {
+        "name": bucket_stream(bucket),
+        "subjects": [key_subject(bucket, ">")],
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_msgs_per_subject": 1,
+        "duplicate_window": DUPLICATES_S * NS_PER_S,
+        "num_replicas": settings.replicas,
+        "allow_direct": True,
+        "allow_atomic": True,
+        "allow_msg_ttl": True,
+        "subject_delete_marker_ttl": marker_s * NS_PER_S,
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+    }
+
+
+def _plain(value: object) -> object:
+    """Return `value` so that off equals absent, and order does not matter."""
+    return sorted(map(str, value)) if isinstance(value, list) else value or None

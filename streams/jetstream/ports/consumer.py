@@ -1,0 +1,250 @@
+"""A durable consumer that all nodes of an actor share, made when it is missing.
+
+Looking comes before making: a consumer that exists keeps where it started (the server does
+not let that change), what is acknowledged, and what an operator tuned. Only its filter
+follows the code, and opening it only ever widens it: nodes of an older version may still need what
+a newer one leaves out, and the other way round (docs/adr/0013-shared-queues-only-widen.md). Who
+knows what no node needs has it narrowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from streams.errors import Incompatible, StreamError, Unavailable
+from streams.jetstream.connection.link import Link
+from streams.jetstream.messages import api, stored
+from streams.jetstream.ports.configs import NS_PER_S
+from streams.json import JsonObject
+from streams.model.foreign_streams import FeedStart
+from streams.ports.delivery import ACK_WAIT_S
+
+UNANSWERED_MAX: Final = 10_000
+"""Deliveries of one consumer, over all nodes, that may be unanswered at a time."""
+
+SINCE_MIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
+SINCE_MAX: Final = datetime(2200, 1, 1, tzinfo=UTC)
+"""The earliest and the latest time that a consumer is asked to start at; no stream is as old as the
+one, nor will be as old as the other. The server counts nanoseconds in 64 bits, and times beyond
+1677 and 2262 come out as others."""
+
+COUNT_S: Final = 5
+"""How long the server keeps a consumer that only counts, should we not tell it that we are done."""
+
+_NOT_FOUND: Final = frozenset({api.CONSUMER_NOT_FOUND, api.STREAM_NOT_FOUND})
+
+_SERVER_FAULT: Final = 500
+"""From this code on (as in HTTP) the server could not; below, it would not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DurableConsumer:
+    """What a shared consumer must be."""
+
+    stream: str
+    name: str
+    filters: tuple[str, ...]
+    start: FeedStart | None = None
+    """Where its first start begins. None is the beginning and nowhere else: that of a work queue,
+    which drops what is answered for."""
+
+    async def ensure(self, link: Link, *, resume_seq: int = 0) -> int:
+        """Make the consumer, or widen its filter to hold ours.
+
+        One that was deleted while we used it starts again at `resume_seq`. If its stream ends
+        before that, it is another one of that name, of which we have read nothing.
+
+        Returns:
+            Up to where, in the stream, everything for it is answered for.
+
+        Raises:
+            Incompatible: the server will not have it.
+            Unavailable: no answer, or no such stream.
+        """
+        try:
+            info = await self._look(link)
+            if info is None:
+                start = await self._start(link, resume_seq)
+                info = await self._make(link, self._fresh(start))
+            elif not _filters(info["config"]).issuperset(self.filters):
+                wider = _filters(info["config"]).union(self.filters)
+                info = await self._make(link, _filtered(info["config"], wider))
+        except api.Refused as error:
+            raise _cannot(self.name, error) from error
+        return _acknowledged_seq(info)
+
+    async def acknowledged_seq(self, link: Link) -> int | None:
+        """Return up to where, in the stream, everything for the consumer is answered for.
+
+        None if there is no such consumer.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        info = await self._state(link)
+        return None if info is None else _acknowledged_seq(info)
+
+    async def backlog(self, link: Link) -> int:
+        """Return how many messages wait, or are not answered for; 0 without a consumer.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        info = await self._state(link)
+        return 0 if info is None else int(info["num_pending"]) + int(info["num_ack_pending"])
+
+    async def filters_there(self, link: Link) -> frozenset[str]:
+        """Return the filters that it has on the server; none without a consumer.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        info = await self._state(link)
+        return frozenset() if info is None else frozenset(_filters(info["config"]))
+
+    async def narrow(self, link: Link, *, without: Collection[str]) -> None:
+        """Take filters from it, if it is there. Without any it would be for everything: it goes.
+
+        Raises:
+            Incompatible: the server will not have it.
+            Unavailable: no answer.
+        """
+        info = await self._state(link)
+        if info is None:
+            return
+        left = _filters(info["config"]).difference(without)
+        if not left:
+            await self.delete(link)
+            return
+        try:
+            await self._make(link, _filtered(info["config"], left))
+        except api.Refused as error:
+            raise _cannot(self.name, error) from error
+
+    async def delete(self, link: Link) -> None:
+        """Have the consumer be no more.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        try:
+            await api.call(link, f"CONSUMER.DELETE.{self.stream}.{self.name}")
+        except api.Refused as error:
+            if error.err_code not in _NOT_FOUND:
+                raise Unavailable(f"consumer {self.name}", detail=str(error)) from error
+
+    async def _state(self, link: Link) -> JsonObject | None:
+        try:
+            return await self._look(link)
+        except api.Refused as error:
+            raise Unavailable(f"consumer {self.name}", detail=str(error)) from error
+
+    async def _look(self, link: Link) -> JsonObject | None:
+        """Return what the server says of it; None if there is none. Raises `Refused`."""
+        try:
+            return await api.call(link, f"CONSUMER.INFO.{self.stream}.{self.name}")
+        except api.Refused as error:
+            if error.err_code in _NOT_FOUND:
+                return None
+            raise
+
+    async def _make(self, link: Link, config: JsonObject) -> JsonObject:
+        request = {"stream_name": self.stream, "config": config}
+        try:
+            return await api.call(link, f"CONSUMER.CREATE.{self.stream}.{self.name}", request)
+        except api.Refused as error:
+            found = None if error.code >= _SERVER_FAULT else await self._look(link)
+            if found is None:
+                raise
+            return found  # Another node made it first, with another start.
+
+    async def _start(self, link: Link, resume_seq: int) -> FeedStart | None:
+        if self.start is None or not resume_seq:
+            return self.start
+        newest_seq = await stored.newest_seq(link, self.stream)
+        return resume_seq if resume_seq <= newest_seq + 1 else "all"
+
+    def _fresh(self, start: FeedStart | None) -> JsonObject:
+        return {
+            "name": self.name,
+            "durable_name": self.name,
+            "filter_subjects": list(self.filters),
+            "ack_policy": "explicit",
+            "ack_wait": ACK_WAIT_S * NS_PER_S,
+            "max_deliver": -1,
+            "max_ack_pending": UNANSWERED_MAX,
+            **_policy(start),
+        }
+
+
+async def count_past(link: Link, stream: str, filters: tuple[str, ...], *, seq: int) -> int:
+    """Return how many messages past `seq` are on a subject that one of `filters` covers.
+
+    The server counts them for a consumer that nobody pulls from. Without a stream there are none.
+
+    Raises:
+        Unavailable: no answer, or it cannot count now.
+    """
+    name = f"count-{link.unique()}"
+    config = {
+        "name": name,
+        "filter_subjects": list(filters),
+        "ack_policy": "none",
+        "mem_storage": True,
+        "num_replicas": 1,
+        "inactive_threshold": COUNT_S * NS_PER_S,
+        **_policy(seq + 1),
+    }
+    request = {"stream_name": stream, "config": config}
+    try:
+        info = await api.call(link, f"CONSUMER.CREATE.{stream}.{name}", request)
+    except api.Refused as error:
+        if error.err_code == api.STREAM_NOT_FOUND:
+            return 0
+        raise Unavailable(f"counting in {stream}", detail=str(error)) from error
+    link.post(link.settings.api(f"CONSUMER.DELETE.{stream}.{name}"), b"")
+    return int(info["num_pending"])
+
+
+def in_server_time(since: datetime) -> str:
+    """Return `since`, which has a zone, as the server's API takes it."""
+    said = min(max(since.astimezone(UTC), SINCE_MIN), SINCE_MAX)
+    return said.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _policy(start: FeedStart | None) -> JsonObject:
+    match start:
+        case None | "all":
+            return {"deliver_policy": "all"}
+        case "new":
+            return {"deliver_policy": "new"}
+        case datetime():
+            return {"deliver_policy": "by_start_time", "opt_start_time": in_server_time(start)}
+        case int():
+            return {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
+
+
+def _acknowledged_seq(info: JsonObject) -> int:
+    return int(info["ack_floor"]["stream_seq"])
+
+
+def _filters(config: JsonObject) -> set[str]:
+    single = config.get("filter_subject")
+    return {single} if single else set(config.get("filter_subjects", []))
+
+
+def _filtered(config: JsonObject, filters: Collection[str]) -> JsonObject:
+    kept = {key: value for key, value in config.items() if key != "filter_subject"}
+    return {**kept, "filter_subjects": sorted(filters)}
+
+
+def _cannot(name: str, error: api.Refused) -> StreamError:
+    if error.code >= _SERVER_FAULT or error.err_code == api.STREAM_NOT_FOUND:
+        return Unavailable(f"consumer {name}", detail=str(error))
+    return Incompatible(
+        f"the server refuses consumer {name}: {error}",
+        remedy="Delete the consumer, or what is in its way; it is made again at the next start.",
+    )

@@ -1,0 +1,303 @@
+"""The world on JetStream: domain events, published, shared out to gates, or followed in order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from streams.errors import Incompatible, Unavailable, Uncaptured, UnknownOutcome
+from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.session import NobodyServes
+from streams.jetstream.messages import api, stored
+from streams.jetstream.messages.arrival import Arrival
+from streams.jetstream.messages.grouping import Groups, store_surely
+from streams.jetstream.messages.publish import Publisher, Write
+from streams.jetstream.ports.consumer import DurableConsumer, count_past, in_server_time
+from streams.jetstream.ports.follow import OrderedReader
+from streams.jetstream.ports.null_source import SilentSource, silence
+from streams.jetstream.ports.source import JetStreamSource
+from streams.json import JsonObject
+from streams.layout import Stream
+from streams.model.foreign_streams import Feed, FeedStart
+from streams.ports.delivery import Source, Unreadable
+from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Followed, Sent
+from streams.subjects import Stack
+from streams.wire.messages import (
+    TRACE_HEADER,
+    copy_headers,
+    event_body,
+    event_headers,
+    parse_event,
+    parse_foreign,
+)
+from streams.wire.outgoing import checked_subject, sent_headers
+
+Parse: TypeAlias = Callable[[Arrival], DomainEvent | Unreadable]
+
+_KEEPS: Final = "limits"
+_WORK_QUEUE: Final = "workqueue"
+"""How long a stream keeps a message (its retention): whoever has read it; until it is answered
+for. The third, `interest`, is until all that have a consumer there have answered for it."""
+
+
+class JetStreamWorld:
+    """`World` on the events stream of one stack."""
+
+    def __init__(self, link: Link, stack: Stack) -> None:
+        """Publish and pull through `link`."""
+        self._link = link
+        self._stack = stack
+        self._stream = stack.stream(Stream.EVENTS)
+        self._group = Groups(link).to(self._stream)
+        self._publisher = Publisher(link)
+
+    async def publish(
+        self,
+        name: str,
+        payload: JsonObject,
+        *,
+        id: str,
+        hops: int = 0,
+        trace: str = "",
+    ) -> int:
+        """Publish one domain event. See `World.publish`."""
+        subject = self._stack.event(name)
+        more = event_headers(id=id, hops=hops, trace=trace)
+        write = Write(subject, event_body(name, payload), more, key=id)
+        return (await store_surely(self._link, self._group, write)).seq
+
+    async def republish(
+        self,
+        seq: int,
+        *,
+        id: str,
+    ) -> int | None:
+        """Publish again what is at `seq`. See `World.republish`."""
+        first = await stored.at(self._link, self._stream, seq)
+        if first is None:
+            return None
+        more = copy_headers(first.headers, id=id, stream=self._stream, seq=seq)
+        write = Write(first.subject, first.data, more, key=id)
+        return (await store_surely(self._link, self._group, write)).seq
+
+    async def send(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        id: str,
+        headers: Mapping[str, str] = NO_HEADERS,
+        hops: int = 0,
+    ) -> Sent:
+        """Send a message to others. See `World.send`."""
+        checked_subject(subject, stack=self._stack)
+        write = Write(subject, data, sent_headers(headers, id=id, hops=hops), key=id)
+        try:
+            ack = await self._publisher.store(write)
+        except NobodyServes as error:
+            # A stream that is electing its leader does not answer either.
+            if await self._is_captured(subject):
+                raise
+            raise Uncaptured(subject) from error
+        if not ack.stream:
+            raise UnknownOutcome(subject, detail="whoever answered is no stream")
+        return Sent(stream=ack.stream, seq=ack.seq)
+
+    async def open(
+        self, actor: str, names: Collection[str], *, after: int | None = None
+    ) -> Source[DomainEvent | Unreadable]:
+        """Return the actor's events. See `World.open`."""
+        if not names:
+            return SilentSource()
+        start: FeedStart = "new" if after is None else after + 1
+        return await self._share(self._gate(actor, names, start), self._parse)
+
+    async def open_feed(
+        self, actor: str, feed: Feed, *, after: int | None = None
+    ) -> Source[DomainEvent | Unreadable]:
+        """Return the actor's events of a feed. See `World.open_feed`."""
+        found = await stored.extent(self._link, feed.stream)
+        start = feed.start if after is None else after + 1
+        wanted = None if found.retention == _WORK_QUEUE else start
+        return await self._share(self._feed(actor, feed, wanted), _parser(feed.stream))
+
+    async def watched(self, actor: str) -> frozenset[str]:
+        """Return what the gates share. See `World.watched`."""
+        subjects = await self._gate(actor).filters_there(self._link)
+        return frozenset(self._stack.event_name_of(each) for each in subjects)
+
+    async def unwatch(self, actor: str, names: Collection[str]) -> None:
+        """Share these no more. See `World.unwatch`."""
+        await self._gate(actor).narrow(self._link, without=self._filters(names))
+
+    async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
+        """Drop how far the gates have come. See `World.forget`."""
+        for consumer in self._consumers(actor, feeds):
+            await consumer.delete(self._link)
+
+    async def backlog(self, actor: str, feeds: Collection[Feed] = ()) -> int:
+        """Return how much is not answered for. See `World.backlog`."""
+        consumers = self._consumers(actor, feeds)
+        return sum([await each.backlog(self._link) for each in consumers])
+
+    async def count(self, names: Collection[str], *, after: int) -> int:
+        """Return how many events are past `after`. See `World.count`."""
+        filters = self._filters(names)
+        return await count_past(self._link, self._stream, filters, seq=after) if filters else 0
+
+    async def count_feed(self, feed: Feed, *, after: int) -> int:
+        """Return how many events of a feed are past `after`. See `World.count_feed`."""
+        return await count_past(self._link, feed.stream, (feed.subject,), seq=after)
+
+    async def position(self, actor: str) -> int:
+        """Return where a follower begins. See `World.position`."""
+        acknowledged_seq = await self._gate(actor).acknowledged_seq(self._link)
+        if acknowledged_seq is not None:
+            return acknowledged_seq
+        return await stored.newest_seq(self._link, self._stream)
+
+    async def feed_position(self, actor: str, feed: Feed) -> int:
+        """Return where a follower of a feed begins. See `World.feed_position`."""
+        acknowledged_seq = await self._feed(actor, feed).acknowledged_seq(self._link)
+        if acknowledged_seq is not None:
+            return acknowledged_seq
+        newest_seq = await stored.newest_seq(self._link, feed.stream)
+        match feed.start:
+            case "new":
+                return newest_seq
+            case "all":
+                return 0
+            case datetime() as since:
+                time = in_server_time(since)
+                first = await stored.first_since(self._link, feed.stream, time)
+                return newest_seq if first is None else first.seq - 1
+            case int() as seq:
+                return seq - 1
+
+    async def newest(self, feed: Feed | None = None) -> int:
+        """Return the newest sequence. See `World.newest`."""
+        return await stored.newest_seq(self._link, feed.stream if feed else self._stream)
+
+    def follow(
+        self, names: Collection[str], *, after: int
+    ) -> AbstractAsyncContextManager[EventFollower]:
+        """Return a follower of events. See `World.follow`."""
+        if not names:
+            return silence()
+        filters = self._filters(names)
+        reader = OrderedReader(self._link, self._stream, after=after, filters=filters)
+        return _followed(reader, self._parse)
+
+    @asynccontextmanager
+    async def follow_feed(self, feed: Feed, *, after: int) -> AsyncIterator[EventFollower]:
+        """Return a follower of a feed. See `World.follow_feed`."""
+        found = await stored.extent(self._link, feed.stream)
+        if found.retention != _KEEPS:
+            raise Incompatible(
+                f"stream {feed.stream} drops what its readers have answered for "
+                f"(retention {found.retention})",
+                remedy=f"Follow a stream with retention {_KEEPS} instead, such as a mirror of it.",
+            )
+        reader = OrderedReader(self._link, feed.stream, after=after, filters=(feed.subject,))
+        async with _followed(reader, _parser(feed.stream)) as follower:
+            yield follower
+
+    async def _is_captured(self, subject: str) -> bool:
+        try:
+            answer = await api.call(self._link, "STREAM.NAMES", {"subject": subject})
+        except (api.Refused, Incompatible) as error:
+            raise Unavailable(subject, detail=f"nobody answers there, and {error}") from error
+        return bool(answer.get("streams"))
+
+    async def _share(
+        self, consumer: DurableConsumer, parse: Parse
+    ) -> Source[DomainEvent | Unreadable]:
+        acknowledged_seq = await consumer.ensure(self._link)
+        return JetStreamSource(self._link, consumer, parse, after=acknowledged_seq)
+
+    def _consumers(self, actor: str, feeds: Collection[Feed]) -> list[DurableConsumer]:
+        return [self._gate(actor), *(self._feed(actor, feed) for feed in feeds)]
+
+    def _gate(
+        self, actor: str, names: Collection[str] = (), start: FeedStart = "new"
+    ) -> DurableConsumer:
+        return DurableConsumer(
+            stream=self._stream,
+            name=self._stack.gate_durable(actor),
+            filters=self._filters(names),
+            start=start,
+        )
+
+    def _feed(self, actor: str, feed: Feed, start: FeedStart | None = None) -> DurableConsumer:
+        return DurableConsumer(
+            stream=feed.stream,
+            name=self._stack.feed_durable(actor, feed.subject),
+            filters=(feed.subject,),
+            start=start,
+        )
+
+    def _filters(self, names: Collection[str]) -> tuple[str, ...]:
+        return tuple(sorted({self._stack.event(name) for name in names}))
+
+    def _parse(self, arrived: Arrival) -> DomainEvent | Unreadable:
+        return parse_event(
+            arrived.data,
+            arrived.headers,
+            stack=self._stack,
+            stream=self._stream,
+            subject=arrived.subject,
+            seq=arrived.seq,
+            at=arrived.at,
+        )
+
+
+class JetStreamEventFollower:
+    """`EventFollower` of one stream."""
+
+    def __init__(self, reader: OrderedReader, parse: Parse) -> None:
+        """Parse what `reader` reads; `parse` never raises."""
+        self._reader = reader
+        self._parse = parse
+
+    @property
+    def pending(self) -> int:
+        """How much was left. See `EventFollower.pending`."""
+        return self._reader.pending
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Followed]:
+        """Return the next events. See `EventFollower.receive`."""
+        return await self._reader.receive(self._followed, most=most, wait_s=wait_s)
+
+    def _followed(self, arrived: Arrival) -> Followed:
+        return Followed(
+            content=self._parse(arrived),
+            seq=arrived.seq,
+            at=arrived.at,
+            trace=arrived.headers.get(TRACE_HEADER, ""),
+        )
+
+
+@asynccontextmanager
+async def _followed(reader: OrderedReader, parse: Parse) -> AsyncIterator[JetStreamEventFollower]:
+    try:
+        yield JetStreamEventFollower(reader, parse)
+    finally:
+        await reader.close()
+
+
+def _parser(stream: str) -> Parse:
+    """Return what parses the messages of a stream that is not ours."""
+
+    def parse(arrived: Arrival) -> DomainEvent | Unreadable:
+        return parse_foreign(
+            arrived.data,
+            arrived.headers,
+            stream=stream,
+            subject=arrived.subject,
+            seq=arrived.seq,
+            at=arrived.at,
+        )
+
+    return parse

@@ -1,0 +1,102 @@
+"""The keys of a bucket, as messages: what each says, or that it is gone.
+
+| the last message on the key | the key |
+| --- | --- |
+| none | does not exist |
+| has `Nats-Marker-Reason` | lapsed: the server wrote it when the time to live was over |
+| has `KV-Operation` | was removed |
+| anything else | holds the message's body |
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+from streams.jetstream.connection import headers
+from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.session import Headers
+from streams.jetstream.messages import stored
+from streams.jetstream.messages.arrival import Arrival
+from streams.jetstream.messages.grouping import Groups
+from streams.jetstream.messages.publish import Write
+from streams.jetstream.messages.stored import Stored
+from streams.jetstream.ports.configs import bucket_stream, key_subject
+from streams.jetstream.ports.follow import OrderedReader
+
+KeyMessage: TypeAlias = Stored | Arrival
+
+PURGE: dict[str, str] = {headers.KV_OPERATION: "PURGE", headers.ROLLUP: "sub"}
+"""Marks a message that removes its key."""
+
+
+class Keys:
+    """One bucket, read and written by key. Each write names the revision it expects."""
+
+    def __init__(self, link: Link, name: str) -> None:
+        """Use the bucket that `setup` made."""
+        self._link = link
+        self._prefix = key_subject(name, "")
+        self.stream = bucket_stream(name)
+        self._group = Groups(link).to(self.stream)
+
+    async def write(self, key: str, value: bytes, *, more: Headers, expected: int | None) -> int:
+        """Return the new revision. `expected` None is any, 0 is none. Raises like `store`."""
+        check = {} if expected is None else {headers.EXPECTED_SEQ: str(expected)}
+        subject = self._link.settings.to_bucket(self._prefix + key)
+        ack = await self._group.store(Write(subject, value, {**check, **more}, key=subject))
+        return ack.seq
+
+    async def last(self, key: str) -> Stored | None:
+        """Return the key's last message, as the leader knows it, or None. May be a tombstone.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        return await stored.last(self._link, self.stream, self._prefix + key)
+
+    def every(self, *, under: str = "") -> AsyncGenerator[Stored, None]:
+        """Return the last message of every key, or of those that begin with `under` and a dot.
+
+        See `stored.every_after`.
+        """
+        return stored.every_after(self._link, self.stream, self._all(under), seq=0)
+
+    async def names(self, *, under: str = "") -> set[str]:
+        """Return the keys of which anything is stored, gone ones too, as the leader knows them.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        subjects = await stored.counts(self._link, self.stream, self._all(under))
+        return {subject.removeprefix(self._prefix) for subject in subjects}
+
+    def key_of(self, message: KeyMessage) -> str:
+        """Return the key that `message` is about."""
+        return message.subject.removeprefix(self._prefix)
+
+    @asynccontextmanager
+    async def reader(self, *, after: int, under: str = "") -> AsyncIterator[OrderedReader]:
+        """Yield a reader of the changes past revision `after`: all, or as `every` says."""
+        filters = (self._all(under),) if under else ()
+        reader = OrderedReader(self._link, self.stream, after=after, filters=filters)
+        try:
+            yield reader
+        finally:
+            await reader.close()
+
+    def _all(self, under: str) -> str:
+        return f"{self._prefix}{under}.>" if under else f"{self._prefix}>"
+
+
+def has_lapsed(message: KeyMessage) -> bool:
+    """Return whether the key's time to live was over."""
+    return headers.MARKER_REASON in message.headers
+
+
+def is_gone(message: KeyMessage | None) -> bool:
+    """Return whether the key does not exist, whatever is left of it."""
+    if message is None or has_lapsed(message):
+        return True
+    return headers.KV_OPERATION in message.headers

@@ -1,0 +1,272 @@
+"""Leases on JetStream: one key per lease, whose life the server counts down.
+
+    acquire   write, expecting no key; or the tombstone, if that is all there is
+    renew     write, expecting our own revision
+    complete  write a purge that itself lives 1 s, expecting our own revision
+    fail      the same, with the outcome and the error in its headers
+    lapse     the server replaces the key by a marker when its time to live is over
+
+An answer that was lost is settled by reading the key: the claim in it is ours if it names
+us and our moment of acquiring, which no two acquires of a process share. For a renewal that
+needs a note that its answer *was* lost: otherwise the old lease of a renewed one could be
+used again.
+
+nats-py's own key-value client is of no use here: its update drops the time to live, which
+makes a key immortal, and its create fails on a lapsed key until the marker is gone too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from streams.errors import LeaseLost, Unavailable, UnknownOutcome
+from streams.jetstream.connection import headers
+from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.session import Headers
+from streams.jetstream.messages.arrival import Arrival
+from streams.jetstream.messages.publish import WrongSequence
+from streams.jetstream.ports.follow import OrderedReader
+from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, has_lapsed, is_gone
+from streams.json import UNDECODABLE
+from streams.ports.leases import RECLAIM_MAX, Claim, ClaimChange, ClaimWatch, Lease, error_shown
+from streams.subjects import Stack
+
+ATTEMPTS_MAX: Final = 4
+"""How often one call tries when the key changes under it, or an answer is lost."""
+
+TOMBSTONE: Final = {**PURGE, headers.TTL: "1s"}
+"""The end of a claim, visible for the shortest time that the server allows; it leaves no marker."""
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Claim] = msgspec.json.Decoder(Claim)
+_error_decoder: msgspec.json.Decoder[str] = msgspec.json.Decoder(str)
+_FAILED: Final = "failed"
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class JetStreamLeases:
+    """`Leases` in the claims bucket of one stack."""
+
+    def __init__(self, link: Link, stack: Stack) -> None:
+        """Keep leases through `link`."""
+        self._link = link
+        self._keys = Keys(link, stack.claims_bucket())
+        self._last_acquired_at = link.clock.now()
+        self._lost_answers: dict[tuple[str, int], float] = {}
+
+    @property
+    def ttl_s(self) -> float:
+        """See `Leases.ttl_s`."""
+        return self._link.settings.lease_ttl_s
+
+    async def acquire(self, key: str, *, holder: str, attempt: int = 1) -> Lease | None:
+        """Return a new lease. See `Leases.acquire`."""
+        wanted = self._new_lease(key, holder, attempt)
+        found: KeyMessage | None = None
+        lost_answer: UnknownOutcome | None = None
+        for _ in range(ATTEMPTS_MAX):
+            stolen = found is not None and has_lapsed(found)
+            wanted = msgspec.structs.replace(wanted, stolen=stolen)
+            try:
+                return await self._store(wanted, expected=found.seq if found else 0)
+            except UnknownOutcome as error:
+                lost_answer = error
+            except WrongSequence:
+                lost_answer = None
+            found = await self._keys.last(key)
+            if not is_gone(found):
+                break
+        if found is not None and _is_claim_of(found, wanted):
+            return msgspec.structs.replace(wanted, revision=found.seq)
+        if lost_answer is not None and is_gone(found):
+            raise lost_answer
+        return None
+
+    async def renew(self, lease: Lease) -> Lease:
+        """Return `lease` with a full life. See `Leases.renew`."""
+        expected = lease.revision
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                renewed = await self._store(lease, expected=expected)
+            except UnknownOutcome:
+                self._note_lost_answer(lease)
+                raise
+            except WrongSequence as error:
+                expected = await self._our_revision(lease, error)
+            else:
+                self._lost_answers.pop((lease.key, lease.revision), None)
+                return renewed
+        raise Unavailable(lease.key, detail="the lease keeps changing")
+
+    async def complete(self, lease: Lease) -> None:
+        """Give the key up, the work done. See `Leases.complete`."""
+        await self._give_up(lease, TOMBSTONE)
+
+    async def fail(self, lease: Lease, *, error: str) -> None:
+        """Give the key up, the work failed. See `Leases.fail`."""
+        said = {headers.OUTCOME: _FAILED, headers.ERROR: json.dumps(error_shown(error))}
+        await self._give_up(lease, {**TOMBSTONE, **said})
+
+    async def owns(self, lease: Lease) -> bool:
+        """Return whether the leader says that the lease stands. See `Leases.owns`."""
+        found = await self._keys.last(lease.key)
+        return found is not None and found.seq == lease.revision and not is_gone(found)
+
+    async def reclaim_expired(self, *, limit: int = RECLAIM_MAX) -> Sequence[ClaimChange]:
+        """Return the markers that stand. See `Leases.reclaim_expired`."""
+        lapses: list[ClaimChange] = []
+        async with aclosing(self._keys.every()) as messages:
+            async for message in messages:
+                if len(lapses) >= limit:
+                    break
+                if has_lapsed(message):
+                    at = datetime.fromisoformat(message.headers[headers.STORED_AT])
+                    lapses.append(_change(self._keys.key_of(message), message, at=at))
+        return lapses
+
+    def watch(self, *, after: int = 0) -> AbstractAsyncContextManager[ClaimWatch]:
+        """Return the changes past `after`. See `Leases.watch`."""
+        return _watch(self._keys, after=after)
+
+    async def _give_up(self, lease: Lease, tombstone: Headers) -> None:
+        """Put `tombstone` in the place of `lease`, if the key is still ours."""
+        expected = lease.revision
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                await self._keys.write(lease.key, b"", more=tombstone, expected=expected)
+            except WrongSequence as error:
+                try:
+                    expected = await self._our_revision(lease, error)
+                except LeaseLost:
+                    return
+            else:
+                return
+        raise Unavailable(lease.key, detail="the lease keeps changing")
+
+    def _new_lease(self, key: str, holder: str, attempt: int) -> Lease:
+        """Return a lease that is not stored yet, with a moment of acquiring all its own."""
+        at = max(self._link.clock.now(), self._last_acquired_at + _MICROSECOND)
+        self._last_acquired_at = at
+        trusted_until_s = self._link.clock.monotonic_s() + self.ttl_s
+        return Lease(
+            key=key,
+            holder=holder,
+            attempt=attempt,
+            revision=0,
+            stolen=False,
+            trusted_until_s=trusted_until_s,
+            acquired_at=at,
+        )
+
+    async def _store(self, lease: Lease, *, expected: int) -> Lease:
+        """Return `lease` with a full life, once the server has it. Raises like `store`."""
+        trusted_until_s = self._link.clock.monotonic_s() + self.ttl_s
+        now = self._link.clock.now()
+        claim = Claim(
+            owner_node=lease.holder,
+            claimed_at=lease.acquired_at,
+            heartbeat_at=now,
+            lease_until=now + timedelta(seconds=self.ttl_s),
+            attempt=lease.attempt,
+        )
+        life = {headers.TTL: f"{round(self.ttl_s * 1000)}ms"}
+        revision = await self._keys.write(
+            lease.key, _encoder.encode(claim), more=life, expected=expected
+        )
+        return msgspec.structs.replace(lease, revision=revision, trusted_until_s=trusted_until_s)
+
+    def _note_lost_answer(self, lease: Lease) -> None:
+        """Remember that a renewal of `lease` may be stored, for as long as that matters."""
+        now_s = self._link.clock.monotonic_s()
+        self._lost_answers = {
+            noted: ends_s for noted, ends_s in self._lost_answers.items() if ends_s > now_s
+        }
+        self._lost_answers[lease.key, lease.revision] = now_s + self.ttl_s
+
+    async def _our_revision(self, lease: Lease, error: WrongSequence) -> int:
+        """Return the revision of `lease` after a renewal of it whose answer was lost.
+
+        Raises:
+            LeaseLost: no answer was lost, or the key is not ours any more.
+            Unavailable: no answer.
+        """
+        lost = LeaseLost(lease.key, revision=lease.revision)
+        if (lease.key, lease.revision) not in self._lost_answers:
+            raise lost from error
+        found = await self._keys.last(lease.key)
+        if found is None or not _is_claim_of(found, lease):
+            raise lost from error
+        return found.seq
+
+
+class JetStreamClaimWatch:
+    """`ClaimWatch` on one bucket."""
+
+    def __init__(self, keys: Keys, reader: OrderedReader) -> None:
+        """Read `keys` with `reader`."""
+        self._keys = keys
+        self._reader = reader
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[ClaimChange]:
+        """Return the next changes. See `ClaimWatch.receive`."""
+        return await self._reader.receive(self._change, most=most, wait_s=wait_s)
+
+    def _change(self, arrived: Arrival) -> ClaimChange:
+        return _change(self._keys.key_of(arrived), arrived, at=arrived.at)
+
+
+@asynccontextmanager
+async def _watch(keys: Keys, *, after: int) -> AsyncIterator[JetStreamClaimWatch]:
+    async with keys.reader(after=after) as reader:
+        yield JetStreamClaimWatch(keys, reader)
+
+
+def _change(key: str, message: KeyMessage, *, at: datetime) -> ClaimChange:
+    """Return what `message`, stored `at`, says about `key`."""
+    state = _state(message)
+    return ClaimChange(
+        key=key,
+        revision=message.seq,
+        state=state,
+        at=at,
+        claim=_claim(message.data) if state == "claimed" else None,
+        error=_error(message.headers) if state == _FAILED else "",
+    )
+
+
+def _state(message: KeyMessage) -> str:
+    if has_lapsed(message):
+        return "expired"
+    if not is_gone(message):
+        return "claimed"
+    return _FAILED if message.headers.get(headers.OUTCOME) == _FAILED else "done"
+
+
+def _error(given: Headers) -> str:
+    """Return why a claim failed; what no engine wrote, as it stands."""
+    told = given.get(headers.ERROR, "")
+    try:
+        return _error_decoder.decode(told)
+    except UNDECODABLE:
+        return told
+
+
+def _is_claim_of(found: KeyMessage, lease: Lease) -> bool:
+    claim = None if is_gone(found) else _claim(found.data)
+    if claim is None:
+        return False
+    return (claim.owner_node, claim.claimed_at) == (lease.holder, lease.acquired_at)
+
+
+def _claim(data: bytes) -> Claim | None:
+    """Return what a held key says, or None if it was not written by an engine."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

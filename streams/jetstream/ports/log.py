@@ -1,0 +1,187 @@
+"""The event log on JetStream: appends with a version check, reads by exact subject.
+
+**The append protocol.** One message per commit, with the version as the expected last
+sequence of its exact subject. When an answer is lost the identical message is sent again:
+
+    stored before  → the check fails, and the first commit past `after` has our id → success
+    not stored     → it is stored now; a late copy of the first attempt fails the check
+    someone else's → the check fails, and the first commit past `after` is theirs → conflict
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from opentelemetry import metrics, trace
+from opentelemetry.trace import StatusCode
+
+from streams.errors import StreamError, Unavailable, UnknownOutcome, VersionConflict
+from streams.jetstream.connection import headers
+from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.session import Headers
+from streams.jetstream.messages import stored
+from streams.jetstream.messages.grouping import Groups
+from streams.jetstream.messages.publish import Patience, Write, WrongSequence
+from streams.jetstream.ports.follow import OrderedReader
+from streams.layout import Stream
+from streams.ports.log import START, Commit, Follower, Recorded
+from streams.subjects import Stack
+from streams.wire import codec
+from streams.wire.messages import TRACE_HEADER
+
+_tracer = trace.get_tracer("vigil.streams")
+_append_duration = metrics.get_meter("vigil.streams").create_histogram(
+    "vigil.append.duration", unit="s", description="How long one append took, retries included."
+)
+
+
+class JetStreamLog:
+    """`EventLog` on the journal and the dead letters of one stack."""
+
+    def __init__(self, link: Link, stack: Stack) -> None:
+        """Read and write through `link`."""
+        self._link = link
+        self._stack = stack
+        self._groups = Groups(link)
+
+    async def append(self, subject: str, commit: Commit, *, after: int) -> int:
+        """Append `commit`. See `EventLog.append`."""
+        started_s = self._link.clock.monotonic_s()
+        outcome = "stored"
+        # Nothing within becomes its child, so it need not be the current one, which costs more.
+        span = _tracer.start_span("append", attributes={"vigil.subject": subject})
+        try:
+            return await self._append(subject, commit, after=after)
+        except StreamError as error:
+            outcome = type(error).__name__
+            span.record_exception(error)
+            span.set_status(StatusCode.ERROR, outcome)
+            raise
+        finally:
+            took_s = self._link.clock.monotonic_s() - started_s
+            _append_duration.record(took_s, {"outcome": outcome})
+            span.end()
+
+    async def read(self, subject: str, *, after: int = START) -> Sequence[Recorded]:
+        """Return the aggregate's commits. See `EventLog.read`."""
+        stream = self._stack.stream_of(subject)
+        messages = stored.every_after(self._link, stream, subject, seq=after)
+        return [_recorded(m.subject, m.seq, m.headers, m.data) async for m in messages]
+
+    async def last(self, subject: str) -> Recorded | None:
+        """Return the aggregate's last commit. See `EventLog.last`."""
+        m = await stored.last(self._link, self._stack.stream_of(subject), subject)
+        return _recorded(m.subject, m.seq, m.headers, m.data) if m else None
+
+    async def at(
+        self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
+    ) -> Recorded | None:
+        """Return the commit at `seq`. See `EventLog.at`."""
+        m = await stored.at(self._link, self._stack.stream(stream, partition), seq)
+        return _recorded(m.subject, m.seq, m.headers, m.data) if m else None
+
+    async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
+        """Return the newest sequence. See `EventLog.head`."""
+        return await stored.newest_seq(self._link, self._stack.stream(stream, partition))
+
+    def follow(
+        self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
+    ) -> AbstractAsyncContextManager[Follower]:
+        """Return a follower. See `EventLog.follow`."""
+        return _follow(self._link, self._stack.stream(stream, partition), after=after)
+
+    async def _append(self, subject: str, commit: Commit, *, after: int) -> int:
+        group = self._groups.to(self._stack.stream_of(subject))
+        data, more = codec.encode_commit(commit), _headers(commit, after=after)
+        write = Write(subject, data, more, key=subject)
+        patience = Patience(self._link, subject)
+        while True:
+            try:
+                ack = await group.store(write, alone=patience.has_failed)
+            except WrongSequence as error:
+                seq = await self._settle(subject, commit, error, patience, after=after)
+                if seq is not None:
+                    return seq
+            except Unavailable as error:
+                await patience.after(error)
+            else:
+                return ack.seq
+
+    async def _settle(
+        self,
+        subject: str,
+        commit: Commit,
+        error: WrongSequence,
+        patience: Patience,
+        *,
+        after: int,
+    ) -> int | None:
+        """Return where `commit` is after a failed check, or None if it is too early to say.
+
+        The commit *following* `after` decides, not the last one: somebody may have gone on
+        from ours before we came back to ask.
+
+        Raises:
+            VersionConflict: someone else's commit follows `after`.
+        """
+        conflict = VersionConflict(subject, expected=after)
+        if not patience.unsure:
+            raise conflict from error
+        if error.in_flight:
+            await patience.after(UnknownOutcome(subject, detail="another write is in flight"))
+            return None
+        try:
+            found = await stored.first_after(
+                self._link, self._stack.stream_of(subject), subject, seq=after
+            )
+        except Unavailable as away:
+            await patience.after(away)
+            return None
+        if found is not None and found.headers.get(headers.COMMIT) == commit.id:
+            return found.seq
+        raise conflict from error
+
+
+class JetStreamFollower:
+    """`Follower` of one stream."""
+
+    def __init__(self, reader: OrderedReader) -> None:
+        """Decode what `reader` reads."""
+        self._reader = reader
+
+    @property
+    def pending(self) -> int:
+        """How much was left. See `Follower.pending`."""
+        return self._reader.pending
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Recorded]:
+        """Return the next commits. See `Follower.receive`."""
+        return await self._reader.receive(
+            lambda m: _recorded(m.subject, m.seq, m.headers, m.data), most=most, wait_s=wait_s
+        )
+
+
+@asynccontextmanager
+async def _follow(link: Link, stream: str, *, after: int) -> AsyncIterator[JetStreamFollower]:
+    reader = OrderedReader(link, stream, after=after)
+    try:
+        yield JetStreamFollower(reader)
+    finally:
+        await reader.close()
+
+
+def _headers(commit: Commit, *, after: int) -> Headers:
+    more = {headers.EXPECTED_SEQ: str(after), headers.COMMIT: commit.id}
+    return {**more, TRACE_HEADER: commit.trace} if commit.trace else more
+
+
+def _recorded(subject: str, seq: int, given: Headers, data: bytes) -> Recorded:
+    return codec.decode_commit(
+        data,
+        subject=subject,
+        seq=seq,
+        commit_id=given.get(headers.COMMIT, ""),
+        trace=given.get(TRACE_HEADER, ""),
+        is_copied=headers.COPIED_FROM in given,
+    )

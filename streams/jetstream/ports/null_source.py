@@ -1,0 +1,63 @@
+"""What an actor reads that listens to nothing.
+
+A consumer without a filter gets everything, so there is none at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from streams.jetstream.connection.link import wait_set
+from streams.ports.delivery import Delivery, Unreadable
+from streams.ports.domain_events import DomainEvent, Followed
+
+
+class SilentSource:
+    """`Source` of nothing."""
+
+    pending = 0
+
+    def __init__(self) -> None:
+        """Begin to be silent."""
+        self._closed = asyncio.Event()
+
+    async def receive(
+        self,
+        *,
+        room: int,  # noqa: ARG002 - as every source is asked
+        wait_s: float,
+    ) -> Sequence[Delivery[DomainEvent | Unreadable]]:
+        """Return nothing, after `wait_s` or when closed."""
+        await wait_set(self._closed, timeout_s=wait_s)
+        return ()
+
+    async def pause(self) -> None:
+        """Go on asking for nothing."""
+
+    async def close(self) -> None:
+        """Let a `receive` that waits return."""
+        self._closed.set()
+
+
+class SilentFollower:
+    """`EventFollower` of nothing."""
+
+    pending = 0
+
+    async def receive(
+        self,
+        *,
+        most: int,  # noqa: ARG002 - as every follower is asked
+        wait_s: float,
+    ) -> Sequence[Followed]:
+        """Return nothing, after `wait_s`."""
+        await wait_set(asyncio.Event(), timeout_s=wait_s)
+        return ()
+
+
+@asynccontextmanager
+async def silence() -> AsyncIterator[SilentFollower]:
+    """Yield a follower of nothing."""
+    yield SilentFollower()

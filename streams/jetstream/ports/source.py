@@ -1,0 +1,299 @@
+"""Pulls deliveries from a shared durable consumer, never more than there is room for.
+
+A pull names how many deliveries may come, and the server sends each as soon as it has it. So one
+pull serves many receives, and what comes while the last deliveries are worked on waits here: at
+most the room that the last `receive` left, and no pull outlives the wait that its `receive` was
+given. One that returned all it had room for leaves no pull behind.
+
+Room may be taken otherwise while a pull is outstanding. So whoever is full says so with `pause`:
+the inbox of the pull is left, the server forgets the pull with it, and what was already on its
+way is handed back on arrival, as is what waits here. `close` does the same, for good.
+
+| failure | what happens |
+| --- | --- |
+| the connection ends | the pull is sent again on the next session |
+| the server forgets the pull | no heartbeat for `SILENCE_S_MAX`: it is sent again |
+| the consumer is deleted | it is made again, from the oldest delivery not yet answered |
+| its whole stream is | the same, once there is a stream of that name again: from its beginning |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from streams.errors import Unavailable
+from streams.jetstream.connection import headers
+from streams.jetstream.connection.headers import Headers
+from streams.jetstream.connection.link import Link, wait_set
+from streams.jetstream.connection.nats_inbox import Inbox
+from streams.jetstream.connection.protocol import Received
+from streams.jetstream.connection.session import Session
+from streams.jetstream.messages.arrival import Arrival, arrival
+from streams.jetstream.ports.configs import NS_PER_S
+from streams.jetstream.ports.consumer import UNANSWERED_MAX, DurableConsumer
+from streams.jetstream.ports.follow import HEARTBEAT_S, SILENCE_S_MAX
+from streams.json import JsonObject
+from streams.ports.delivery import Delivery
+from streams.wire.messages import TRACE_HEADER
+
+T = TypeVar("T")
+
+PULL_S_MAX: Final = 30.0
+"""Longest life of one pull; a longer wait sends several."""
+
+PULL_S_MIN: Final = 0.01
+"""Shortest life of a pull: a wait of zero still asks once."""
+
+GRACE_S: Final = 0.25
+"""How much longer than the server we wait for a pull's end, which it sends in time."""
+
+RETRY_S: Final = 0.2
+"""Between two attempts to pull when something is wrong. A consumer that is made again while the
+server still clears away one of that name cannot be changed any more (seen with 2.15)."""
+
+_encoder = msgspec.json.Encoder()
+
+_HEARTBEAT: Final = "100"
+_EXPIRED: Final = "408"
+
+
+class JetStreamDelivery(Generic[T]):
+    """One message, and the subject where we answer for it."""
+
+    def __init__(self, source: JetStreamSource[T], arrived: Arrival, content: T) -> None:
+        """Wrap what `source` received."""
+        self._source = source
+        self._arrived = arrived
+        self.content = content
+
+    @property
+    def seq(self) -> int:
+        """See `Delivery.seq`."""
+        return self._arrived.seq
+
+    @property
+    def deliveries(self) -> int:
+        """See `Delivery.deliveries`."""
+        return self._arrived.deliveries
+
+    @property
+    def at(self) -> datetime:
+        """See `Delivery.at`."""
+        return self._arrived.at
+
+    @property
+    def trace(self) -> str:
+        """See `Delivery.trace`."""
+        return self._arrived.headers.get(TRACE_HEADER, "")
+
+    async def ack(self) -> None:
+        """See `Delivery.ack`."""
+        await self._source.answer(self._arrived, b"+ACK", is_final=True)
+
+    async def nak(self, *, delay_s: float = 0.0) -> None:
+        """See `Delivery.nak`."""
+        await self._source.answer(self._arrived, nak(delay_s), is_final=False)
+
+    async def term(self, reason: str) -> None:
+        """See `Delivery.term`."""
+        await self._source.answer(self._arrived, f"+TERM {reason}".encode(), is_final=True)
+
+
+class JetStreamSource(Generic[T]):
+    """`Source` on one durable consumer."""
+
+    def __init__(
+        self,
+        link: Link,
+        consumer: DurableConsumer,
+        parse: Callable[[Arrival], T],
+        *,
+        after: int = 0,
+    ) -> None:
+        """Pull through `link`; `parse` makes each message's content and never raises.
+
+        Up to sequence `after` everything is answered for: should the consumer be deleted before
+        it has sent us anything, it is made again from there.
+        """
+        self._link = link
+        self._consumer = consumer
+        self._parse = parse
+        self._session: Session | None = None
+        self._inbox: Inbox | None = None
+        self._waiting: deque[Arrival] = deque()
+        self._changed = asyncio.Event()
+        self._asked = 0
+        self._pull_ends_s = 0.0
+        self._heard_s = 0.0
+        self._is_doubtful = False
+        self._is_paused = False
+        self._is_closed = False
+        self._unanswered: set[int] = set()
+        self._newest_seq = after
+        self.pending = 0
+        """See `Source.pending`."""
+
+    async def receive(self, *, room: int, wait_s: float) -> Sequence[Delivery[T]]:
+        """Return the next deliveries. See `Source.receive`."""
+        clock = self._link.clock
+        await self._resume()
+        deadline_s = clock.monotonic_s() + wait_s
+        left_s = max(wait_s, PULL_S_MIN)
+        while not self._waiting and left_s > 0 and not self._is_closed:
+            is_pulling = await self._pull(room, left_s)
+            if is_pulling:
+                await self._wait_news(left_s + GRACE_S)
+            if not self._waiting and (self._is_doubtful or not is_pulling):
+                await clock.sleep(min(left_s, RETRY_S))
+            left_s = deadline_s - clock.monotonic_s()
+        return [self._hand_out() for _ in range(min(room, len(self._waiting)))]
+
+    async def pause(self) -> None:
+        """Take back what was asked for, and hand back what it brought. See `Source.pause`.
+
+        Cancelled, it goes on with the next `receive`, or when it is called again.
+        """
+        self._is_paused = True
+        while self._waiting:
+            self._link.post(self._waiting.popleft().reply, nak(0.0))
+        if self._inbox is not None and self._asked:
+            await self._inbox.drain()
+            self._inbox, self._asked = None, 0
+
+    async def close(self) -> None:
+        """Stop pulling and hand back what nobody received. See `Source.close`.
+
+        Cancelled, it may be called again, and goes on.
+        """
+        self._is_closed = True
+        self._changed.set()
+        if self._session is not None:
+            self._session.forget(self._changed.set)
+        await self.pause()
+        if self._inbox is not None:
+            await self._inbox.close()
+            self._inbox = None
+
+    async def answer(self, arrived: Arrival, verb: bytes, *, is_final: bool) -> None:
+        """Answer for a delivery; unless the answer is final, the message comes again."""
+        if is_final:
+            self._unanswered.discard(arrived.seq)
+        self._link.post(arrived.reply, verb)
+
+    async def _resume(self) -> None:
+        """Be ready to ask again. A closed source stays paused."""
+        if self._is_paused:
+            await self.pause()
+            self._is_paused = self._is_closed
+
+    def _hand_out(self) -> JetStreamDelivery[T]:
+        arrived = self._waiting.popleft()
+        self._unanswered.add(arrived.seq)
+        if len(self._unanswered) > UNANSWERED_MAX:
+            self._unanswered.remove(min(self._unanswered))
+        self._newest_seq = max(self._newest_seq, arrived.seq)
+        self.pending = arrived.pending
+        return JetStreamDelivery(self, arrived, self._parse(arrived))
+
+    async def _pull(self, room: int, left_s: float) -> bool:
+        """Return whether a pull is outstanding, after asking for what `room` still leaves.
+
+        Not for every single delivery: only once at least half of the room is not asked for.
+        """
+        try:
+            session, inbox = await self._ready()
+            if 2 * self._asked <= room and not self._is_closed:
+                self._send_pull(session, inbox, room - self._asked, min(left_s, PULL_S_MAX))
+        except Unavailable:
+            return False
+        return True
+
+    async def _ready(self) -> tuple[Session, Inbox]:
+        """Return the session and our inbox on it, with the consumer beyond doubt.
+
+        Raises:
+            Unavailable: no answer.
+        """
+        if self._is_doubtful:
+            resume_seq = min(self._unanswered, default=self._newest_seq + 1)
+            await self._consumer.ensure(self._link, resume_seq=resume_seq)
+            self._is_doubtful = False
+        session = self._link.session
+        if session is not self._session:
+            self._inbox, self._asked = None, 0
+            self._session = session
+            session.on_end(self._changed.set)
+        if self._inbox is None:
+            self._inbox = session.open_inbox(self._on_message)
+        return session, self._inbox
+
+    def _send_pull(self, session: Session, inbox: Inbox, most: int, expires_s: float) -> None:
+        next_one = f"CONSUMER.MSG.NEXT.{self._consumer.stream}.{self._consumer.name}"
+        subject = self._link.settings.api(next_one)
+        session.post(subject, _pull_request(most, expires_s), reply=inbox.subject)
+        self._asked += most
+        self._heard_s = self._link.clock.monotonic_s()
+        self._pull_ends_s = self._heard_s + expires_s + GRACE_S
+
+    async def _wait_news(self, timeout_s: float) -> None:
+        """Wait until a delivery is there or no pull is, for at most `timeout_s`."""
+        clock = self._link.clock
+        now_s = clock.monotonic_s()
+        until_s = now_s + timeout_s
+        while self._is_awaited() and now_s < until_s:
+            self._changed.clear()
+            look_s = max(self._lost_s() - now_s, PULL_S_MIN)
+            await wait_set(self._changed, timeout_s=min(until_s - now_s, look_s))
+            now_s = clock.monotonic_s()
+            if self._session is None or self._session.ended.is_set() or now_s > self._lost_s():
+                self._asked = 0
+
+    def _is_awaited(self) -> bool:
+        return self._asked > 0 and not self._waiting and not self._is_closed
+
+    def _lost_s(self) -> float:
+        """Return when the outstanding pulls count as lost if nothing is heard of them."""
+        return min(self._pull_ends_s, self._heard_s + SILENCE_S_MAX)
+
+    def _on_message(self, msg: Received) -> None:
+        self._heard_s = self._link.clock.monotonic_s()
+        if self._is_paused:
+            if not msg.status:
+                self._link.post(msg.reply, nak(0.0))
+        elif msg.status:
+            self._on_status(msg.status, msg.headers)
+        else:
+            self._asked = max(0, self._asked - 1)
+            self._waiting.append(arrival(msg))
+            self._changed.set()
+
+    def _on_status(self, status: str, given: Headers) -> None:
+        """Take note of a heartbeat or a pull's end; anything else casts doubt."""
+        if status == _HEARTBEAT:
+            return
+        left = given.get(headers.PULL_LEFT) if status == _EXPIRED else None
+        self._asked = max(0, self._asked - int(left)) if left else 0
+        if left is None:
+            self._is_doubtful = True
+        elif not self._waiting:
+            self.pending = 0
+        if not self._asked:
+            self._changed.set()
+
+
+def nak(delay_s: float) -> bytes:
+    """Return the answer that hands a message back, to come again after `delay_s`."""
+    return b'-NAK {"delay": %d}' % round(delay_s * NS_PER_S) if delay_s else b"-NAK"
+
+
+def _pull_request(most: int, expires_s: float) -> bytes:
+    request: JsonObject = {"batch": most, "expires": round(expires_s * NS_PER_S)}
+    if expires_s >= 2 * HEARTBEAT_S:  # The server wants two beats in a pull's life.
+        request["idle_heartbeat"] = HEARTBEAT_S * NS_PER_S
+    return _encoder.encode(request)

@@ -1,0 +1,77 @@
+"""All ports of one stack, on a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.settings import LinkSettings
+from streams.jetstream.ports.bucket import JetStreamBucket
+from streams.jetstream.ports.commands import JetStreamInbox
+from streams.jetstream.ports.configs import GATES_MARKER_S, MARKER_S
+from streams.jetstream.ports.domain_events import JetStreamWorld
+from streams.jetstream.ports.leases import JetStreamLeases
+from streams.jetstream.ports.log import JetStreamLog
+from streams.jetstream.ports.timers import JetStreamTimers
+from streams.jetstream.setup import setup
+from streams.jetstream.setup.rights import require_rights
+from streams.jetstream.setup.setup import Inspection
+from streams.ports.all import Ports
+from streams.subjects import Stack
+
+
+@asynccontextmanager
+async def connect(
+    url: str,
+    *,
+    stack: Stack,
+    settings: LinkSettings | None = None,
+    creates: bool = True,
+    is_for_node: bool = False,
+) -> AsyncIterator[Ports]:
+    """Connect to `url`, create what `stack` needs and is missing, and yield its ports.
+
+    Without `creates`, a stack that is not there at all is refused. The ports' `stack` has the
+    partitions that the servers say, whatever `stack` says. The connection comes back by itself for
+    as long as the context is open.
+
+    Args:
+        url: of the server, or of several of a cluster, separated by commas.
+        stack: which one.
+        settings: how to connect, and what to create.
+        creates: whether to make a stack that is not there.
+        is_for_node: whether to see that this user may do all that a node does.
+
+    Raises:
+        BadName: `url` is no address, or has one in its list that is none; or there are no
+            credentials where `settings` say.
+        Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
+        Incompatible: the server is too old, has no JetStream, or a stream contradicts us; there is
+            no such stack, and it is not to be created; or this user lacks a right.
+    """
+    async with Link(url, settings or LinkSettings()) as link:
+        stack = await setup.prepare(link, stack, creates=creates)
+        if is_for_node:
+            await require_rights(link, stack)
+        yield Ports(
+            stack=stack,
+            log=JetStreamLog(link, stack),
+            inbox=JetStreamInbox(link, stack),
+            leases=JetStreamLeases(link, stack),
+            world=JetStreamWorld(link, stack),
+            registry=JetStreamBucket(link, stack.registry_bucket(), marker_s=MARKER_S),
+            gates=JetStreamBucket(link, stack.gates_bucket(), marker_s=GATES_MARKER_S),
+            timers=JetStreamTimers(link, stack),
+        )
+
+
+async def inspect(url: str, *, stack: Stack, settings: LinkSettings | None = None) -> Inspection:
+    """Return how the server at `url` and the streams of `stack` are, changing nothing.
+
+    Raises:
+        BadName: `url` is no address, or has one in its list that is none.
+        Unavailable: no server could be reached in `connect_timeout_s`, or it refused us.
+    """
+    async with Link(url, settings or LinkSettings()) as link:
+        return await setup.inspect(link, stack)

@@ -1,0 +1,105 @@
+"""What a node has to be allowed on the server, tried before it takes any work.
+
+A server tells nobody what a user may do. It drops a message that is not allowed, and says so in an
+error that belongs to no request: who gives an answer and waits for none, as nodes do all the time,
+would never know. So each right is tried by a request that changes nothing where it is let through:
+it expects a sequence that no subject reaches, is no JSON, or is about a consumer that nobody has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from streams.errors import Incompatible, Unavailable
+from streams.jetstream.connection import headers
+from streams.jetstream.connection.headers import Headers
+from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.settings import LinkSettings
+from streams.jetstream.ports.configs import bucket_stream, key_subject
+from streams.layout import Stream
+from streams.subjects import Stack
+
+NAMED_MAX: Final = 5
+"""Most rights that the error names; there may be hundreds, and one line has to hold them."""
+
+_NOBODY: Final = "vigil-right"
+"""In the place of every name, key and id: nothing is called so."""
+
+_NEVER: Final[Headers] = {headers.EXPECTED_SEQ: str(2**62)}
+"""Of a message that is refused, because no subject is at this sequence."""
+
+_OF_NOTHING: Final = json.dumps({"filter": _NOBODY, "seq": 1}).encode()
+"""What a purge is about. It must say so: one that is no JSON empties the stream (2.15)."""
+
+_ANYTHING: Final = ">"
+
+
+class Right(NamedTuple):
+    """To publish on some subjects."""
+
+    subjects: str
+    """As an operator writes them."""
+    data: bytes = b"?"
+    """What is sent. The API takes nothing but JSON, unless it says otherwise."""
+    more: Headers | None = None
+
+    @property
+    def tried(self) -> str:
+        """One of the subjects."""
+        return self.subjects.replace(_ANYTHING, _NOBODY)
+
+
+def rights_of_node(stack: Stack, settings: LinkSettings) -> list[Right]:
+    """Return what a node of `stack` has to be allowed once its streams are there."""
+    parts = [(stream, part) for stream in Stream for part in stack.partitions_of(stream)]
+    buckets = [stack.claims_bucket(), stack.registry_bucket(), stack.gates_bucket()]
+    written = [each for part in parts for each in stack.stream_subjects(*part)]
+    written += [settings.to_bucket(key_subject(bucket, _ANYTHING)) for bucket in buckets]
+    streams = [stack.stream(*part) for part in parts] + [bucket_stream(each) for each in buckets]
+    work = [stack.stream(Stream.WORK, part) for part in stack.partitions_of(Stream.WORK)]
+    return [
+        *(Right(subjects, more=_NEVER) for subjects in written),
+        *(Right(each) for stream in streams for each in _to_read(stream, settings)),
+        *(Right(settings.api(f"STREAM.PURGE.{stream}"), _OF_NOTHING) for stream in work),
+    ]
+
+
+def _to_read(stream: str, settings: LinkSettings) -> Iterator[str]:
+    for operation in ("STREAM.MSG.GET", "DIRECT.GET"):
+        yield settings.api(f"{operation}.{stream}")
+    for operation in ("CREATE", "INFO", "DELETE", "MSG.NEXT"):
+        yield settings.api(f"CONSUMER.{operation}.{stream}.{_ANYTHING}")
+    yield f"$JS.ACK.{stream}.{_ANYTHING}"
+
+
+async def require_rights(link: Link, stack: Stack) -> None:
+    """See to it that a node of `stack`, whose streams are there, may do what it will have to.
+
+    Raises:
+        Incompatible: this user may not; the error names what is to be allowed.
+    """
+    rights = rights_of_node(stack, link.settings)
+    allowed = await asyncio.gather(*(_is_allowed(link, right) for right in rights))
+    lacking = [right.subjects for right, is_so in zip(rights, allowed, strict=True) if not is_so]
+    if not lacking:
+        return
+    others = len(lacking) - NAMED_MAX
+    named = ", ".join(lacking[:NAMED_MAX]) + (f" and {others} more" if others > 0 else "")
+    raise Incompatible(
+        f"a node of stack {stack.name!r} may not publish to {named}",
+        remedy="Allow it for this user in the server's permissions.",
+    )
+
+
+async def _is_allowed(link: Link, right: Right) -> bool:
+    """Return whether the server lets a request through, whatever becomes of it then."""
+    try:
+        await link.request(right.tried, right.data, more=right.more)
+    except Incompatible:
+        return False
+    except Unavailable:
+        return True  # Nobody serves that, as was to be expected; or it is away, and says so soon.
+    return True

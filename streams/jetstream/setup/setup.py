@@ -1,0 +1,223 @@
+"""Makes sure that the server can do what the engine needs, and that the streams are there.
+
+Setup only creates. A stream that exists and contradicts us is an operator's decision or an
+accident; either way it is not ours to change, so it is reported and nothing starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from streams.errors import Incompatible, Unavailable
+from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.session import NobodyServes
+from streams.jetstream.messages import api
+from streams.jetstream.ports.configs import (
+    Contradiction,
+    Layout,
+    contradictions,
+    layout_in,
+    registry,
+    shapes,
+)
+from streams.json import JsonObject
+from streams.subjects import Stack
+
+SERVER_MIN: Final = (2, 12)
+"""The first version with message schedules, atomic batches and per-message time to live."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamReport:
+    """How one stream or bucket is."""
+
+    name: str
+    exists: bool
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """What a look at a server found; nothing was changed."""
+
+    server_version: str
+    problem: str
+    """Why the server, or the stack on it, cannot be used at all; empty when it can."""
+    partitions: int = 1
+    """How many the stack has, or would have if a node made its streams now."""
+    streams: tuple[StreamReport, ...] = ()
+
+
+async def prepare(link: Link, stack: Stack, *, creates: bool = True) -> Stack:
+    """Create what `stack` needs and is missing; return it with the partitions that it has.
+
+    Raises:
+        Incompatible: the server is too old, has no JetStream, or a stream contradicts us; or,
+            without `creates`, there is no such stack.
+        Unavailable: no answer from the server.
+    """
+    await check_server(link)
+    if not creates:
+        await _require_there(link, stack)
+    fresh = Stack(stack.name, link.settings.partitions or 1)
+    layout = layout_in(await _ensure_stream(link, registry(fresh, link.settings)))
+    _require_layout(stack, link.settings.partitions, layout)
+    stack = Stack(stack.name, layout.partitions)
+    for ours in shapes(stack, link.settings):
+        await ensure(link, ours)
+    return stack
+
+
+async def ensure(link: Link, ours: JsonObject) -> None:
+    """Create a stream or a bucket if it is missing.
+
+    Raises:
+        Incompatible: there is one that contradicts ours, or the server will not have it.
+        Unavailable: no answer from the server.
+    """
+    _require(contradictions(await _ensure_stream(link, ours), ours))
+
+
+async def inspect(link: Link, stack: Stack) -> Inspection:
+    """Return how the server and the streams of `stack` are, without changing anything.
+
+    Raises:
+        Unavailable: no answer from the server.
+    """
+    version = link.session.server_version
+    try:
+        await check_server(link)
+    except Incompatible as error:
+        return Inspection(server_version=version, problem=str(error))
+    fresh = Stack(stack.name, link.settings.partitions or 1)
+    config = await config_of(link, str(registry(fresh, link.settings)["name"]))
+    layout = Layout(fresh.partitions) if config is None else layout_in(config)
+    if layout.moving_to is not None:
+        return Inspection(
+            server_version=version,
+            problem=str(on_its_way(stack, layout)),
+            partitions=layout.partitions,
+        )
+    ours = shapes(Stack(stack.name, layout.partitions), link.settings)
+    reports = [await _report(link, each) for each in ours]
+    return Inspection(
+        server_version=version, problem="", partitions=layout.partitions, streams=tuple(reports)
+    )
+
+
+async def check_server(link: Link) -> None:
+    """Raise `Incompatible` unless the server is new enough and runs JetStream."""
+    version = link.session.server_version
+    major, minor, _ = map(int, version.split("."))
+    if (major, minor) < SERVER_MIN:
+        raise Incompatible(
+            f"nats-server {version} has no message schedules, atomic batches and "
+            "per-message time to live",
+            remedy="Upgrade it to 2.12 or newer.",
+        )
+    await _check_jetstream(link)
+
+
+async def _check_jetstream(link: Link) -> None:
+    try:
+        await api.call(link, "INFO")
+    except api.Refused as error:
+        if error.err_code not in {api.NOT_ENABLED, api.NOT_ENABLED_FOR_ACCOUNT}:
+            raise Unavailable("JetStream", detail=str(error)) from error
+        raise _without_jetstream() from error
+    except NobodyServes as error:
+        raise _without_jetstream() from error
+
+
+def _without_jetstream() -> Incompatible:
+    return Incompatible(
+        "the server runs without JetStream, or this account may not use it",
+        remedy="Start it with a `jetstream` block in its configuration, or enable the account; "
+        "through a leaf node, say the domain of the hub.",
+    )
+
+
+async def _ensure_stream(link: Link, ours: JsonObject) -> JsonObject:
+    """Return the configuration of the stream as it is, after creating it if it was not."""
+    theirs = await config_of(link, str(ours["name"]))
+    if theirs is not None:
+        return theirs
+    try:
+        created = await api.call(link, f"STREAM.CREATE.{ours['name']}", ours)
+    except api.Refused as error:
+        if error.err_code != api.STREAM_NAME_IN_USE:
+            raise _cannot_create(ours, error) from error
+        created = {"config": await config_of(link, str(ours["name"]))}  # Another node was faster.
+    config: JsonObject = created["config"]
+    return config
+
+
+async def config_of(link: Link, name: str) -> JsonObject | None:
+    """Return the configuration of the stream called `name`, or None if there is none.
+
+    Raises:
+        Unavailable: no answer from the server.
+    """
+    try:
+        config: JsonObject = (await api.call(link, f"STREAM.INFO.{name}"))["config"]
+    except api.Refused as error:
+        if error.err_code == api.STREAM_NOT_FOUND:
+            return None
+        raise Unavailable(f"stream {name}", detail=str(error)) from error
+    return config
+
+
+def _cannot_create(ours: JsonObject, error: api.Refused) -> Incompatible | Unavailable:
+    if error.code == api.LATER:
+        return Unavailable(f"creating {ours['name']}", detail=str(error))
+    return Incompatible(
+        f"the server refuses to create {ours['name']}: {error}",
+        remedy="Remove what is in its way, choose another stack name, or ask for fewer replicas.",
+    )
+
+
+async def _require_there(link: Link, stack: Stack) -> None:
+    """Refuse a stack without a registry, which is the first of it that is made."""
+    if await config_of(link, str(registry(stack, link.settings)["name"])) is None:
+        raise Incompatible(
+            f"no stack {stack.name!r} on this server",
+            remedy="The first node of a stack makes it, or its first publisher; is that its name?",
+        )
+
+
+def _require_layout(stack: Stack, wanted: int | None, layout: Layout) -> None:
+    if layout.moving_to is not None:
+        raise on_its_way(stack, layout)
+    if wanted not in {None, layout.partitions}:
+        raise Incompatible(
+            f"stack {stack.name} has {layout.partitions} partitions, and the settings say {wanted}",
+            remedy="Leave the setting out, as nodes find the number by themselves; or stop "
+            f"every node and run `vigil repartition --to {wanted}`.",
+        )
+
+
+def on_its_way(stack: Stack, layout: Layout) -> Incompatible:
+    """Return why nobody can use `stack` now, and what ends that."""
+    return Incompatible(
+        f"stack {stack.name} is being spread over {layout.moving_to} partitions",
+        remedy=f"Wait until that is done; if it was cut off, `vigil repartition --to "
+        f"{layout.moving_to}` goes on, and `--to {layout.partitions}` goes back.",
+    )
+
+
+def _require(found: list[Contradiction]) -> None:
+    for contradiction in found:
+        raise Incompatible(
+            f"stream {contradiction.stream}: {contradiction.field} is "
+            f"{contradiction.theirs!r} and must be {contradiction.ours!r}",
+            remedy="Change it with `nats stream edit`, or choose another stack name.",
+        )
+
+
+async def _report(link: Link, ours: JsonObject) -> StreamReport:
+    theirs = await config_of(link, str(ours["name"]))
+    if theirs is None:
+        return StreamReport(name=ours["name"], exists=False)
+    found = tuple(contradictions(theirs, ours))
+    return StreamReport(name=ours["name"], exists=True, contradictions=found)

@@ -1,0 +1,260 @@
+"""Domain events in memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from datetime import datetime
+from functools import partial
+
+from streams.errors import NoSuchStream, Uncaptured
+from streams.json import JsonObject
+from streams.memory.durable import Durable, MemorySource
+from streams.memory.following import MemoryEventFollower
+from streams.memory.stream import MemoryStream, Message
+from streams.model.foreign_streams import Feed
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Sent
+from streams.subjects import Stack
+from streams.tokens import matches
+from streams.wire.messages import (
+    copy_headers,
+    event_body,
+    event_headers,
+    parse_event,
+    parse_foreign,
+)
+from streams.wire.outgoing import checked_subject, is_event, sent_headers
+
+
+class MemoryWorld:
+    """See `streams.world.World`."""
+
+    def __init__(self, stream: MemoryStream, *, stack: Stack) -> None:
+        self._stream = stream
+        self._stack = stack
+        self._foreign: dict[str, MemoryStream] = {}
+        self._captured: dict[str, MemoryStream] = {}
+        """By the patterns of the subjects that `send` may send there."""
+        self._durables: dict[str, Durable] = {}
+        """By their names, those of feeds after their streams'."""
+        self._watched: defaultdict[str, set[str]] = defaultdict(set)
+
+    def add_stream(self, name: str, *, captures: Sequence[str] = ()) -> MemoryStream:
+        """Return a new stream that is not ours, for feeds; `publish` to it as its owner would.
+
+        It takes any subject; what is sent to a subject that one of `captures` covers goes there.
+
+        Raises:
+            ValueError: there is one of that name.
+        """
+        if name in self._foreign:
+            raise ValueError(f"there is a stream {name!r} already")
+        self._foreign[name] = MemoryStream(name, clock=self._stream.clock)
+        self._captured |= dict.fromkeys(captures, self._foreign[name])
+        return self._foreign[name]
+
+    async def publish(
+        self,
+        name: str,
+        payload: JsonObject,
+        *,
+        id: str,
+        hops: int = 0,
+        trace: str = "",
+    ) -> int:
+        """See `World.publish`."""
+        headers = event_headers(id=id, hops=hops, trace=trace)
+        return self.publish_raw(name, event_body(name, payload), headers)
+
+    def publish_raw(self, name: str, data: bytes, headers: Mapping[str, str]) -> int:
+        """Publish any bytes as the event `name`, as a foreign NATS client could.
+
+        Returns:
+            Its stream sequence: the first one's if its `Nats-Msg-Id` is known.
+
+        Raises:
+            BadName: `name` is not a dotted event name.
+            TooLarge: over the server's limit for any message.
+        """
+        return self._stream.publish(self._stack.event(name), data, headers)
+
+    async def republish(self, seq: int, *, id: str) -> int | None:
+        """See `World.republish`."""
+        if not 0 < seq <= self._stream.last_seq:
+            return None
+        first = self._stream.at(seq)
+        headers = copy_headers(first.headers, id=id, stream=self._stream.name, seq=seq)
+        return self._stream.publish(first.subject, first.data, headers)
+
+    async def send(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        id: str,
+        headers: Mapping[str, str] = NO_HEADERS,
+        hops: int = 0,
+    ) -> Sent:
+        """See `World.send`."""
+        checked_subject(subject, stack=self._stack)
+        stream = self._capturing(subject)
+        seq = stream.publish(subject, data, sent_headers(headers, id=id, hops=hops))
+        return Sent(stream=stream.name, seq=seq)
+
+    async def open(
+        self, actor: str, names: Collection[str], *, after: int | None = None
+    ) -> MemorySource[DomainEvent | Unreadable]:
+        """See `World.open`."""
+        name = self._stack.gate_durable(actor)
+        subjects = self._subjects(names)
+        start = self._stream.last_seq if after is None else after
+        if not subjects:
+            return MemorySource([self._durable(subjects, start)], parse=self._parse)
+        self._watched[name] |= subjects
+        if name not in self._durables:
+            self._durables[name] = self._durable(self._watched[name], start)
+        return MemorySource([self._durables[name]], parse=self._parse)
+
+    async def open_feed(
+        self, actor: str, feed: Feed, *, after: int | None = None
+    ) -> MemorySource[DomainEvent | Unreadable]:
+        """See `World.open_feed`."""
+        name, stream = self._feed_name(actor, feed), self._held(feed)
+        if name not in self._durables:
+            start = _seq_before(feed, stream) if after is None else after
+            self._durables[name] = Durable(
+                stream, after=start, matches=partial(matches, feed.subject)
+            )
+        return MemorySource([self._durables[name]], parse=partial(_parse_foreign, feed.stream))
+
+    async def watched(self, actor: str) -> frozenset[str]:
+        """See `World.watched`."""
+        subjects = self._watched.get(self._stack.gate_durable(actor), ())
+        return frozenset(self._stack.event_name_of(each) for each in subjects)
+
+    async def unwatch(self, actor: str, names: Collection[str]) -> None:
+        """See `World.unwatch`."""
+        name = self._stack.gate_durable(actor)
+        if name in self._durables:
+            self._watched[name] -= self._subjects(names)
+            if not self._watched[name]:
+                await self.forget(actor)
+
+    async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
+        """See `World.forget`."""
+        for name in self._names(actor, feeds):
+            self._durables.pop(name, None)
+            self._watched.pop(name, None)
+
+    async def backlog(self, actor: str, feeds: Collection[Feed] = ()) -> int:
+        """See `World.backlog`."""
+        names = self._names(actor, feeds) & self._durables.keys()
+        return sum(self._durables[name].backlog for name in names)
+
+    async def count(self, names: Collection[str], *, after: int) -> int:
+        """See `World.count`."""
+        return self._durable(self._subjects(names), after).pending
+
+    async def count_feed(self, feed: Feed, *, after: int) -> int:
+        """See `World.count_feed`."""
+        stream = self._foreign.get(feed.stream)
+        if stream is None:
+            return 0
+        return Durable(stream, after=after, matches=partial(matches, feed.subject)).pending
+
+    async def position(self, actor: str) -> int:
+        """See `World.position`."""
+        durable = self._durables.get(self._stack.gate_durable(actor))
+        return self._stream.last_seq if durable is None else durable.acknowledged_seq
+
+    async def feed_position(self, actor: str, feed: Feed) -> int:
+        """See `World.feed_position`."""
+        durable = self._durables.get(self._feed_name(actor, feed))
+        return _seq_before(feed, self._held(feed)) if durable is None else durable.acknowledged_seq
+
+    async def newest(self, feed: Feed | None = None) -> int:
+        """See `World.newest`."""
+        return (self._stream if feed is None else self._held(feed)).last_seq
+
+    def follow(
+        self, names: Collection[str], *, after: int
+    ) -> AbstractAsyncContextManager[EventFollower]:
+        """See `World.follow`."""
+        matches = self._subjects(names).__contains__
+        return nullcontext(
+            MemoryEventFollower(self._stream, after=after, matches=matches, parse=self._parse)
+        )
+
+    @asynccontextmanager
+    async def follow_feed(self, feed: Feed, *, after: int) -> AsyncIterator[EventFollower]:
+        """See `World.follow_feed`."""
+        yield MemoryEventFollower(
+            self._held(feed),
+            after=after,
+            matches=partial(matches, feed.subject),
+            parse=partial(_parse_foreign, feed.stream),
+        )
+
+    def _capturing(self, subject: str) -> MemoryStream:
+        if is_event(subject, stack=self._stack):
+            return self._stream
+        for pattern, stream in self._captured.items():
+            if matches(pattern, subject):
+                return stream
+        raise Uncaptured(subject)
+
+    def _held(self, feed: Feed) -> MemoryStream:
+        try:
+            return self._foreign[feed.stream]
+        except KeyError as error:
+            raise NoSuchStream(feed.stream) from error
+
+    def _names(self, actor: str, feeds: Collection[Feed]) -> set[str]:
+        return {self._stack.gate_durable(actor), *(self._feed_name(actor, feed) for feed in feeds)}
+
+    def _feed_name(self, actor: str, feed: Feed) -> str:
+        return f"{feed.stream}/{self._stack.feed_durable(actor, feed.subject)}"
+
+    def _subjects(self, names: Collection[str]) -> set[str]:
+        return {self._stack.event(name) for name in names}
+
+    def _durable(self, subjects: AbstractSet[str], after: int) -> Durable:
+        return Durable(self._stream, after=after, matches=subjects.__contains__)
+
+    def _parse(self, message: Message) -> DomainEvent | Unreadable:
+        return parse_event(
+            message.data,
+            message.headers,
+            stack=self._stack,
+            stream=self._stream.name,
+            subject=message.subject,
+            seq=message.seq,
+            at=message.at,
+        )
+
+
+def _seq_before(feed: Feed, stream: MemoryStream) -> int:
+    """Return the sequence just past which the first reading of `feed` begins."""
+    match feed.start:
+        case "new":
+            return stream.last_seq
+        case "all":
+            return 0
+        case datetime() as since:
+            return stream.seq_before(since)
+        case int() as seq:
+            return seq - 1
+
+
+def _parse_foreign(stream: str, message: Message) -> DomainEvent | Unreadable:
+    return parse_foreign(
+        message.data,
+        message.headers,
+        stream=stream,
+        subject=message.subject,
+        seq=message.seq,
+        at=message.at,
+    )

@@ -1,0 +1,170 @@
+"""Everything that can happen, as data. Read this package first.
+
+An aggregate (an episode, a finding, an output, a lane, an instance of a workflow, a definition, a
+dead letter) is one subject on the log, and its life is a sequence of commits; a commit is one
+message that holds one or more of these events. A tag is the event's name on the wire, with its
+version: it is never changed and never reused. Fields may be added with a default, and a default
+never changes. A changed meaning is a new tag, and an upcast in `streams/wire/upcasts.py` for the
+old one (see docs/adr/0001-wire-format.md).
+
+`msgspec.Raw` fields hold JSON the engine does not look into; JSON `null` is "nothing".
+"""
+
+from typing import TypeAlias
+
+from streams.model.events.dead_letters import (
+    PAYLOAD_KEPT_BYTES_MAX,
+    DeadDiscarded,
+    DeadEvent,
+    DeadLettered,
+    DeadRequeued,
+)
+from streams.model.events.definitions import (
+    DefinitionApplied,
+    DefinitionDisabled,
+    DefinitionEvent,
+    DefinitionKind,
+)
+from streams.model.events.episodes import (
+    BlockReason,
+    CheckpointSaved,
+    EndStatus,
+    EpisodeBlocked,
+    EpisodeConverged,
+    EpisodeDeferred,
+    EpisodeEvent,
+    EpisodeFinished,
+    EpisodeLeft,
+    EpisodeOpened,
+    EpisodeResolved,
+    EpisodeStarted,
+    Resolution,
+    StepAnnounced,
+    StepKind,
+    StepRecorded,
+)
+from streams.model.events.findings import (
+    FindingAcknowledged,
+    FindingCleared,
+    FindingClearedByHand,
+    FindingEscalated,
+    FindingEvent,
+    FindingExpired,
+    FindingNoted,
+    FindingRaised,
+    FindingUpdated,
+)
+from streams.model.events.lanes import LaneEvent, LaneKept, LaneMoved
+from streams.model.events.outputs import (
+    OutputApproved,
+    OutputAttempted,
+    OutputCanceled,
+    OutputDelivered,
+    OutputEvent,
+    OutputFailed,
+    OutputForgone,
+    OutputPostponed,
+    OutputProposed,
+    OutputRejected,
+    OutputRetried,
+)
+from streams.model.events.workflows import (
+    CompensationBegun,
+    CompensationEnded,
+    StepApprovalAsked,
+    StepApproved,
+    StepBegun,
+    StepDenied,
+    StepEnded,
+    StepPaused,
+    StepPostponed,
+    StepPrepared,
+    StepReused,
+    StepSkipped,
+    WorkflowAborted,
+    WorkflowCancelAsked,
+    WorkflowEvent,
+    WorkflowFinished,
+    WorkflowResumed,
+    WorkflowStarted,
+)
+
+LogEvent: TypeAlias = (
+    EpisodeEvent
+    | FindingEvent
+    | OutputEvent
+    | LaneEvent
+    | WorkflowEvent
+    | DefinitionEvent
+    | DeadEvent
+)
+
+__all__ = [
+    "PAYLOAD_KEPT_BYTES_MAX",
+    "BlockReason",
+    "CheckpointSaved",
+    "CompensationBegun",
+    "CompensationEnded",
+    "DeadDiscarded",
+    "DeadEvent",
+    "DeadLettered",
+    "DeadRequeued",
+    "DefinitionApplied",
+    "DefinitionDisabled",
+    "DefinitionEvent",
+    "DefinitionKind",
+    "EndStatus",
+    "EpisodeBlocked",
+    "EpisodeConverged",
+    "EpisodeDeferred",
+    "EpisodeEvent",
+    "EpisodeFinished",
+    "EpisodeLeft",
+    "EpisodeOpened",
+    "EpisodeResolved",
+    "EpisodeStarted",
+    "FindingAcknowledged",
+    "FindingCleared",
+    "FindingClearedByHand",
+    "FindingEscalated",
+    "FindingEvent",
+    "FindingExpired",
+    "FindingNoted",
+    "FindingRaised",
+    "FindingUpdated",
+    "LaneEvent",
+    "LaneKept",
+    "LaneMoved",
+    "LogEvent",
+    "OutputApproved",
+    "OutputAttempted",
+    "OutputCanceled",
+    "OutputDelivered",
+    "OutputEvent",
+    "OutputFailed",
+    "OutputForgone",
+    "OutputPostponed",
+    "OutputProposed",
+    "OutputRejected",
+    "OutputRetried",
+    "Resolution",
+    "StepAnnounced",
+    "StepApprovalAsked",
+    "StepApproved",
+    "StepBegun",
+    "StepDenied",
+    "StepEnded",
+    "StepKind",
+    "StepPaused",
+    "StepPostponed",
+    "StepPrepared",
+    "StepRecorded",
+    "StepReused",
+    "StepSkipped",
+    "WorkflowAborted",
+    "WorkflowCancelAsked",
+    "WorkflowEvent",
+    "WorkflowFinished",
+    "WorkflowResumed",
+    "WorkflowStarted",
+]

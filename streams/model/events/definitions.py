@@ -1,0 +1,50 @@
+"""The life of a definition: applied, applied anew, disabled."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from streams.model.struct import Event
+
+
+class DefinitionKind(StrEnum):
+    """What is defined."""
+
+    AGENT = "agent"
+    WORKFLOW = "workflow"
+
+
+class DefinitionApplied(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="definition.applied@1"
+):
+    """From now on it holds, as it says here."""
+
+    kind: DefinitionKind
+    id: str
+    """The actor's, or the workflow's."""
+    revision: int
+    """1 for the first, +1 each time it is applied."""
+    body: msgspec.Raw
+    """The whole definition, in its canonical form."""
+    by: str
+    """Who wanted it."""
+    reason: str = ""
+
+
+class DefinitionDisabled(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="definition.disabled@1"
+):
+    """It holds no longer, until it is applied again."""
+
+    kind: DefinitionKind
+    id: str
+    revision: int
+    """The one that held."""
+    by: str
+    reason: str = ""
+
+
+DefinitionEvent: TypeAlias = DefinitionApplied | DefinitionDisabled

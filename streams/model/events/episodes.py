@@ -1,0 +1,245 @@
+"""The life of an episode."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from streams.json import NOTHING
+from streams.model.findings import FindingIntent, FindingOutcome
+from streams.model.outputs import OutputIntent, OutputOutcome
+from streams.model.struct import Event
+from streams.model.triggers import Budget, Mode, Overrides, Trigger
+from streams.model.waits import Approval, Wait
+
+
+class EpisodeOpened(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.opened@1"):
+    """A trigger passed the gate: an actor has something to do."""
+
+    episode_id: str
+    actor_id: str
+    expectation_id: str
+    trigger: Trigger
+    dedupe_key: str
+    budget: Budget
+    spec_rev: str = ""
+    subject_kind: str = ""
+    """The expectation's `subject_key`; the value is the trigger's `entity_id`."""
+    generation: int = 0
+    mode: Mode = Mode.LIVE
+    overrides: Overrides | None = None
+    """Of a dry run."""
+    priority: int = 0
+    """The higher, the sooner its turn comes, where episodes wait for one."""
+    opened_by: str = ""
+    """The node whose gate it passed; empty: a person's doing."""
+    is_request: bool = False
+    """Whether that node asked for it only, and leaves running it to others."""
+    start_by: datetime | None = None
+    """Not begun by then, it is canceled; None: it waits for as long as it takes."""
+    revision: int = 0
+    """Of the definition that its actor was made of; 0: the actor is declared in code."""
+    step_overrides: dict[str, Overrides] = msgspec.field(default_factory=dict)
+    """Of a dry run that begins a workflow: step → what goes before `overrides` there."""
+
+
+class EpisodeStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.started@1"):
+    """A node has it. Also the fence: whoever had it before can no longer append."""
+
+    node: str
+    attempt: int
+    """1 for the first start, +1 for every takeover."""
+    claim_revision: int = 0
+    """The claim's revision in its bucket: the fencing token. 0: there was no need for a claim,
+    because the same commit holds the end."""
+    fresh: bool = False
+    """Whether the strategy begins anew: what was recorded before is kept and not folded."""
+
+
+class EpisodeLeft(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.left@1"):
+    """Its node is going down and calls for another one. Not a crash: the attempt does not count."""
+
+    node: str
+
+
+class StepKind(StrEnum):
+    """What a step did."""
+
+    TOOL_CALL = "tool_call"
+    SYNTHESIS = "synthesis"
+    OBSERVATION = "observation"
+    CHECKPOINT = "checkpoint"
+    OUTPUT = "output"
+    APPROVAL = "approval"
+    WAIT = "wait"
+
+
+class StepAnnounced(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.step_announced@1"
+):
+    """A side effect is about to happen. Until a `StepRecorded` follows, nobody knows if it did."""
+
+    step_no: int
+    fingerprint: str
+    tool_name: str
+    """`capability.action`; of an output, `output.<type>`."""
+    idempotency_key: str
+    output_key: str = ""
+    """The output that is about to be proposed, where it is one."""
+
+
+class StepRecorded(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.step_recorded@1"
+):
+    """A step is done and is never executed again: a replay folds `result` instead."""
+
+    step_no: int
+    """1-based, gapless within an episode."""
+    kind: StepKind
+    fingerprint: str
+    """SHA-256 of the action, in hex."""
+    tool_name: str = ""
+    """`capability.action` of a tool call."""
+    args: msgspec.Raw = NOTHING
+    """As people may see them: redacted, without transient values."""
+    result: msgspec.Raw = NOTHING
+    """As `handle_result` got it, and gets it again in a replay."""
+    result_shown: msgspec.Raw = NOTHING
+    """As people may see it, where that differs from `result`."""
+    error_class: str = ""
+    error_detail: str = ""
+    cost_tokens: int = 0
+    cost_ms: int = 0
+    model: str = ""
+
+
+class CheckpointSaved(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.checkpoint_saved@1"
+):
+    """The strategy asked for its state to be kept; a replay starts from the newest."""
+
+    checkpoint_no: int
+    step_no: int
+    """The checkpoint's own step: a replay folds the steps after it."""
+    phase: str
+    state: msgspec.Raw
+    """The state as `handle_result` left it, so that a resume does not repeat the checkpoint."""
+    schema_version: int = 1
+
+
+class EpisodeConverged(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.converged@1"
+):
+    """The strategy decided what is true. Its findings and outputs are carried out later."""
+
+    classification: msgspec.Raw = NOTHING
+    confidence: float | None = None
+    """0.0 to 1.0."""
+    summary: str = ""
+    findings: tuple[FindingIntent, ...] = ()
+    outputs: tuple[OutputIntent, ...] = ()
+    result: msgspec.Raw = NOTHING
+    """What a workflow's step brings; `null`: what the fields above say."""
+
+
+class BlockReason(StrEnum):
+    """What an episode is blocked by."""
+
+    APPROVAL = "approval"
+    WAIT = "wait"
+
+
+class EpisodeBlocked(Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.blocked@1"):
+    """It waits for someone outside.
+
+    No node has it meanwhile; its state is in the checkpoint that the same commit holds.
+    """
+
+    step_no: int
+    """The step that the answer will be: 1-based, the next one."""
+    reason: BlockReason
+    fingerprint: str
+    """SHA-256 of the action, in hex."""
+    approval: Approval | None = None
+    wait: Wait | None = None
+
+
+class Resolution(StrEnum):
+    """How a block ended."""
+
+    APPROVED = "approved"
+    DENIED = "denied"
+    RESOLVED = "resolved"
+    """Of a wait: word has come."""
+    EXPIRED = "expired"
+    """Nobody has answered in time."""
+
+
+class EpisodeResolved(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.resolved@1"
+):
+    """It need not wait any more: the step before this, in the same commit, is the answer."""
+
+    step_no: int
+    resolution: Resolution
+    by: str = ""
+    """Who answered; empty: nobody has."""
+    reason: str = ""
+    decision_id: str = ""
+    """Of the request that it follows: an answer of the same id is the same answer."""
+
+
+class EpisodeDeferred(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.deferred@1"
+):
+    """What it decided is carried out but for outputs that are to be delivered, or approved, later.
+
+    No node has it meanwhile. It ends once all of them are settled.
+    """
+
+    findings: tuple[FindingOutcome, ...] = ()
+    outputs: tuple[OutputOutcome, ...] = ()
+    """Those that are settled."""
+    pending: tuple[str, ...] = ()
+    """Keys of the others."""
+
+
+class EndStatus(StrEnum):
+    """How an episode ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    PARTIALLY_FAILED = "partially_failed"
+    CANCELED = "canceled"
+
+
+class EpisodeFinished(
+    Event, frozen=True, kw_only=True, omit_defaults=True, tag="episode.finished@1"
+):
+    """The one terminal event."""
+
+    status: EndStatus
+    turns_used: int = 0
+    tokens_used: int = 0
+    error_class: str = ""
+    error_detail: str = ""
+    findings: tuple[FindingOutcome, ...] = ()
+    outputs: tuple[OutputOutcome, ...] = ()
+
+
+EpisodeEvent: TypeAlias = (
+    EpisodeOpened
+    | EpisodeStarted
+    | EpisodeLeft
+    | StepAnnounced
+    | StepRecorded
+    | CheckpointSaved
+    | EpisodeBlocked
+    | EpisodeResolved
+    | EpisodeConverged
+    | EpisodeDeferred
+    | EpisodeFinished
+)

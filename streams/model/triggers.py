@@ -1,0 +1,136 @@
+"""What wakes an episode, and what it may use.
+
+A strategy gets the trigger as it is in the journal. Whatever its kind, it has an `entity_id`, a
+`payload` and `hops`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from streams.json import NOTHING, JsonObject
+from streams.model.struct import Part
+
+
+class CloudEvent(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """What a CloudEvent says of itself in its headers. Empty where it says nothing."""
+
+    type: str = ""
+    source: str = ""
+    subject: str = ""
+    time: str = ""
+
+
+class EventTrigger(
+    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="event"
+):
+    """A domain event fired it."""
+
+    event_id: str
+    event_type: str
+    """The event's dotted name; of another stream, its subject."""
+    payload: JsonObject
+    entity_id: str = ""
+    """The payload's value under the expectation's `subject_key`; empty without one."""
+    hops: int = 0
+    """How many engine-made events lie between this one and the outside world."""
+    cloud: CloudEvent | None = None
+    stream: str = ""
+    """The stream it came from; empty for the stack's own events."""
+    coalesced: int = 0
+    """How many earlier events this one stands for, where the expectation waits for calm."""
+
+
+class ScheduleTrigger(
+    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="schedule"
+):
+    """Its time had come."""
+
+    scheduled_at: datetime
+    """The tick's own time, however late it is."""
+    schedule: str
+    """Which of the expectation's schedules, such as `every 900s`."""
+    entity_id: str = ""
+    hops: int = 0
+
+    @property
+    def payload(self) -> JsonObject:
+        """Nothing: a tick says only when."""
+        return {}
+
+
+class ManualTrigger(
+    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="manual"
+):
+    """A person or a program asked for it."""
+
+    requested_by: str
+    reason: str = ""
+    payload: JsonObject = msgspec.field(default_factory=dict)
+    entity_id: str = ""
+    hops: int = 0
+
+
+class WorkflowTrigger(
+    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="workflow"
+):
+    """A step of a workflow is due."""
+
+    workflow_instance_id: str
+    workflow_step_id: str
+    workflow_id: str = ""
+    """The workflow's name."""
+    workflow_step_no: int = 0
+    """How many steps lie before it on the longest way to it."""
+    item: int = 0
+    """0-based; which one of those that the step fans out over."""
+    attempt: int = 1
+    """1-based; of the step's attempts at the item, or of those to undo it."""
+    is_compensation: bool = False
+    """Whether the item is to be undone."""
+    input: JsonObject = msgspec.field(default_factory=dict)
+    entity_id: str = ""
+    hops: int = 0
+
+    @property
+    def payload(self) -> JsonObject:
+        """The step's input."""
+        return self.input
+
+
+Trigger: TypeAlias = EventTrigger | ScheduleTrigger | ManualTrigger | WorkflowTrigger
+
+
+class Budget(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """What one episode may use. A limit of 0 or less is no limit."""
+
+    turns: int = 12
+    """Actions asked of the strategy."""
+    tokens: int = 25_000
+    """Model tokens, as synthesizers report them."""
+    wall_s: float = 120.0
+    """Seconds of running: those of the present attempt, and those that the steps of earlier ones
+    took. Waiting for the log is not running."""
+
+
+class Mode(StrEnum):
+    """Whether an episode is meant."""
+
+    LIVE = "live"
+    DRY_RUN = "dry_run"
+    """All is run and journaled. Findings are kept apart or not at all, and nothing is delivered."""
+
+
+class Overrides(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """What a dry run puts in the place of the outside."""
+
+    tools: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
+    """`capability.action` → the result, as JSON, that stands for calling it."""
+    synthesis: msgspec.Raw = NOTHING
+    """The value, as JSON, that stands for every synthesis; `null`: none does."""
+    persist_findings: str = ""
+    """What keys and actor of its findings begin with; empty: none are kept."""

@@ -1,0 +1,55 @@
+"""What an episode waits for, beyond its own work: a decision of people, or word from outside."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from streams.json import NOTHING
+from streams.model.struct import Part
+
+
+class OnExpiry(StrEnum):
+    """What it means that nobody has answered in time."""
+
+    DENY = "deny"
+    """Of an approval: as if somebody had denied it."""
+    APPROVE = "approve"
+    """Of an approval: as if somebody had approved it."""
+    CONTINUE = "continue"
+    """Of a wait: it goes on with nothing, JSON `null`, as the result."""
+    FAIL = "fail"
+    """The strategy gets a failure; unless it knows better, the episode fails. Of an output: it has
+    failed, as if it could not be delivered."""
+
+
+class Approval(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """A request to people, who are to say whether something may be done."""
+
+    plan_hash: str
+    """SHA-256 of the plan as JSON with its keys sorted, in hex. A decision names it."""
+    plan: msgspec.Raw = NOTHING
+    """What is to be done, for people to read; of an output it is the payload, which is beside."""
+    summary: str = ""
+    """In one sentence."""
+    approvers: tuple[str, ...] = ()
+    """Names of those who may decide; none: anybody."""
+    expires_at: datetime | None = None
+    """Until when it can be decided; None: it waits for as long as it takes."""
+    on_expiry: OnExpiry = OnExpiry.DENY
+    remind_every_s: float = 0.0
+    """Seconds between two public reminders; 0: none."""
+
+
+class Wait(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """Something outside is under way; whoever knows of its end says so by a reference."""
+
+    ref: str
+    """What they call it, such as `payment:42`. Several episodes may wait for the same."""
+    expires_at: datetime | None = None
+    """Until when it waits; None: for as long as it takes."""
+    on_expiry: OnExpiry = OnExpiry.FAIL
+    remind_every_s: float = 0.0
+    """Seconds between two public reminders; 0: none."""

@@ -1,0 +1,30 @@
+"""All ports of one stack, as one value to hand around."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streams.ports.bucket import Bucket
+from streams.ports.commands import Inbox
+from streams.ports.domain_events import World
+from streams.ports.leases import Leases
+from streams.ports.log import EventLog
+from streams.ports.timers import Timers
+from streams.subjects import Stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """What an engine node or a projector needs of the log."""
+
+    stack: Stack
+    """With the partitions that the servers say it has."""
+    log: EventLog
+    inbox: Inbox
+    leases: Leases
+    world: World
+    registry: Bucket
+    """Small settings that every node watches."""
+    gates: Bucket
+    """What the gates have to remember: cooldowns, circuit breakers, who is there."""
+    timers: Timers

@@ -1,0 +1,65 @@
+"""The port to work: commands, in two shared queues per actor, and one per workflow.
+
+One queue calls nodes to run episodes, and waits for whoever has room for that. The other holds what
+is said to episodes, which must not stand behind those that wait for room.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from streams.model.commands import Command, WorkflowCommand
+from streams.ports.delivery import Source, Unreadable
+
+
+class Inbox(Protocol):
+    """Commands on their way to whichever node has room."""
+
+    async def send(self, command: Command | WorkflowCommand, *, id: str, trace: str = "") -> None:
+        """Queue `command` for its episode's actor, or its instance's workflow.
+
+        The same `id` within two minutes is kept once.
+
+        Raises:
+            UnknownOutcome: no answer. It may be queued; sending again with the same `id` is safe.
+            Unavailable: the server refused. It is not queued.
+        """
+
+    async def is_waiting(self, actor: str, episode_id: str) -> bool:
+        """Return whether a command to the episode was sent and is not answered for yet.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def backlog(self, actor: str) -> int:
+        """Return how many commands to the actor's episodes wait, or are not answered for yet.
+
+        In both queues.
+
+        That of a queue that nobody has opened yet is 0.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def open(self, actor: str) -> Source[Command | Unreadable]:
+        """Return the queue of calls to run episodes of `actor`, shared by all nodes.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def open_attending(self, actor: str) -> Source[Command | Unreadable]:
+        """Return the queue of what is said to episodes of `actor`, shared by all nodes.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def open_workflow(self, workflow: str) -> Source[WorkflowCommand | Unreadable]:
+        """Return the queue of commands to instances of `workflow`, shared by all nodes.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """

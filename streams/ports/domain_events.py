@@ -1,0 +1,297 @@
+"""The port to the world: domain events in, public events out.
+
+A domain event is any JSON object published on `<stack>.event.<name…>`. Its identity is
+the header `Nats-Msg-Id`, else `ce-id` (CloudEvents), else `<stream>:<sequence>`. A copy of
+it that `republish` made names the event it is a copy of in a header of its own.
+
+Messages of any other JetStream stream are domain events, too, to an actor that reads one as a
+`Feed`. There the subject is the name, and `<stream>/<claimed id>`, else `<stream>:<sequence>`, the
+identity.
+
+An actor's events are read in one of two ways: shared out among its nodes, in no order
+(`open`, `open_feed`), or all of them by one reader, in order (`follow`, `follow_feed`). `position`
+and `feed_position` say where to go on when the first becomes the second.
+
+What is meant for others goes to any subject that a stream of the server captures (`send`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final, Protocol
+
+import msgspec
+
+from streams.json import JsonObject
+from streams.model.foreign_streams import Feed
+from streams.model.triggers import CloudEvent
+from streams.ports.delivery import Source, Unreadable
+
+EVENT_BYTES_MAX: Final = 512 * 1024
+"""Largest domain event an episode can open on; its payload is kept in the episode's journal,
+so it must leave room for the rest of a commit under the server's 1 MiB default limit."""
+
+HOPS_MAX: Final = 16
+"""Longest chain of engine-made events that may wake actors."""
+
+
+class DomainEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact from the world, as the engine received it."""
+
+    id: str
+    name: str
+    """Dotted, without the stack; of a feed, the subject as it is."""
+    payload: JsonObject
+    seq: int
+    """Stream sequence, from 1."""
+    at: datetime
+    """When the server stored it."""
+    hops: int = 0
+    cloud: CloudEvent | None = None
+    """What a CloudEvent says of itself; None for any other event."""
+    stream: str = ""
+    """The feed's stream; empty for the stack's own events."""
+
+
+class Followed(msgspec.Struct, frozen=True, kw_only=True):
+    """One event, in the order of its stream."""
+
+    content: DomainEvent | Unreadable
+    seq: int
+    """Stream sequence, from 1."""
+    at: datetime
+    """When the server stored it."""
+    trace: str
+    """W3C `traceparent` of the sender; empty when it did not trace."""
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a message to others is kept."""
+
+    stream: str
+    seq: int
+    """Stream sequence, from 1: the first one's if the stream knew its id."""
+
+
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class EventFollower(Protocol):
+    """A position in a stream of events that moves forward."""
+
+    @property
+    def pending(self) -> int:
+        """How many messages there were beyond the last one returned, when it was sent."""
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Followed]:
+        """Return the next events in stream order: up to `most`, none after `wait_s` of silence.
+
+        Survives server restarts and reconnects without gaps or repeats.
+
+        Raises:
+            Unavailable: the stream was made anew meanwhile, or ends before our position. Look
+                at what it holds before following it again.
+        """
+
+
+class World(Protocol):
+    """Domain events, shared with every program that speaks NATS."""
+
+    async def publish(
+        self,
+        name: str,
+        payload: JsonObject,
+        *,
+        id: str,
+        hops: int = 0,
+        trace: str = "",
+    ) -> int:
+        """Publish one domain event. The same `id` within two minutes is kept once.
+
+        Returns:
+            Its stream sequence: the first one's if it was a duplicate.
+
+        Raises:
+            BadName: `name` is not a dotted event name.
+            TooLarge: over `EVENT_BYTES_MAX` bytes.
+            TypeError, ValueError: `payload` holds something JSON cannot say, such as `nan`.
+            UnknownOutcome: no answer. Publishing again with the same `id` is safe.
+            Unavailable: the server refused. It is not published.
+        """
+
+    async def republish(self, seq: int, *, id: str) -> int | None:
+        """Publish again, as it came, what the stream of events holds at `seq`.
+
+        It stays the same event: what it opened before is not opened again. The same `id` within
+        two minutes is kept once.
+
+        Returns:
+            Its new stream sequence; None if the stream holds no message at `seq` any more.
+
+        Raises:
+            TooLarge: it came at the server's limit, and an id of its own makes it too large.
+            UnknownOutcome: no answer. Publishing again with the same `id` is safe.
+            Unavailable: the server refused. It is not published.
+        """
+
+    async def send(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        id: str,
+        headers: Mapping[str, str] = NO_HEADERS,
+        hops: int = 0,
+    ) -> Sent:
+        """Send `data` to `subject`, which is not the engine's own, once it is kept there.
+
+        A stream keeps one message of the same `id` within its duplicate window, two minutes unless
+        its owner says otherwise. `hops` counts as an event's, should an actor be woken by it.
+
+        Raises:
+            BadName: `subject` is no subject, the server's, or the stack's own and no event's; or
+                one of `headers` is reserved.
+            TooLarge: over the limit of the server or of that stream.
+            Uncaptured: no stream keeps what is sent there. Nobody has got it for good.
+            Incompatible: this user may not publish there.
+            UnknownOutcome: no answer. Sending again with the same `id` is safe in that window.
+            Unavailable: the server or the stream refused. It is not kept.
+        """
+
+    async def open(
+        self, actor: str, names: Collection[str], *, after: int | None = None
+    ) -> Source[DomainEvent | Unreadable]:
+        """Return the events called one of `names`, shared by all gates of `actor`.
+
+        Nodes may run different versions of an actor, so opening only ever widens what the gates
+        share: each gets the names of all, those too that only a past version asked for, and
+        hands back what it knows nothing of. Only `unwatch` narrows it.
+
+        The first time an actor is opened it starts just past sequence `after`, or without one with
+        what is published from then on; after that it continues where its nodes left off, however
+        long they were down.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def open_feed(
+        self, actor: str, feed: Feed, *, after: int | None = None
+    ) -> Source[DomainEvent | Unreadable]:
+        """Return the events of `feed`, shared by all gates of `actor`.
+
+        The first time it starts just past sequence `after`, or without one where the feed says;
+        after that it continues where it was, whatever either says. A work queue is always read from
+        its beginning: it holds only what nobody has done yet, and drops what we answer for.
+
+        Raises:
+            NoSuchStream: there is none of that name.
+            Unavailable: no answer from the server.
+            Incompatible: the server refuses us this stream or this subject.
+        """
+
+    async def watched(self, actor: str) -> frozenset[str]:
+        """Return the names of the events that the gates of `actor` share.
+
+        Those that any version has opened; none if none was ever opened.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def unwatch(self, actor: str, names: Collection[str]) -> None:
+        """Have the gates of `actor` share no events called one of `names` from now on.
+
+        For names that no version watches any more: what is published until somebody opens them
+        again may be missed. Whoever opens others in the same moment may lose those, for the server
+        takes whole lists only. What the gates were handed before comes again until it is answered.
+
+        Raises:
+            Unavailable: no answer from the server.
+            Incompatible: the server refuses it.
+        """
+
+    async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
+        """Drop how far the gates of `actor` have come, in our events and in `feeds`.
+
+        For an actor that is followed from now on. Nothing of what it drops may be open: a source
+        that is makes its queue again.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def backlog(self, actor: str, feeds: Collection[Feed] = ()) -> int:
+        """Return how many messages the gates of `actor` have not answered for yet.
+
+        Those of our events and of `feeds`; of what nobody has opened, none.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def count(self, names: Collection[str], *, after: int) -> int:
+        """Return how many events called one of `names` there are past sequence `after`.
+
+        Raises:
+            BadName: one of `names` is not a dotted event name.
+            Unavailable: no answer from the server.
+        """
+
+    async def count_feed(self, feed: Feed, *, after: int) -> int:
+        """Return how many events of `feed` there are past sequence `after`; of no stream, none.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def position(self, actor: str) -> int:
+        """Return the sequence past which a follower has to begin to miss nothing.
+
+        Up to there the gates of `actor` have answered for everything; if they were never opened,
+        it is the newest message.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    async def feed_position(self, actor: str, feed: Feed) -> int:
+        """Return the same for `feed`; if it was never opened, where its `start` says.
+
+        Raises:
+            NoSuchStream: there is none of that name.
+            Unavailable: no answer from the server.
+        """
+
+    async def newest(self, feed: Feed | None = None) -> int:
+        """Return the sequence of the newest of our events, or of what the stream of `feed` holds.
+
+        0 if it never held any. What was removed since counts.
+
+        Raises:
+            NoSuchStream: there is no such stream.
+            Unavailable: no answer from the server.
+        """
+
+    def follow(
+        self, names: Collection[str], *, after: int
+    ) -> AbstractAsyncContextManager[EventFollower]:
+        """Return a follower of the events called one of `names`, from just past sequence `after`.
+
+        It begins with the first that is left if the stream holds older ones no more.
+
+        Raises:
+            BadName: one of `names` is not a dotted event name.
+        """
+
+    def follow_feed(self, feed: Feed, *, after: int) -> AbstractAsyncContextManager[EventFollower]:
+        """Return a follower of the events of `feed`, from just past sequence `after`.
+
+        Raises, when it is entered:
+            NoSuchStream: there is none of that name.
+            Unavailable: no answer from the server.
+            Incompatible: the stream drops what somebody has read, so that nothing can follow it.
+        """

@@ -1,0 +1,128 @@
+"""The port to the log: append a commit at a version, read it back, follow everyone's.
+
+An aggregate is one exact subject. Its *version* is the stream sequence of its last
+commit, and every append names the version it was decided on: that check, not any
+lease, is what makes a second writer impossible.
+
+A stack may spread its journal over several streams (`Stack.partitions`). An aggregate lives in
+one of them, which its subject says; only what goes by sequence has to name a partition, and
+whoever wants everything asks each of `Stack.partitions_of(stream)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Final, Protocol
+
+import msgspec
+
+from streams.layout import Stream
+from streams.model.events import LogEvent
+
+START: Final = 0
+"""As a version: the aggregate does not exist yet. As a position: the log's beginning."""
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """Events of one aggregate that happen together or not at all."""
+
+    id: str
+    """Unique for ever. After an unknown outcome it tells our commit from a rival's."""
+    at: datetime
+    """When it was decided, by the writer's clock. Rules use this time, never the reader's."""
+    events: tuple[LogEvent, ...]
+    trace: str = ""
+    """W3C `traceparent` of the span that decided it; empty when nobody traces."""
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit and its place on the log."""
+
+    subject: str
+    seq: int
+    """Stream sequence, from 1; the aggregate's version after this commit."""
+    commit: Commit
+    is_copied: bool = False
+    """Whether it was written under another number of partitions, and copied here since. Copies keep
+    the order of their aggregate only: two of different aggregates may have changed places."""
+
+
+class Follower(Protocol):
+    """A position in a stream that moves forward."""
+
+    @property
+    def pending(self) -> int:
+        """How many messages the stream held beyond the last one returned, when it was sent."""
+
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[Recorded]:
+        """Return the next commits in log order: up to `most`, none after `wait_s` of silence.
+
+        Survives server restarts and reconnects without gaps or repeats.
+
+        Raises:
+            UnreadableEvent: the next commit cannot be decoded. The position stays before it.
+            Unavailable: the stream was made anew meanwhile, or ends before our position. Look
+                at what it holds before following it again.
+        """
+
+
+class EventLog(Protocol):
+    """An append-only log of commits, ordered per aggregate."""
+
+    async def append(self, subject: str, commit: Commit, *, after: int) -> int:
+        """Append `commit` if the aggregate at `subject` is still at version `after`.
+
+        A lost acknowledgement is resolved inside: the result is one of the four below.
+
+        Returns:
+            The aggregate's new version.
+
+        Raises:
+            VersionConflict: someone else appended first. Nothing of `commit` is on the log.
+            TooLarge: the commit is over the server's message limit. Never retry it.
+            UnknownOutcome: no answer for `patience_s`. It MAY be on the log.
+            Unavailable: the server refused or was away for `patience_s`. It is not on the log.
+        """
+
+    async def read(self, subject: str, *, after: int = START) -> Sequence[Recorded]:
+        """Return the aggregate's commits past version `after`, oldest first.
+
+        May lag an acknowledged append for moments on a replicated stream; a decision made on
+        such a read is refused by the version check of its append.
+
+        Raises:
+            UnreadableEvent: a commit cannot be decoded.
+            Unavailable: no answer from the server.
+        """
+
+    async def last(self, subject: str) -> Recorded | None:
+        """Return the aggregate's last commit as the stream's leader knows it, or None.
+
+        Raises:
+            UnreadableEvent: the commit cannot be decoded.
+            Unavailable: no answer from the server.
+        """
+
+    async def at(
+        self, seq: int, stream: Stream = Stream.JOURNAL, *, partition: int = 0
+    ) -> Recorded | None:
+        """Return the commit at `seq` as the stream's leader knows it; None if it holds none there.
+
+        Raises:
+            UnreadableEvent: the commit cannot be decoded.
+            Unavailable: no answer from the server.
+        """
+
+    async def head(self, stream: Stream = Stream.JOURNAL, *, partition: int = 0) -> int:
+        """Return the sequence of the newest message in a partition; 0 when it never held one.
+
+        Raises:
+            Unavailable: no answer from the server.
+        """
+
+    def follow(
+        self, stream: Stream = Stream.JOURNAL, *, after: int = START, partition: int = 0
+    ) -> AbstractAsyncContextManager[Follower]:
+        """Return a follower of every aggregate in a partition, from just past sequence `after`."""

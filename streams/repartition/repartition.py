@@ -1,0 +1,299 @@
+"""Spreads a stack over another number of partitions, while none of its nodes runs.
+
+    mark ──▶ nobody runs? ──▶ retire old streams ──▶ make new ones ──▶ copy ──▶ verify
+                                                                                   │
+                                               switch ◀── verify ◀── carry timers ◀┘
+
+The registry's metadata says which layout is in use, and which one is being made; while it says
+the latter, nobody can connect. A retired stream holds other subjects from then on, so a node that
+runs on against all advice cannot write to it; its subjects are of no other stream either, except
+that a single journal takes everything that begins as its own do. To switch is one write of that
+metadata: before it the old layout is the stack, after it the new one is.
+
+One lease keeps two of these programs apart: whoever loses it stops. Every stage may be cut off and
+done again: the same command goes on, and the one that asks for the number before goes back, as long
+as nothing was switched. Only the work is begun anew: its timers fire while they are carried
+(`carrying.py`). Retired streams are kept until `drop_retired`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final, NoReturn, TypeAlias, TypeVar
+
+from streams.errors import Incompatible, LeaseLost, Unavailable
+from streams.jetstream.connection.link import Link
+from streams.jetstream.connection.settings import LinkSettings
+from streams.jetstream.messages import api
+from streams.jetstream.ports.configs import (
+    MOVING_TO,
+    PARTITIONS,
+    Layout,
+    bucket_stream,
+    layout_in,
+    partitioned,
+)
+from streams.jetstream.ports.leases import JetStreamLeases
+from streams.jetstream.setup import setup
+from streams.json import JsonObject
+from streams.keys import LAYOUT_CLAIM
+from streams.layout import Stream
+from streams.ports.leases import Lease
+from streams.repartition.carry_timers import Carrying
+from streams.repartition.copy_commits import Copying
+from streams.repartition.users import require_unused
+from streams.subjects import Stack
+
+T = TypeVar("T")
+
+KEPT_FIELDS: Final = ("num_replicas", "placement")
+"""What the new streams have from the old ones, whatever the settings say."""
+
+RENEWALS_PER_LEASE: Final = 3
+
+Tell: TypeAlias = Callable[[str, int, int], None]
+"""Told what is being done, how many messages are done, and of how many."""
+
+
+async def repartition(
+    url: str, *, stack: Stack, to: int, tell: Tell, settings: LinkSettings | None = None
+) -> Stack:
+    """Spread the journal and the work of `stack` over `to` partitions; return it as it is then.
+
+    Args:
+        url: the servers.
+        stack: which one; its partitions are found out.
+        to: the number of partitions, 1 to `PARTITIONS_MAX`.
+        tell: hears of progress.
+        settings: how to connect.
+
+    Raises:
+        BadName: `to` is no such number.
+        Incompatible: somebody uses the stack, it is on its way to another number, retired
+            streams are in the way, or a copy is not as it must be. Says what to do.
+        LeaseLost: the server was away for so long that another may do the same by now.
+        Unavailable: no answer from the server. Do it again: it goes on.
+    """
+    new = Stack(stack.name, to)
+    async with Link(url, settings or LinkSettings()) as link, _alone(link, stack) as held:
+        await held.during(_change(link, new, held, tell))
+    return new
+
+
+async def drop_retired(
+    url: str, *, stack: Stack, settings: LinkSettings | None = None
+) -> Sequence[str]:
+    """Delete the streams of layouts that are not in use any more; return their names.
+
+    Raises:
+        Incompatible: the stack is on its way to another number of partitions.
+        LeaseLost: the server was away for so long that another may do the same by now.
+        Unavailable: no answer from the server.
+    """
+    async with Link(url, settings or LinkSettings()) as link, _alone(link, stack) as held:
+        return await held.during(_drop_retired(link, stack))
+
+
+@dataclass(frozen=True)
+class _Move:
+    link: Link
+    old: Stack
+    new: Stack
+    held: _Held
+    tell: Tell
+
+
+async def _change(link: Link, new: Stack, held: _Held, tell: Tell) -> None:
+    layout = await _layout(link, new)
+    old = Stack(new.name, layout.partitions)
+    if new != old:
+        await _move(_Move(link, old, new, held, tell), layout)
+    elif layout.moving_to is not None:
+        await _go_back(link, old, moving_to=layout.moving_to)
+
+
+async def _drop_retired(link: Link, stack: Stack) -> Sequence[str]:
+    layout = await _layout(link, stack)
+    if layout.moving_to is not None:
+        raise setup.on_its_way(stack, layout)
+    names = await _retired_names(link, stack)
+    for name in names:
+        await _ask(link, f"STREAM.DELETE.{name}")
+    return names
+
+
+async def _move(move: _Move, layout: Layout) -> None:
+    link, old, new = move.link, move.old, move.new
+    if layout.moving_to not in {None, new.partitions}:
+        raise setup.on_its_way(old, layout)
+    if layout.moving_to is None:
+        await _require_room(link, old)
+    await _mark(link, old, moving_to=new.partitions)
+    try:
+        await require_unused(link, old)
+    except Incompatible:
+        await _mark(link, old, moving_to=layout.moving_to)
+        raise
+    await _replace_streams(link, old, new)
+    for stream in (Stream.JOURNAL, Stream.WORK):
+        await _copy(Copying(link=link, stream=stream, old=old, new=new), move.tell)
+    carrying = Carrying(link=link, old=old, new=new, check=move.held.check)
+    await carrying.carry(lambda done: move.tell("carried, timers", done, done))
+    await move.held.check()
+    await _mark(link, new, moving_to=None)
+
+
+async def _replace_streams(link: Link, old: Stack, new: Stack) -> None:
+    """Retire the streams of one layout, and make those of the other where they are missing."""
+    before = await _config(link, old.stream(Stream.JOURNAL))
+    kept: JsonObject = {field: before[field] for field in KEPT_FIELDS if field in before}
+    for name, _ in _streams(link, old):
+        await _hold(link, name, [old.retired(name)])
+    await _drop(link, [new.stream(Stream.WORK, each) for each in new.partitions_of(Stream.WORK)])
+    for _, ours in _streams(link, new):
+        await setup.ensure(link, {**ours, **kept})
+
+
+async def _copy(copying: Copying, tell: Tell) -> None:
+    total = await copying.count()
+    name = copying.stream.value
+    await copying.copy(lambda done: tell(f"copied, {name}", done, total))
+    await copying.verify(lambda done: tell(f"verified, {name}", done, total))
+
+
+async def _go_back(link: Link, old: Stack, *, moving_to: int) -> None:
+    """Give up what was begun: remove the copies, and put the old streams to use again."""
+    await _drop(link, [name for name, _ in _streams(link, Stack(old.name, moving_to))])
+    for name, ours in _streams(link, old):
+        await _hold(link, name, ours["subjects"])
+    await _mark(link, old, moving_to=None)
+
+
+async def _drop(link: Link, names: Sequence[str]) -> None:
+    for name in names:
+        if await setup.config_of(link, name) is not None:
+            await _ask(link, f"STREAM.DELETE.{name}")
+
+
+@dataclass
+class _Held:
+    """The right to change the layout, which is renewed for as long as that takes."""
+
+    link: Link
+    leases: JetStreamLeases
+    lease: Lease
+
+    async def during(self, work: Coroutine[object, object, T]) -> T:
+        """Return what `work` returns, which is stopped as soon as the right is lost.
+
+        Raises:
+            LeaseLost: somebody else may change the layout by now.
+        """
+        working, keeping = asyncio.create_task(work), asyncio.create_task(self._keep())
+        try:
+            await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            return await (working if working.done() else keeping)
+        finally:
+            working.cancel()
+            keeping.cancel()
+            await asyncio.gather(working, keeping, return_exceptions=True)
+
+    async def _keep(self) -> NoReturn:
+        while True:
+            await self.link.clock.sleep(self.leases.ttl_s / RENEWALS_PER_LEASE)
+            with suppress(Unavailable):
+                self.lease = await self.leases.renew(self.lease)
+
+    async def check(self) -> None:
+        """Raise `LeaseLost` if somebody else may change the layout by now."""
+        if not await self.leases.owns(self.lease):
+            raise LeaseLost(self.lease.key, revision=self.lease.revision)
+
+
+@asynccontextmanager
+async def _alone(link: Link, stack: Stack) -> AsyncIterator[_Held]:
+    """Be the only one who changes the layout of `stack`.
+
+    Raises:
+        Incompatible: somebody else does, the server is too old, or there is no such stack.
+    """
+    await setup.check_server(link)
+    await _layout(link, stack)
+    leases = JetStreamLeases(link, stack)
+    lease = await leases.acquire(LAYOUT_CLAIM, holder=link.settings.name)
+    if lease is None:
+        raise Incompatible(
+            f"somebody else changes the layout of stack {stack.name}",
+            remedy="Wait for the end of it; what a killed one held lapses by itself.",
+        )
+    held = _Held(link, leases, lease)
+    try:
+        yield held
+    finally:
+        # Unanswered it lapses by itself, and what was done, or went wrong, is more worth saying.
+        with suppress(Unavailable):
+            await leases.complete(held.lease)
+
+
+def _streams(link: Link, stack: Stack) -> list[tuple[str, JsonObject]]:
+    """Return the streams that differ between layouts: their names, and how they must be."""
+    return [(str(ours["name"]), ours) for ours in partitioned(stack, link.settings)]
+
+
+async def _layout(link: Link, stack: Stack) -> Layout:
+    return layout_in(await _config(link, bucket_stream(stack.registry_bucket())))
+
+
+async def _mark(link: Link, stack: Stack, *, moving_to: int | None) -> None:
+    """Say which layout is in use from now on, and which one is being made."""
+    name = bucket_stream(stack.registry_bucket())
+    config = await _config(link, name)
+    others = {
+        key: said
+        for key, said in (config.get("metadata") or {}).items()
+        if key not in {PARTITIONS, MOVING_TO}
+    }
+    said = {**others, **Layout(stack.partitions, moving_to).as_metadata()}
+    await _ask(link, f"STREAM.UPDATE.{name}", {**config, "metadata": said})
+
+
+async def _hold(link: Link, name: str, subjects: Sequence[str]) -> None:
+    """Have the stream called `name` hold `subjects` from now on; what is in it stays."""
+    config = await _config(link, name)
+    if config["subjects"] != subjects:
+        await _ask(link, f"STREAM.UPDATE.{name}", {**config, "subjects": list(subjects)})
+
+
+async def _require_room(link: Link, stack: Stack) -> None:
+    names = await _retired_names(link, stack)
+    if names:
+        raise Incompatible(
+            f"stack {stack.name} still has the {len(names)} streams of the layout before, "
+            f"such as {names[0]}",
+            remedy="Delete them with `vigil repartition --drop-old`.",
+        )
+
+
+async def _retired_names(link: Link, stack: Stack) -> list[str]:
+    # All of them are on the first page: it has 1,024.
+    names = (await _ask(link, "STREAM.NAMES", {"subject": stack.retired("*")}))["streams"]
+    return sorted(names or [])
+
+
+async def _config(link: Link, name: str) -> JsonObject:
+    config = await setup.config_of(link, name)
+    if config is None:
+        raise Incompatible(
+            f"there is no stream {name}", remedy="Is that the stack? Any node makes its streams."
+        )
+    return config
+
+
+async def _ask(link: Link, operation: str, request: JsonObject | None = None) -> JsonObject:
+    try:
+        return await api.call(link, operation, request)
+    except api.Refused as error:
+        raise Unavailable(operation, detail=str(error)) from error

@@ -1,0 +1,113 @@
+"""Commits and commands to bytes and back. JSON, tagged by `type`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from streams.errors import UnreadableEvent, Unwritable
+from streams.json import UNDECODABLE
+from streams.model.commands import Command, WorkflowCommand
+from streams.model.events import LogEvent
+from streams.ports.log import Commit, Recorded
+from streams.wire.upcasts import UPCASTS, Upcast, upcast
+
+
+class _Body(msgspec.Struct, frozen=True):
+    """What a commit's message holds; its id and trace travel in headers."""
+
+    at: datetime
+    events: tuple[LogEvent, ...]
+
+
+class _OldBody(msgspec.Struct, frozen=True):
+    at: datetime
+    events: tuple[dict[str, Any], ...]
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[_Body] = msgspec.json.Decoder(_Body)
+_old_decoder: msgspec.json.Decoder[_OldBody] = msgspec.json.Decoder(_OldBody)
+_command_decoder: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
+_workflow_command_decoder: msgspec.json.Decoder[WorkflowCommand] = msgspec.json.Decoder(
+    WorkflowCommand
+)
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """Return the message body of `commit`, which decodes again.
+
+    An event that nobody could read would stop every follower of the stream, for good. So each is
+    read back: 0.6 µs for a commit of one step, where an append costs 25 µs at the very least
+    (measured, msgspec 0.22).
+
+    Raises:
+        Unwritable: an event holds what JSON cannot say, or what its type does not allow.
+    """
+    try:
+        data = _encoder.encode(_Body(at=commit.at, events=commit.events))
+        _decoder.decode(data)
+    except (*UNDECODABLE, TypeError, OverflowError) as error:
+        raise Unwritable(commit.id, detail=str(error)) from error
+    return data
+
+
+def decode_commit(
+    data: bytes,
+    *,
+    subject: str,
+    seq: int,
+    commit_id: str,
+    trace: str = "",
+    is_copied: bool = False,
+    upcasts: Mapping[str, Upcast] = UPCASTS,
+) -> Recorded:
+    """Return the commit recorded at `seq` on `subject`.
+
+    Raises:
+        UnreadableEvent: the bytes are not events this version knows, even after upcasting.
+    """
+    try:
+        body = _decoder.decode(data)
+    except UNDECODABLE:
+        body = _decode_old(data, subject=subject, seq=seq, upcasts=upcasts)
+    commit = Commit(id=commit_id, at=body.at, events=body.events, trace=trace)
+    return Recorded(subject=subject, seq=seq, commit=commit, is_copied=is_copied)
+
+
+def _decode_old(data: bytes, *, subject: str, seq: int, upcasts: Mapping[str, Upcast]) -> _Body:
+    try:
+        old = _old_decoder.decode(data)
+        events = tuple(upcast(event, upcasts) for event in old.events)
+        # By way of bytes, because a `Raw` field can only be read from them.
+        return _decoder.decode(_encoder.encode(_OldBody(at=old.at, events=events)))
+    except UNDECODABLE as error:
+        raise UnreadableEvent(subject, seq=seq, detail=str(error)) from error
+
+
+def encode_command(command: Command | WorkflowCommand) -> bytes:
+    """Return the message body of `command`."""
+    return _encoder.encode(command)
+
+
+def decode_command(data: bytes) -> Command:
+    """Return the command that `data` holds.
+
+    Raises:
+        ValueError: the bytes are not a command this version knows.
+        RecursionError: they are JSON nested too deep to read.
+    """
+    return _command_decoder.decode(data)
+
+
+def decode_workflow_command(data: bytes) -> WorkflowCommand:
+    """Return the command to an instance of a workflow that `data` holds.
+
+    Raises:
+        ValueError: the bytes are not such a command that this version knows.
+        RecursionError: they are JSON nested too deep to read.
+    """
+    return _workflow_command_decoder.decode(data)

@@ -1,0 +1,322 @@
+"""Domain events and commands as messages: what they look like, and what we make of others'.
+
+Anyone may publish a domain event, so nothing here trusts what it reads: a message either
+is an event, or an `Unreadable` that says why not and keeps the message as it came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from streams.errors import TooLarge
+from streams.json import UNDECODABLE, JsonObject, exact
+from streams.model.commands import Attending, Command, WorkflowCommand
+from streams.model.triggers import CloudEvent
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent
+from streams.subjects import Stack
+from streams.wire import codec
+
+MESSAGE_ID_HEADER: Final = "Nats-Msg-Id"
+"""What the server removes duplicates by; also the event's id, whoever published it."""
+
+CLOUD_EVENT_ID_HEADER: Final = "ce-id"
+"""The event's id in CloudEvents' binary mode (CloudEvents NATS binding 1.0, section 3.1)."""
+
+CLOUD_HEADERS: Final = {
+    "type": "ce-type",
+    "source": "ce-source",
+    "subject": "ce-subject",
+    "time": "ce-time",
+}
+"""What else a CloudEvent says of itself, by the fields of `CloudEvent`."""
+
+CLOUD_CHARS_MAX: Final = 512
+"""Most characters of each of these that an episode keeps; the rest is cut."""
+
+EVENT_ID_HEADER: Final = "Vigil-Event-Id"
+"""The event's id on a later copy of its message, which has a message id of its own."""
+
+_SERVER_HEADERS: Final = "Nats-"
+"""What begins so is meant for the server, and for one message only."""
+
+HOPS_HEADER: Final = "Vigil-Hops"
+TRACE_HEADER: Final = "traceparent"
+COMMIT_HEADER: Final = "Vigil-Commit"
+"""A commit's id. Never the message id: a repeated commit must meet its version check."""
+
+ID_CHARS_MAX: Final = 512
+"""Longest id of an event. It becomes part of episode ids, dead letters and rows."""
+
+DEPTH_MAX: Final = 64
+"""Deepest nesting of a payload. A commit holds the payload a few levels down, and encoding
+recurses: CPython gives up at about 1,000 levels, the caller's own frames included."""
+
+_HOPS = re.compile(r"[0-9]{1,6}")
+
+T = TypeVar("T")
+"""What a command may be."""
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Parse(Protocol[T_co]):
+    """Makes something of a message, or says why it says nothing."""
+
+    def __call__(
+        self, data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
+    ) -> T_co | Unreadable:
+        """Return what the message on `subject` says."""
+
+
+class _Refused(Exception):
+    """The message is not an event: `args` are the reason and the detail."""
+
+
+def event_body(name: str, payload: JsonObject) -> bytes:
+    """Return the message body of a domain event.
+
+    Raises:
+        TooLarge: over `EVENT_BYTES_MAX` bytes.
+        TypeError: `payload` holds something JSON cannot say.
+        ValueError: `payload` refers to itself, or holds an integer over 64 bits or a float that
+            is not finite.
+    """
+    body = bytes(exact(payload))
+    if len(body) > EVENT_BYTES_MAX:
+        raise TooLarge(name, size_bytes=len(body), limit_bytes=EVENT_BYTES_MAX)
+    return body
+
+
+def event_headers(*, id: str, hops: int = 0, trace: str = "") -> dict[str, str]:
+    """Return the message headers of a domain event; what says nothing is left out."""
+    headers = message_headers(id=id, trace=trace)
+    return {**headers, HOPS_HEADER: str(hops)} if hops else headers
+
+
+def copy_headers(
+    headers: Mapping[str, str],
+    *,
+    id: str,
+    stream: str,
+    seq: int,
+) -> dict[str, str]:
+    """Return the headers of a message that says again what the one at `seq` of `stream` said.
+
+    It stays the same event, so it opens nothing that the first copy has opened.
+    """
+    event_id = _claimed_id(headers) or f"{stream}:{seq}"
+    dropped = {EVENT_ID_HEADER} | {name for name in headers if name.startswith(_SERVER_HEADERS)}
+    kept = {name: value for name, value in headers.items() if name not in dropped}
+    same = {EVENT_ID_HEADER: event_id} if len(event_id) <= ID_CHARS_MAX else {}
+    return {**kept, **same, **message_headers(id=id)}
+
+
+def message_headers(*, id: str, trace: str = "") -> dict[str, str]:
+    """Return the headers of a message that the server keeps once per `id`."""
+    headers = {MESSAGE_ID_HEADER: id}
+    return {**headers, TRACE_HEADER: trace} if trace else headers
+
+
+def parse_event(
+    data: bytes,
+    headers: Mapping[str, str],
+    *,
+    stack: Stack,
+    stream: str,
+    subject: str,
+    seq: int,
+    at: datetime,
+) -> DomainEvent | Unreadable:
+    """Return the domain event that a message on `subject` says, or why it says none."""
+    try:
+        return DomainEvent(
+            id=_event_id(headers, stream=stream, seq=seq),
+            name=stack.event_name_of(subject),
+            payload=_payload(data),
+            seq=seq,
+            at=at,
+            hops=_hops(headers),
+            cloud=_cloud(headers),
+        )
+    except _Refused as refused:
+        return _refusal(refused, data, headers, stream=stream, subject=subject, seq=seq)
+
+
+def parse_foreign(
+    data: bytes,
+    headers: Mapping[str, str],
+    *,
+    stream: str,
+    subject: str,
+    seq: int,
+    at: datetime,
+) -> DomainEvent | Unreadable:
+    """Return the event that a message of a stream that is not ours says, or why it says none.
+
+    Its subject is its name. Its id names its stream, too: the ids of others are theirs alone.
+    """
+    try:
+        return DomainEvent(
+            id=_foreign_id(headers, stream=stream, seq=seq),
+            name=subject,
+            payload=_payload(data),
+            seq=seq,
+            at=at,
+            hops=_hops(headers),
+            cloud=_cloud(headers),
+            stream=stream,
+        )
+    except _Refused as refused:
+        return _refusal(refused, data, headers, stream=stream, subject=subject, seq=seq)
+
+
+def parse_command(
+    data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
+) -> Command | Unreadable:
+    """Return the command that a message on `subject` says, or why it says none."""
+    return _parsed(codec.decode_command, data, headers, stream=stream, subject=subject, seq=seq)
+
+
+def inbox_of(stack: Stack, command: Command | WorkflowCommand) -> str:
+    """Return the subject that `command` is sent on."""
+    if isinstance(command, WorkflowCommand):
+        return stack.workflow_inbox(command.workflow, command.instance_id)
+    is_said = isinstance(command, Attending)
+    inbox = stack.attending_inbox if is_said else stack.episode_inbox
+    return inbox(command.actor_id, command.episode_id)
+
+
+def parse_workflow_command(
+    data: bytes, headers: Mapping[str, str], *, stream: str, subject: str, seq: int
+) -> WorkflowCommand | Unreadable:
+    """Return the command to an instance that a message on `subject` says, or why it says none."""
+    decode = codec.decode_workflow_command
+    return _parsed(decode, data, headers, stream=stream, subject=subject, seq=seq)
+
+
+def _parsed(
+    decode: Callable[[bytes], T],
+    data: bytes,
+    headers: Mapping[str, str],
+    *,
+    stream: str,
+    subject: str,
+    seq: int,
+) -> T | Unreadable:
+    try:
+        return decode(data)
+    except UNDECODABLE as error:
+        return _unreadable(
+            data,
+            headers,
+            reason="unreadable",
+            detail=str(error),
+            stream=stream,
+            subject=subject,
+            seq=seq,
+        )
+
+
+def _event_id(headers: Mapping[str, str], *, stream: str, seq: int) -> str:
+    return _checked_id(_claimed_id(headers) or f"{stream}:{seq}")
+
+
+def _foreign_id(headers: Mapping[str, str], *, stream: str, seq: int) -> str:
+    given = _claimed_id(headers)
+    return _checked_id(f"{stream}/{given}" if given else f"{stream}:{seq}")
+
+
+def _checked_id(given: str) -> str:
+    if len(given) > ID_CHARS_MAX:
+        raise _Refused("unreadable", f"its id has {len(given)} characters, over {ID_CHARS_MAX}")
+    return given
+
+
+def _claimed_id(headers: Mapping[str, str]) -> str | None:
+    names = (EVENT_ID_HEADER, MESSAGE_ID_HEADER, CLOUD_EVENT_ID_HEADER)
+    return next((headers[name] for name in names if headers.get(name)), None)
+
+
+def _hops(headers: Mapping[str, str]) -> int:
+    hops = headers.get(HOPS_HEADER, "0")
+    if not _HOPS.fullmatch(hops):
+        raise _Refused("unreadable", f"{HOPS_HEADER}: {hops[:40]!r} is not a count")
+    return int(hops)
+
+
+def _cloud(headers: Mapping[str, str]) -> CloudEvent | None:
+    given = {field: headers.get(name, "") for field, name in CLOUD_HEADERS.items()}
+    if not any(given.values()):
+        return None
+    return CloudEvent(**{field: value[:CLOUD_CHARS_MAX] for field, value in given.items()})
+
+
+def _payload(data: bytes) -> JsonObject:
+    if len(data) > EVENT_BYTES_MAX:
+        raise _Refused("too_large", f"{len(data):,} bytes, the limit is {EVENT_BYTES_MAX:,}")
+    try:
+        value: object = msgspec.json.decode(data)
+    except UNDECODABLE as error:
+        raise _Refused("unreadable", f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise _Refused("not_an_object", f"a JSON {type(value).__name__}, not an object")
+    if _is_deeper(value, levels=DEPTH_MAX):
+        raise _Refused("unreadable", f"nested deeper than {DEPTH_MAX} levels")
+    return value
+
+
+def _is_deeper(value: JsonObject, *, levels: int) -> bool:
+    """Return whether `value` nests containers deeper than `levels`, itself counted as one."""
+    level: list[JsonObject | list[object]] = [value]
+    for _ in range(levels):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _refusal(
+    refused: _Refused,
+    data: bytes,
+    headers: Mapping[str, str],
+    *,
+    stream: str,
+    subject: str,
+    seq: int,
+) -> Unreadable:
+    reason, detail = refused.args
+    return _unreadable(
+        data, headers, reason=reason, detail=detail, stream=stream, subject=subject, seq=seq
+    )
+
+
+def _unreadable(
+    data: bytes,
+    headers: Mapping[str, str],
+    *,
+    reason: str,
+    detail: str,
+    stream: str,
+    subject: str,
+    seq: int,
+) -> Unreadable:
+    return Unreadable(
+        reason=reason,
+        detail=detail,
+        stream=stream,
+        seq=seq,
+        subject=subject,
+        headers=dict(headers),
+        data=data,
+    )

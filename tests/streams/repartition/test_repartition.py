@@ -1,0 +1,318 @@
+"""Spreading a stack over another number of partitions, cut off anywhere, without losing a word."""
+
+from __future__ import annotations
+
+import asyncio
+
+import nats as nats_py
+import pytest
+
+from streams.errors import Incompatible, LeaseLost, Unavailable, VersionConflict
+from streams.jetstream import connect, inspect
+from streams.jetstream.connection.link import Link
+from streams.keys import LAYOUT_CLAIM
+from streams.layout import Stream
+from streams.repartition import copy_commits
+from streams.repartition.repartition import drop_retired, repartition
+from streams.subjects import Stack
+from tests.contracts.samples import WAIT_S, commit, deliveries_of, opened, start
+from tests.streams.jetstream.wire import eventually
+from tests.streams.repartition.moves import Cut, cut_off_at, settings, told
+
+EPISODES = [f"e{n}" for n in range(40)]
+KEYS = ["disk:web-1", "a.b", "日本"]
+COMMITS = 3
+MOVES = [(1, 4), (4, 1), (3, 4), (4, 3)]
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    monkeypatch.setattr(copy_commits, "BATCH_MAX", 7)
+    monkeypatch.setattr(copy_commits, "TOLD_EVERY", 10)
+
+
+def subjects(stack):
+    return [*map(stack.episode, EPISODES), *map(stack.finding, KEYS)]
+
+
+async def fill(url, stack, partitions):
+    """Make a stack with lives of several commits, written in turns, and commands that wait."""
+    async with connect(url, stack=stack, settings=settings(partitions)) as ports:
+        versions = dict.fromkeys(subjects(ports.stack), 0)
+        for n in range(COMMITS):
+            for subject in versions:
+                versions[subject] = await ports.log.append(
+                    subject, commit(f"{n}", n + 1, trace="00-aa-bb-01"), after=versions[subject]
+                )
+        for episode_id in EPISODES:
+            await ports.inbox.send(start(episode_id), id=f"start.{episode_id}")
+        await ports.log.append(ports.stack.dead("o", "c"), commit("dead"), after=0)
+
+
+async def assert_whole(url, stack, partitions):
+    """Check that everything that `fill` wrote is there, in order, and can be gone on from."""
+    async with connect(url, stack=stack, settings=settings()) as ports:
+        assert ports.stack.partitions == partitions
+        for subject in subjects(ports.stack):
+            found = await ports.log.read(subject)
+            assert [each.commit for each in found] == [
+                commit(f"{n}", n + 1, trace="00-aa-bb-01") for n in range(COMMITS)
+            ]
+            assert await ports.log.last(subject) == found[-1]
+        assert len(await ports.log.read(ports.stack.dead("o", "c"))) == 1
+        heads = [
+            await ports.log.head(partition=each)
+            for each in ports.stack.partitions_of(Stream.JOURNAL)
+        ]
+        assert sum(heads) == COMMITS * (len(EPISODES) + len(KEYS))
+        async with opened(ports.inbox.open("monitor")) as source:
+            commands = await deliveries_of(source, len(EPISODES), spare=len(EPISODES))
+            for command in commands:
+                await command.nak()
+        assert sorted(each.content.episode_id for each in commands) == sorted(EPISODES)
+        assert await ports.inbox.is_waiting("monitor", EPISODES[0])
+
+
+async def assert_goes_on(url, stack):
+    async with connect(url, stack=stack, settings=settings()) as ports:
+        subject = ports.stack.episode(EPISODES[0])
+        last = (await ports.log.read(subject))[-1]
+        with pytest.raises(VersionConflict):
+            await ports.log.append(subject, commit("late"), after=last.seq - 1)
+        await ports.log.append(subject, commit("next"), after=last.seq)
+
+
+@pytest.mark.parametrize(("old", "new"), MOVES)
+async def test_every_life_and_every_command_comes_along_in_order(nats, stack, old, new):
+    await fill(nats.url, stack, old)
+    moved = await repartition(nats.url, stack=stack, to=new, tell=told, settings=settings())
+    assert moved == Stack(stack.name, new)
+    await assert_whole(nats.url, stack, new)
+    await assert_goes_on(nats.url, stack)
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, 4), (3, 4)])
+@pytest.mark.parametrize(
+    "stage", ["copied, journal", "verified, journal", "copied, work", "verified, work"]
+)
+async def test_one_that_was_cut_off_goes_on_and_loses_or_doubles_nothing(
+    nats, stack, old, new, stage
+):
+    await fill(nats.url, stack, old)
+    with pytest.raises(Cut):
+        await repartition(nats.url, stack=stack, to=new, tell=cut_off_at(stage))
+    with pytest.raises(Incompatible, match=f"is being spread over {new} partitions"):
+        async with connect(nats.url, stack=stack):
+            pass
+    assert f"--to {new}` goes on" in (await inspect(nats.url, stack=stack)).problem
+    await repartition(nats.url, stack=stack, to=new, tell=told)
+    await assert_whole(nats.url, stack, new)
+
+
+@pytest.mark.parametrize(("old", "new"), MOVES)
+async def test_one_that_was_cut_off_can_be_taken_back(nats, stack, old, new):
+    await fill(nats.url, stack, old)
+    with pytest.raises(Cut):
+        await repartition(nats.url, stack=stack, to=new, tell=cut_off_at("verified, work"))
+    with pytest.raises(Incompatible, match=f"is being spread over {new}"):
+        await repartition(nats.url, stack=stack, to=7, tell=told)
+    await repartition(nats.url, stack=stack, to=old, tell=told)
+    await assert_whole(nats.url, stack, old)
+    await repartition(nats.url, stack=stack, to=new, tell=told)
+    await assert_whole(nats.url, stack, new)
+
+
+async def test_a_held_claim_is_named_and_nothing_is_changed(nats, stack):
+    await fill(nats.url, stack, 1)
+    async with connect(nats.url, stack=stack, settings=settings()) as ports:
+        lease = await ports.leases.acquire("episode.monitor.e1", holder="n7")
+        with pytest.raises(Incompatible, match=r"n7 holds episode\.monitor\.e1"):
+            await repartition(nats.url, stack=stack, to=4, tell=told)
+        await ports.leases.complete(lease)
+    await assert_whole(nats.url, stack, 1)
+    await repartition(nats.url, stack=stack, to=4, tell=told)
+
+
+async def until_pulled(url, stack):
+    """Wait until the server knows that somebody waits at the queue."""
+    connection = await nats_py.connect(url)
+    async with asyncio.timeout(WAIT_S):
+        work, queue = stack.stream(Stream.WORK), stack.inbox_durable("idle")
+        while True:
+            if (await connection.jetstream().consumer_info(work, queue)).num_waiting:
+                break
+    await connection.close()
+
+
+async def test_an_idle_node_is_found_by_the_queue_that_it_waits_at(nats, stack):
+    await fill(nats.url, stack, 1)
+    async with connect(nats.url, stack=stack) as ports, opened(ports.inbox.open("idle")) as source:
+        waiting = asyncio.create_task(source.receive(room=1, wait_s=WAIT_S))
+        await until_pulled(nats.url, stack)
+        with pytest.raises(Incompatible, match="a node waits at inbox-idle"):
+            await repartition(nats.url, stack=stack, to=4, tell=told)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+    await assert_whole(nats.url, stack, 1)
+
+
+async def test_who_stayed_connected_can_write_nowhere(nats, stack):
+    await fill(nats.url, stack, 1)
+    async with connect(nats.url, stack=stack, settings=settings()) as stray:
+        await repartition(nats.url, stack=stack, to=4, tell=told)
+        with pytest.raises(Unavailable):
+            await stray.log.append(stray.stack.episode("new"), commit("stray"), after=0)
+    await assert_whole(nats.url, stack, 4)
+
+
+@pytest.mark.parametrize("stray", [{}, {"Vigil-Copied-From": "0 999"}])
+async def test_what_somebody_else_wrote_among_the_copies_is_found(nats, stack, stray):
+    await fill(nats.url, stack, 1)
+    with pytest.raises(Cut):
+        await repartition(nats.url, stack=stack, to=4, tell=cut_off_at("copied, journal"))
+    connection = await nats_py.connect(nats.url)
+    subject = Stack(stack.name, 4).episode(EPISODES[0])
+    await connection.jetstream().publish(subject, b"{}", headers=stray)
+    await connection.close()
+    with pytest.raises(Incompatible):
+        await repartition(nats.url, stack=stack, to=4, tell=told)
+    await repartition(nats.url, stack=stack, to=1, tell=told)
+    await assert_whole(nats.url, stack, 1)
+
+
+async def test_a_copy_is_stored_only_behind_the_one_before(nats, stack):
+    await fill(nats.url, stack, 1)
+    with pytest.raises(Cut):
+        await repartition(nats.url, stack=stack, to=4, tell=cut_off_at("copied, journal"))
+    async with Link(nats.url, settings()) as link:
+        old, new = Stack(stack.name, 1), Stack(stack.name, 4)
+        work = copy_commits.Copying(link=link, stream=Stream.JOURNAL, old=old, new=new)
+        both = (work.copy(lambda done: None) for _ in range(2))
+        outcomes = await asyncio.gather(*both, return_exceptions=True)
+        assert all(each is None or isinstance(each, Incompatible) for each in outcomes), outcomes
+    await repartition(nats.url, stack=stack, to=4, tell=told)
+    await assert_whole(nats.url, stack, 4)
+
+
+async def test_a_batch_whose_answer_was_lost_is_not_stored_twice(nats, wire, stack):
+    await fill(nats.url, stack, 1)
+    is_lossy = asyncio.Event()
+
+    def lose_answers(stage, done, total):
+        if not is_lossy.is_set():  # At the first report, nothing is stored yet.
+            wire.loses_answers = True
+            is_lossy.set()
+
+    moving = asyncio.create_task(repartition(wire.url, stack=stack, to=4, tell=lose_answers))
+    await is_lossy.wait()
+    connection = await nats_py.connect(nats.url)
+    names = [Stack(stack.name, 4).stream(Stream.JOURNAL, each) for each in range(4)]
+
+    async def something_is_stored():
+        infos = [await connection.jetstream().stream_info(name) for name in names]
+        return sum(info.state.messages for info in infos) > 0
+
+    await eventually(something_is_stored)
+    await connection.close()
+    wire.cut()
+    await moving
+    await assert_whole(nats.url, stack, 4)
+
+
+async def test_commands_that_have_the_same_id_all_come_along(nats, stack):
+    """A stream keeps one of each id, for a while; two streams, or a while later, make it two."""
+    async with connect(nats.url, stack=stack, settings=settings(4)) as ports:
+        inboxes = {each: ports.stack.episode_inbox("monitor", each) for each in EPISODES}
+        of_each = {ports.stack.stream_of(inbox): each for each, inbox in inboxes.items()}
+        for episode_id in of_each.values():
+            await ports.inbox.send(start(episode_id), id="the same")
+    await repartition(nats.url, stack=stack, to=1, tell=told, settings=settings())
+    async with (
+        connect(nats.url, stack=stack) as ports,
+        opened(ports.inbox.open("monitor")) as source,
+    ):
+        commands = await deliveries_of(source, len(of_each))
+    assert sorted(each.content.episode_id for each in commands) == sorted(of_each.values())
+
+
+async def lose_the_layout(url, stack):
+    """Take the right to change the layout from whoever has it."""
+    connection = await nats_py.connect(url)
+    bucket = await connection.jetstream().key_value(stack.claims_bucket())
+    await bucket.purge(LAYOUT_CLAIM)
+    await connection.close()
+
+
+async def test_who_loses_the_lease_stops_wherever_it_is(nats, stack, monkeypatch):
+    await fill(nats.url, stack, 1)
+    is_copying = asyncio.Event()
+
+    async def copy_for_ever(self, tell):
+        is_copying.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr("streams.repartition.repartition.RENEWALS_PER_LEASE", 100)
+        patched.setattr(copy_commits.Copying, "copy", copy_for_ever)
+        moving = asyncio.create_task(repartition(nats.url, stack=stack, to=4, tell=told))
+        await is_copying.wait()
+        await lose_the_layout(nats.url, stack)
+        with pytest.raises(LeaseLost):
+            await asyncio.wait_for(moving, WAIT_S)
+    await repartition(nats.url, stack=stack, to=4, tell=told)
+    await assert_whole(nats.url, stack, 4)
+
+
+async def test_what_went_wrong_is_said_when_the_lease_cannot_be_given_up_either(nats, wire, stack):
+    await fill(nats.url, stack, 1)
+
+    def lose_the_server(stage, done, total):
+        wire.is_blocked = True
+        wire.cut()
+        raise Cut
+
+    with pytest.raises(Cut):
+        await repartition(wire.url, stack=stack, to=4, tell=lose_the_server, settings=settings())
+
+
+async def test_of_two_that_move_at_once_none_doubles_what_the_other_wrote(nats, stack):
+    await fill(nats.url, stack, 1)
+    both = (repartition(nats.url, stack=stack, to=4, tell=told) for _ in range(2))
+    outcomes = await asyncio.gather(*both, return_exceptions=True)
+    assert all(isinstance(each, Stack | Incompatible) for each in outcomes), outcomes
+    await repartition(nats.url, stack=stack, to=4, tell=told)
+    await assert_whole(nats.url, stack, 4)
+
+
+async def test_the_old_streams_stay_until_they_are_dropped(nats, stack):
+    await fill(nats.url, stack, 1)
+    await repartition(nats.url, stack=stack, to=2, tell=told)
+    with pytest.raises(Incompatible, match="--drop-old"):
+        await repartition(nats.url, stack=stack, to=1, tell=told)
+    dropped = await drop_retired(nats.url, stack=stack)
+    assert dropped == [f"{stack.name}-journal", f"{stack.name}-work"]
+    assert await drop_retired(nats.url, stack=stack) == []
+    await repartition(nats.url, stack=stack, to=1, tell=told)
+    await assert_whole(nats.url, stack, 1)
+
+
+async def test_the_number_that_a_stack_has_changes_nothing(nats, stack):
+    await fill(nats.url, stack, 4)
+    assert await repartition(nats.url, stack=stack, to=4, tell=told) == Stack(stack.name, 4)
+    assert await drop_retired(nats.url, stack=stack) == []
+
+
+async def test_a_stack_that_was_never_made_is_not_made(nats, stack):
+    with pytest.raises(Incompatible, match="there is no stream"):
+        await repartition(nats.url, stack=stack, to=4, tell=told)
+
+
+async def test_progress_is_told_up_to_the_end(nats, stack):
+    await fill(nats.url, stack, 1)
+    reports = []
+    await repartition(nats.url, stack=stack, to=4, tell=lambda *said: reports.append(said))
+    total = COMMITS * (len(EPISODES) + len(KEYS))
+    for stage in ("copied, journal", "verified, journal"):
+        done = [(done, of) for said, done, of in reports if said == stage]
+        assert done == sorted(done)
+        assert done[-1] == (total, total)
