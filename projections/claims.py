@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from projections.statement import Change, Row, Statement
-from projections.values import key
+from projections.rows import Change, Row, Statement, key
 from streams.ports.leases import Claim, ClaimChange
 
 

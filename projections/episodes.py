@@ -13,12 +13,7 @@ from typing import Final, TypedDict, assert_never, get_args
 
 import msgspec
 
-from projections import blocks, steps
-from projections.belonging import events_of
-from projections.blocks import Answer, Block
-from projections.statement import Change, Row, Statement
-from projections.steps import Checkpoint, Step
-from projections.values import uuid_or_none
+from projections.rows import Change, Row, Statement, events_of, uuid_or_none
 from streams.errors import UnreadableEvent
 from streams.json import NOTHING, JsonObject
 from streams.model.events import (
@@ -33,6 +28,7 @@ from streams.model.events import (
     EpisodeResolved,
     EpisodeStarted,
     StepAnnounced,
+    StepKind,
     StepRecorded,
 )
 from streams.model.outputs import OutputOutcome
@@ -44,7 +40,195 @@ from streams.model.triggers import (
     Trigger,
     WorkflowTrigger,
 )
+from streams.model.waits import Approval
 from streams.ports.log import Recorded
+
+
+class Answer(Row, omit_defaults=True, kw_only=True):
+    """One row of `sql/answer_episode_blocks.sql`."""
+
+    episode_id: str
+    step_no: int
+    journal_seq: int
+    resolution: str | None = None
+    resolved_by: str | None = None
+    resolved_reason: str | None = None
+    decision_id: str | None = None
+    resolved_at: datetime | None = None
+
+
+class Block(Answer, omit_defaults=True, kw_only=True):
+    """One row of `sql/save_episode_blocks.sql`, with its answer as far as there is one.
+
+    Not the fingerprint, for the reason that a step's is in no row.
+    """
+
+    reason: str
+    blocked_at: datetime
+    plan: msgspec.Raw = NOTHING
+    plan_hash: str | None = None
+    summary: str | None = None
+    approvers: tuple[str, ...] = ()
+    ref: str | None = None
+    expires_at: datetime | None = None
+    on_expiry: str | None = None
+    remind_every_s: float | None = None
+
+
+_KEYS: Final = ("episode_id", "step_no")
+
+SAVE_BLOCKS: Final = Statement(name="save_episode_blocks", table="episode_blocks", keys=_KEYS)
+ANSWER: Final = Statement(name="answer_episode_blocks", table="episode_blocks", keys=_KEYS)
+
+
+def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -> Block:
+    """Return the row of a block that nobody has answered."""
+    block = Block(
+        episode_id=episode_id,
+        step_no=event.step_no,
+        journal_seq=seq,
+        reason=event.reason.value,
+        blocked_at=at,
+    )
+    if event.approval is not None:
+        _request(block, event.approval)
+    if event.wait is not None:
+        block.ref = event.wait.ref
+    terms = event.approval or event.wait
+    if terms is not None:
+        block.expires_at = terms.expires_at
+        block.on_expiry = terms.on_expiry.value
+        block.remind_every_s = terms.remind_every_s or None
+    return block
+
+
+def answered(
+    event: EpisodeResolved, *, earlier: Answer | None, episode_id: str, seq: int, at: datetime
+) -> Answer:
+    """Return `earlier`, the row of the same block if it is at hand, with its answer."""
+    row = earlier or Answer(episode_id=episode_id, step_no=event.step_no, journal_seq=seq)
+    row.journal_seq = seq
+    row.resolution = event.resolution.value
+    row.resolved_by = event.by or None
+    row.resolved_reason = event.reason or None
+    row.decision_id = event.decision_id or None
+    row.resolved_at = at
+    return row
+
+
+def _request(block: Block, approval: Approval) -> None:
+    block.plan = approval.plan
+    block.plan_hash = approval.plan_hash
+    block.summary = approval.summary or None
+    block.approvers = approval.approvers
+
+
+class Step(Row, omit_defaults=True, kw_only=True):
+    """One row of `sql/record_steps.sql`; None leaves a column as it is.
+
+    Not the fingerprint: it is of the arguments before redaction, and a short secret can be
+    guessed from a hash.
+    """
+
+    episode_id: str
+    step_no: int
+    journal_seq: int
+    kind: str
+    state: str
+    tool_name: str | None
+    created_at: datetime
+    announced_at: datetime | None = None
+    side_effect_key: str | None = None
+    args_redacted: msgspec.Raw = NOTHING
+    result: msgspec.Raw = NOTHING
+    error_class: str | None = None
+    error_detail: str | None = None
+    cost_tokens: int | None = None
+    cost_ms: int | None = None
+    model: str | None = None
+
+
+class Checkpoint(Row, omit_defaults=True, kw_only=True):
+    """One row of `sql/save_checkpoints.sql`.
+
+    Not the state: it may hold results as the strategy saw them, which `redact_result` keeps
+    from people. The journal has it.
+    """
+
+    episode_id: str
+    checkpoint_no: int
+    journal_seq: int
+    step_no: int
+    phase: str
+    schema_version: int
+    state_size_bytes: int
+    created_at: datetime
+
+
+RECORD: Final = Statement(
+    name="record_steps", table="episode_steps", keys=("episode_id", "step_no")
+)
+SAVE: Final = Statement(
+    name="save_checkpoints", table="episode_checkpoints", keys=("episode_id", "checkpoint_no")
+)
+
+
+def announced(event: StepAnnounced, *, episode_id: str, seq: int, at: datetime) -> Step:
+    """Return the row of a step whose side effect is about to happen."""
+    kind = StepKind.OUTPUT if event.output_key else StepKind.TOOL_CALL
+    return Step(
+        episode_id=episode_id,
+        step_no=event.step_no,
+        journal_seq=seq,
+        kind=kind.value,
+        state="announced",
+        tool_name=event.tool_name or None,
+        created_at=at,
+        announced_at=at,
+        side_effect_key=event.idempotency_key or None,
+    )
+
+
+def recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) -> Step:
+    """Return the row of a step that is done."""
+    return Step(
+        episode_id=episode_id,
+        step_no=event.step_no,
+        journal_seq=seq,
+        kind=event.kind.value,
+        state="recorded",
+        tool_name=event.tool_name or None,
+        created_at=at,
+        args_redacted=event.args,
+        result=event.result if event.result_shown == NOTHING else event.result_shown,
+        error_class=event.error_class or None,
+        error_detail=event.error_detail or None,
+        cost_tokens=event.cost_tokens,
+        cost_ms=event.cost_ms,
+        model=event.model or None,
+    )
+
+
+def filled_in(earlier: Step, later: Step) -> Step:
+    """Return `later`, and where it says nothing, `earlier`."""
+    said = msgspec.structs.asdict(later).items()
+    return msgspec.structs.replace(
+        earlier, **{name: value for name, value in said if value not in (None, NOTHING)}
+    )
+
+
+def checkpoint(event: CheckpointSaved, *, episode_id: str, seq: int, at: datetime) -> Checkpoint:
+    """Return the row of a checkpoint."""
+    return Checkpoint(
+        episode_id=episode_id,
+        checkpoint_no=event.checkpoint_no,
+        journal_seq=seq,
+        step_no=event.step_no,
+        phase=event.phase,
+        schema_version=event.schema_version,
+        state_size_bytes=len(memoryview(event.state)),
+        created_at=at,
+    )
 
 
 class Advance(Row, omit_defaults=True, kw_only=True):
@@ -159,11 +343,11 @@ class EpisodeLife:
         if self._advance is not None:
             yield Change(OPEN if isinstance(self._advance, Opened) else ADVANCE, self._advance)
         for step in self._steps.values():
-            yield Change(steps.RECORD, step)
+            yield Change(RECORD, step)
         for saved in self._saved.values():
-            yield Change(steps.SAVE, saved)
+            yield Change(SAVE, saved)
         for block in self._blocks.values():
-            yield Change(blocks.SAVE if isinstance(block, Block) else blocks.ANSWER, block)
+            yield Change(SAVE_BLOCKS if isinstance(block, Block) else ANSWER, block)
 
     def _add(self, event: EpisodeEvent, *, seq: int, at: datetime) -> None:
         match event:
@@ -193,14 +377,14 @@ class EpisodeLife:
         place = _Place(episode_id=self._episode_id, seq=seq, at=at)
         match event:
             case StepRecorded():
-                self._put(steps.recorded(event, **place))
+                self._put(recorded(event, **place))
                 advance = self._advanced(seq)
                 advance.turns_used = event.step_no
                 advance.tokens_added += event.cost_tokens
             case CheckpointSaved():
-                self._saved[event.checkpoint_no] = steps.checkpoint(event, **place)
+                self._saved[event.checkpoint_no] = checkpoint(event, **place)
             case StepAnnounced():
-                self._put(steps.announced(event, **place))
+                self._put(announced(event, **place))
 
     def _add_block(
         self, event: EpisodeBlocked | EpisodeResolved, *, seq: int, at: datetime
@@ -208,11 +392,11 @@ class EpisodeLife:
         place = _Place(episode_id=self._episode_id, seq=seq, at=at)
         match event:
             case EpisodeBlocked():
-                self._blocks[event.step_no] = blocks.blocked(event, **place)
+                self._blocks[event.step_no] = blocked(event, **place)
                 _enter(self._advanced(seq), "blocked", blocked_by=event.reason.value)
             case EpisodeResolved():
                 earlier = self._blocks.get(event.step_no)
-                self._blocks[event.step_no] = blocks.answered(event, earlier=earlier, **place)
+                self._blocks[event.step_no] = answered(event, earlier=earlier, **place)
                 _enter(self._advanced(seq), "queued")
 
     def _advanced(self, seq: int) -> Advance:
@@ -224,7 +408,7 @@ class EpisodeLife:
 
     def _put(self, step: Step) -> None:
         earlier = self._steps.get(step.step_no)
-        self._steps[step.step_no] = step if earlier is None else steps.filled_in(earlier, step)
+        self._steps[step.step_no] = step if earlier is None else filled_in(earlier, step)
 
 
 def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) -> Opened:

@@ -13,9 +13,7 @@ from typing import Final, get_args
 import msgspec
 from msgspec.structs import replace
 
-from projections.belonging import events_of
-from projections.statement import Change, Row, Statement
-from projections.values import key, uuid_or_none
+from projections.rows import Change, Row, Statement, events_of, key, uuid_or_none
 from streams.model.events import (
     FindingAcknowledged,
     FindingCleared,

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal, assert_never, get_args
 
-from projections.belonging import events_of
-from projections.statement import Change, Row, Statement
-from projections.values import key, uuid_or_none
+from projections.rows import Change, Row, Statement, events_of, key, uuid_or_none
 from streams.errors import UnreadableEvent
 from streams.model.events import LaneEvent, LaneKept, LaneMoved
 from streams.model.lanes import Ticket

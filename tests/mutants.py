@@ -213,7 +213,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "the mark of the commit at the checkpoint",
-        "projections/postgres/feeds.py",
+        "projections/postgres/batches.py",
         "mark_of(stands) != mark",
         "False",
         "tests/projections/test_projector.py",
@@ -3078,7 +3078,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "rows: the letter of an output is no message's that looks like one",
-        "projections/dead.py",
+        "projections/dead_letters.py",
         "if letter_key.startswith(_OF_OUTPUTS) else None",
         "",
         "tests/projections/test_inbox.py",
@@ -4805,7 +4805,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "what cannot be read of a definition does not stop the rows",
-        "projections/definition_contents.py",
+        "projections/definitions.py",
         "except UNDECODABLE:",
         "except NotImplementedError:",
         "tests/projections/test_definition_rows.py",

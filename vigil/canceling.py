@@ -14,8 +14,8 @@ from engine.episodes.cancel import cancel
 from engine.episodes.episode import ENDED, Status, fold
 from engine.errors import BadRequest
 from engine.operations.why_unheard import unheard
-from projections.postgres.answers import ROWS_MAX, Row
 from projections.postgres.pool import Pool
+from projections.postgres.query_result import ROWS_MAX, Row
 from projections.postgres.reader import list_unended_episodes
 from streams.clock import SystemClock
 from streams.ports.all import Ports

@@ -13,9 +13,9 @@ import msgspec
 from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo
 from projections.errors import ProjectionError
-from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
 from projections.postgres.queries import migrations
+from projections.postgres.query_result import Row
 from projections.postgres.reader import list_checkpoints, run_sql
 from streams import jetstream
 from streams.clock import SystemClock

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
+from projections.postgres.query_result import Row
 from projections.postgres.reader import show_episode
 from streams.clock import SystemClock
 from streams.model.events import EndStatus

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import msgspec
 
-from projections.postgres.answers import ROWS_MAX
 from projections.postgres.pool import Pool
+from projections.postgres.query_result import ROWS_MAX
 from projections.postgres.reader import list_outputs, show_block, show_episode
 from streams.model.events import BlockReason
 from streams.model.outputs import OutputOutcome

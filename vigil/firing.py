@@ -12,8 +12,8 @@ from engine.app.tools import parse_overrides
 from engine.episodes.fire import fire
 from engine.errors import BadRequest
 from engine.validation import seconds_of
-from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
+from projections.postgres.query_result import Row
 from streams.clock import SystemClock
 from streams.json import JsonObject
 from streams.model.triggers import Overrides

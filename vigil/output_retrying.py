@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from engine.outputs.requests import retry_output
-from projections.postgres.answers import ROWS_MAX
+from projections.postgres.query_result import ROWS_MAX
 from projections.postgres.reader import list_outputs
 from streams.model.events import LogEvent, OutputAttempted, OutputRetried
 from streams.model.outputs import OutputStatus

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from projections.postgres.answers import Table
 from projections.postgres.pool import Pool
+from projections.postgres.query_result import Table
 from projections.postgres.reader import run_sql
 from streams.subjects import Stack
 

@@ -10,7 +10,7 @@ import msgspec
 
 from engine.operations import replay
 from engine.operations.replay import Frame
-from projections.postgres.answers import Row
+from projections.postgres.query_result import Row
 from streams.json import NOTHING, raw, unraw
 from streams.model.events import EpisodeEvent, StepRecorded
 from streams.ports.log import Recorded

@@ -11,8 +11,8 @@ from typing import Final
 
 from engine.episodes.recovery import Verdict
 from engine.operations.sweep import Candidate, InstanceSweeper, Sweeper
-from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
+from projections.postgres.query_result import Row
 from projections.postgres.reader import list_silent_episodes, list_silent_instances
 from streams.clock import SystemClock
 from vigil.reading import ask

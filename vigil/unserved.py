@@ -18,7 +18,7 @@ from engine.app.workflow_starter import workflow_of
 from engine.cluster.members import live_nodes
 from engine.cluster.modes import SWITCHES
 from engine.cluster.nodes import NodeInfo
-from projections.postgres.answers import ROWS_MAX, Row
+from projections.postgres.query_result import ROWS_MAX, Row
 from projections.postgres.reader import list_silent_instances
 from streams.clock import SystemClock
 from streams.model.definitions import Edition, definition_id

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.text import Text
 
 from projections.errors import PostgresUnavailable, QueryRefused
-from projections.postgres.answers import Row
 from projections.postgres.pool import Pool
+from projections.postgres.query_result import Row
 from projections.postgres.reader import list_episodes, list_findings
 from streams.clock import Clock
 from streams.model.findings import FindingStatus

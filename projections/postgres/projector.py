@@ -18,7 +18,7 @@ import structlog
 
 from projections.errors import MigrationChanged, OtherJournal, ProjectorFenced, RowsRefused
 from projections.postgres import store, telemetry
-from projections.postgres.feeds import ClaimsFeed, Feed, Gleaner, Gleaning, LogFeed
+from projections.postgres.batches import ClaimsFeed, Feed, Gleaner, Gleaning, LogFeed
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, REFUSED, Connection, Pool, reason
 from streams.clock import Clock

@@ -8,7 +8,9 @@ from typing import Final
 from uuid import UUID
 
 from projections.errors import QueryRefused
-from projections.postgres.answers import (
+from projections.postgres.pool import Pool
+from projections.postgres.queries import query
+from projections.postgres.query_result import (
     QUERY_S_MAX,
     ROWS_MAX,
     Row,
@@ -16,8 +18,6 @@ from projections.postgres.answers import (
     answer,
     require_statement,
 )
-from projections.postgres.pool import Pool
-from projections.postgres.queries import query
 from streams.subjects import Stack
 
 ORDERS: Final = ("severity", "updated_at", "raised_at", "expires_at")

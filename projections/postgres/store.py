@@ -10,7 +10,7 @@ import msgspec
 from projections.errors import OtherJournal, ProjectorFenced, RowsRefused
 from projections.postgres.pool import REFUSED, Connection, Pool, reason
 from projections.postgres.queries import query
-from projections.statement import Batch
+from projections.rows import Batch
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

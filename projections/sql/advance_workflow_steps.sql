@@ -1,6 +1,6 @@
 -- What happened to items of steps. With a status, the error and the times of its end and of the next
 -- attempt are as the last event says; otherwise NULL leaves a column as it is.
--- $1 stack, $2 rows as JSON (projections/workflow_steps.py, ItemProgress).
+-- $1 stack, $2 rows as JSON (projections/workflows.py, ItemProgress).
 UPDATE workflow_steps AS step SET
     journal_seq = advance.journal_seq,
     status = coalesce(advance.status, step.status),

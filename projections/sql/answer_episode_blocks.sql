@@ -1,5 +1,5 @@
 -- How what episodes wait for was answered.
--- $1 stack, $2 rows as JSON (projections/blocks.py, Answer).
+-- $1 stack, $2 rows as JSON (projections/episodes.py, Answer).
 UPDATE episode_blocks AS block SET
     journal_seq = answer.journal_seq,
     resolution = answer.resolution,

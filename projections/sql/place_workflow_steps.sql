@@ -1,6 +1,6 @@
 -- Items of steps, with what followed as far as it is known. Reset to that when prepared or replayed,
 -- but for what people were asked, which comes before.
--- $1 stack, $2 rows as JSON (projections/workflow_steps.py, PlacedItem).
+-- $1 stack, $2 rows as JSON (projections/workflows.py, PlacedItem).
 INSERT INTO workflow_steps AS step (
     stack, instance_id, step_id, item, journal_seq, status, attempts, episode_id, input, result,
     error_class, error_detail, retry_at, plan_hash, summary, approvers, asked_at, expires_at,

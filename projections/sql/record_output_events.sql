@@ -1,5 +1,5 @@
 -- The history of outputs.
--- $1 stack, $2 rows as JSON (projections/output_history.py, Happened).
+-- $1 stack, $2 rows as JSON (projections/outputs.py, Happened).
 INSERT INTO output_events (
     stack, output_key, journal_seq, event_no, kind, at, proposal_no, episode_id, attempt, node,
     person, reason, error_class, error_detail, next_attempt_at, delivered_ref

@@ -1,5 +1,5 @@
 -- Steps that were announced or recorded; NULL leaves a column as it is.
--- $1 stack, $2 rows as JSON (projections/steps.py, Step).
+-- $1 stack, $2 rows as JSON (projections/episodes.py, Step).
 INSERT INTO episode_steps AS step (
     stack, episode_id, step_no, journal_seq, kind, state, tool_name, created_at, announced_at,
     side_effect_key, args_redacted, result, error_class, error_detail,

@@ -1,5 +1,5 @@
 -- Items that were paused before a person said what is done about them.
--- $1 stack, $2 rows as JSON (projections/workflow_steps.py, ResumedItems).
+-- $1 stack, $2 rows as JSON (projections/workflows.py, ResumedItems).
 UPDATE workflow_steps AS step SET
     journal_seq = resumed.journal_seq,
     status = resumed.status

@@ -1,5 +1,5 @@
 -- Checkpoints of episodes.
--- $1 stack, $2 rows as JSON (projections/steps.py, Checkpoint).
+-- $1 stack, $2 rows as JSON (projections/episodes.py, Checkpoint).
 INSERT INTO episode_checkpoints (
     stack, episode_id, checkpoint_no, journal_seq, step_no, phase, schema_version,
     state_size_bytes, created_at

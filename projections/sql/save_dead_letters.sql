@@ -1,6 +1,6 @@
 -- What could not be done, with what was decided about it as far as that is known.
 -- Reset to that when replayed over rows that exist.
--- $1 stack, $2 rows as JSON (projections/dead.py, Letter).
+-- $1 stack, $2 rows as JSON (projections/dead_letters.py, Letter).
 INSERT INTO dead_letters (
     stack, letter_key, journal_seq, reason, detail, source_stream, source_seq, source_subject,
     actor_id, episode_id, headers, payload, payload_size_bytes, lettered_at, status,

@@ -1,6 +1,6 @@
 -- What episodes wait for, with the answer as far as it is known.
 -- Reset to that when replayed over rows that exist.
--- $1 stack, $2 rows as JSON (projections/blocks.py, Block).
+-- $1 stack, $2 rows as JSON (projections/episodes.py, Block).
 INSERT INTO episode_blocks (
     stack, episode_id, step_no, journal_seq, reason, blocked_at, plan, plan_hash, summary,
     approvers, ref, expires_at, on_expiry, remind_every_s, resolution, resolved_by,

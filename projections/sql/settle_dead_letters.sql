@@ -1,5 +1,5 @@
 -- What people decided about dead letters.
--- $1 stack, $2 rows as JSON (projections/dead.py, Settlement).
+-- $1 stack, $2 rows as JSON (projections/dead_letters.py, Settlement).
 UPDATE dead_letters AS letter SET
     journal_seq = settled.journal_seq,
     status = settled.status,

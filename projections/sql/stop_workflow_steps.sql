@@ -1,5 +1,5 @@
 -- Items that had not begun when their instance stopped.
--- $1 stack, $2 rows as JSON (projections/workflow_steps.py, StoppedItems).
+-- $1 stack, $2 rows as JSON (projections/workflows.py, StoppedItems).
 UPDATE workflow_steps AS step SET
     journal_seq = stopped.journal_seq,
     status = 'canceled',

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from projections.lives import project as changes_of
 from projections.postgres import store
 from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
 from projections.postgres.projector import project
-from projections.statement import Change, arrange
+from projections.project import project as changes_of
+from projections.rows import Change, arrange
 from streams.clock import SystemClock
 from streams.json import raw
 from streams.layout import Stream

@@ -9,8 +9,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from projections.lives import project as changes_of
 from projections.postgres import reader
+from projections.project import project as changes_of
 from streams.json import raw
 from streams.model.events import EndStatus, EpisodeDeferred, Resolution
 from streams.model.outputs import OutputOutcome

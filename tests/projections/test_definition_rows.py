@@ -10,8 +10,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from engine.definitions import agent_of, canonical, workflow_of
-from projections.definition_contents import agent_contents, workflow_contents
-from projections.lives import project as changes_of
+from projections.definitions import agent_contents, workflow_contents
+from projections.project import project as changes_of
 from streams.clock import SystemClock
 from streams.errors import UnreadableEvent
 from streams.json import raw

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from projections.postgres.feeds import (
+from projections.postgres.batches import (
     GATHER_S,
     GLEAN_S_MAX,
     MESSAGES_AT_ONCE,

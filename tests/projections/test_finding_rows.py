@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from projections.errors import QueryRefused
-from projections.lives import project as changes_of
 from projections.postgres import reader
+from projections.project import project as changes_of
 from streams.model.events import (
     FindingAcknowledged,
     FindingClearedByHand,

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from projections.lives import project as changes_of
 from projections.postgres import reader
+from projections.project import project as changes_of
 from streams.model.events import (
     DeadDiscarded,
     EndStatus,

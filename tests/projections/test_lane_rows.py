@@ -8,7 +8,7 @@ import pytest
 
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import Limits, Seen, Wanted
-from projections.lives import project as changes_of
+from projections.project import project as changes_of
 from streams.model.events import LaneKept
 from streams.ports.log import Commit, Recorded
 from tests.projections import lives

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from engine.waits.approval import APPROVAL_EXPIRED
-from projections.lives import project as changes_of
 from projections.postgres import reader
+from projections.project import project as changes_of
 from streams.json import raw
 from streams.model.events import (
     OutputApproved,

@@ -11,13 +11,13 @@ from structlog.testing import capture_logs
 
 from projections.embedded import EmbeddedPostgres
 from projections.errors import NotCaughtUp, PostgresUnavailable, ProjectorFenced
-from projections.lives import project as changes_of
 from projections.postgres import store
-from projections.postgres.feeds import mark_of
+from projections.postgres.batches import mark_of
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, connect
 from projections.postgres.progress import caught_up
-from projections.statement import arrange
+from projections.project import project as changes_of
+from projections.rows import arrange
 from streams.clock import SystemClock
 from streams.keys import episode_claim
 from streams.layout import Stream

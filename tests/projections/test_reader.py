@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from projections.errors import BadSchema, PostgresUnavailable, QueryRefused
-from projections.lives import project
 from projections.postgres import reader
 from projections.postgres.pool import address, connect, open_pool
+from projections.project import project
 from streams.model.events import DeadDiscarded, EndStatus
 from streams.model.findings import Severity
 from streams.ports.log import Commit, Recorded

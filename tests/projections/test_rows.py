@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from projections import claims
-from projections.lives import Lives
-from projections.lives import project as changes_of
+from projections.project import Lives
+from projections.project import project as changes_of
 from streams.errors import UnreadableEvent
 from streams.json import raw
 from streams.model.events import (

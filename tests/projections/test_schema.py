@@ -10,24 +10,20 @@ import asyncpg
 import pytest
 
 from projections import (
-    blocks,
     claims,
-    dead,
+    dead_letters,
     definitions,
     episodes,
     findings,
     lanes,
-    output_history,
     outputs,
-    steps,
-    workflow_steps,
     workflows,
 )
 from projections.errors import MigrationChanged
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
 from projections.postgres.queries import Migration, migrations, query
-from projections.statement import Statement
+from projections.rows import Statement
 from tests.projections import lives
 
 RELATIONS = """
@@ -176,20 +172,7 @@ async def test_an_impossible_status_is_refused_by_the_schema(pool, stack, state)
         await pool.execute("UPDATE episodes SET status = $1", state)
 
 
-MODULES = (
-    blocks,
-    claims,
-    dead,
-    definitions,
-    episodes,
-    findings,
-    lanes,
-    output_history,
-    outputs,
-    steps,
-    workflow_steps,
-    workflows,
-)
+MODULES = (claims, dead_letters, definitions, episodes, findings, lanes, outputs, workflows)
 STATEMENTS = {
     value.name: value
     for module in MODULES

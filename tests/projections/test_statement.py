@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.statement import Batch, Change, Row, Statement, arrange
+from projections.rows import Batch, Change, Row, Statement, arrange
 
 
 class Cell(Row, omit_defaults=True):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections import values
+from projections import rows
 
 
 class Said(msgspec.Struct):
@@ -18,11 +18,11 @@ class Said(msgspec.Struct):
 
 def in_document(given_json: bytes) -> str:
     """Return JSON as it stands in a document of one row."""
-    return values.document([Said(msgspec.Raw(given_json))]).removeprefix('[{"what":')[:-2]
+    return rows.document([Said(msgspec.Raw(given_json))]).removeprefix('[{"what":')[:-2]
 
 
 def test_nul_in_a_key_becomes_the_replacement_character():
-    assert values.key("a\0b") == "a\N{REPLACEMENT CHARACTER}b"
+    assert rows.key("a\0b") == "a\N{REPLACEMENT CHARACTER}b"
 
 
 def test_bytes_that_are_no_utf8_become_the_replacement_character():
@@ -58,9 +58,9 @@ def test_replacing_in_json_is_replacing_in_text(text: str):
     "spelling", ["operator", "", "0193E6A0-0000-8000-8000-000000000001", "0" * 32]
 )
 def test_only_the_usual_spelling_is_a_uuid(spelling: str):
-    assert values.uuid_or_none(spelling) is None
+    assert rows.uuid_or_none(spelling) is None
 
 
 def test_a_uuid_stays_as_it_is():
     usual = "0193e6a0-0000-8000-8000-000000000001"
-    assert values.uuid_or_none(usual) == usual
+    assert rows.uuid_or_none(usual) == usual

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from engine.app.workflow import retrying
 from engine.workflows.instance import INSTANCE_ENDED
-from projections.lives import project as changes_of
 from projections.postgres import reader
+from projections.project import project as changes_of
 from streams.errors import UnreadableEvent
 from streams.json import raw
 from streams.model.events import StepReused

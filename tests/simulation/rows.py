@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
-from projections import blocks, definitions, outputs, steps, workflow_steps, workflows
+from projections import definitions, episodes, outputs, workflows
 from projections.episodes import ADVANCE, OPEN
 from projections.errors import ProjectorFenced
 from projections.findings import SUPERSEDE, SUPERSEDED
 from projections.lanes import ADMIT, EMPTY, REMOVE
-from projections.lives import project
-from projections.statement import Change, Statement
+from projections.project import project
+from projections.rows import Change, Statement
 from streams.json import NOTHING
 from streams.ports.all import Ports
 from streams.ports.log import START, Recorded
@@ -35,12 +35,12 @@ _COUNTS: Final = {"attempts": 0, "turns_used": 0, "tokens_used": 0}
 _LATER: Final = (
     ADVANCE,
     outputs.ADVANCE,
-    blocks.ANSWER,
-    steps.RECORD,
+    episodes.ANSWER,
+    episodes.RECORD,
     ADMIT,
     SUPERSEDE,
     workflows.ADVANCE_INSTANCE,
-    workflow_steps.ADVANCE,
+    workflows.ADVANCE,
     definitions.DISABLE_AGENT,
     definitions.DISABLE_WORKFLOW,
 )
@@ -114,10 +114,10 @@ class Rows:
         elif statement in (definitions.APPLY_AGENT, definitions.APPLY_WORKFLOW):
             first_at = (earlier or row)["first_applied_at"]
             self.tables[place] = row | {"first_applied_at": first_at}
-        elif statement == workflow_steps.PLACE:
+        elif statement == workflows.PLACE:
             self.tables[place] = _placed(earlier or {}, row)
-        elif statement in (workflow_steps.RESUME, workflow_steps.STOP):
-            self._settle(row, is_stop=statement == workflow_steps.STOP)
+        elif statement in (workflows.RESUME, workflows.STOP):
+            self._settle(row, is_stop=statement == workflows.STOP)
         else:
             self.tables[place] = row
 
@@ -131,9 +131,9 @@ class Rows:
     def _settle(self, row: dict[str, Any], *, is_stop: bool) -> None:
         """Have the items of an instance that were paused, or had not begun, go on or not."""
         said = {**row, "status": "canceled", "retry_at": None} if is_stop else row
-        statuses = workflow_steps.UNBEGUN if is_stop else {"paused"}
+        statuses = workflows.UNBEGUN if is_stop else {"paused"}
         for place, item in self.tables.items():
-            is_of_it = place[:2] == (workflow_steps.PLACE.table, row["instance_id"])
+            is_of_it = place[:2] == (workflows.PLACE.table, row["instance_id"])
             is_step = is_stop or (is_of_it and item["step_id"] == row["step_id"])
             is_met = is_of_it and is_step and item["status"] in statuses
             if is_met and item["journal_seq"] < row["journal_seq"]:
@@ -155,9 +155,9 @@ def _moved(statement: Statement, earlier: dict[str, Any], row: dict[str, Any]) -
         return _advanced(earlier, _said(row))
     if statement == outputs.ADVANCE:
         return earlier | _said(row) | {name: row[name] for name in _LAST}
-    if statement == blocks.ANSWER:
+    if statement == episodes.ANSWER:
         return earlier | row
-    if statement == workflow_steps.ADVANCE and row["status"] is not None:
+    if statement == workflows.ADVANCE and row["status"] is not None:
         return earlier | _said(row) | {name: row[name] for name in _LAST_OF_ITEM}
     return earlier | _said(row) | _MADE.get(statement.name, {})
 

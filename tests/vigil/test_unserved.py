@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from engine.app.workflow_starter import starter_id
 from engine.cluster.modes import NodeMode
-from projections.postgres.answers import ROWS_MAX
+from projections.postgres.query_result import ROWS_MAX
 from streams.json import NOTHING, raw
 from streams.model.definitions import Edition
 from streams.model.events import WorkflowStarted

@@ -139,7 +139,7 @@ def _chosen(
 
 
 def _waiting(reading: Reading) -> list[str]:
-    from projections.postgres.answers import ROWS_MAX
+    from projections.postgres.query_result import ROWS_MAX
     from projections.postgres.reader import list_dead_letters
     from vigil.reading import ask
 

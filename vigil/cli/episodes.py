@@ -128,8 +128,8 @@ def steps(
     is_json: IsJson = False,
 ) -> None:
     """List the steps of one episode, in order."""
-    from projections.postgres.answers import Row
     from projections.postgres.pool import Pool
+    from projections.postgres.query_result import Row
     from projections.postgres.reader import list_steps, show_episode
     from vigil.errors import Trouble
     from vigil.reading import ask, parse_id

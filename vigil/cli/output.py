@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def _no_more_than_are_read(limit: int) -> int:
     """Return `limit` if the rows' reader goes as far; looked up late, so that help stays fast."""
-    from projections.postgres.answers import ROWS_MAX
+    from projections.postgres.query_result import ROWS_MAX
 
     if limit > ROWS_MAX:
         raise typer.BadParameter(f"{limit:,} is more than {ROWS_MAX:,}")

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from projections.dead import DeadLife
+from projections.dead_letters import DeadLife
 from projections.definitions import DefinitionLife
 from projections.episodes import EpisodeLife
 from projections.findings import FindingLife
 from projections.lanes import LaneLife
 from projections.outputs import OutputLife
-from projections.statement import Change
-from projections.values import key
+from projections.rows import Change, key
 from projections.workflows import WorkflowLife
 from streams.errors import BadName, UnreadableEvent
 from streams.layout import Kind

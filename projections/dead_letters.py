@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final, assert_never, get_args
 
-from projections.belonging import events_of
-from projections.statement import Change, Row, Statement
-from projections.values import key, uuid_or_none
+from projections.rows import Change, Row, Statement, events_of, key, uuid_or_none
 from streams.errors import BadName
 from streams.layout import Kind
 from streams.model.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued

@@ -19,8 +19,8 @@ import msgspec
 
 from projections import claims
 from projections.errors import OtherJournal
-from projections.lives import Lives
-from projections.statement import Batch, arrange
+from projections.project import Lives
+from projections.rows import Batch, arrange
 from streams.clock import Clock
 from streams.errors import UnreadableEvent
 from streams.layout import Stream

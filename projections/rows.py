@@ -1,0 +1,127 @@
+"""Row changes as data, and a few statements for many of them. Pure.
+
+A statement is one query in `sql/`. It takes rows as one JSON document and changes each of
+them once. A change is one such row. No two changes of a batch are about the same row: what
+several commits ask of one row is folded into one change where the life of an aggregate is
+told (`episodes`, `findings`, `outputs`, `dead`, `claims`), so the order of statements means
+nothing, except that a batch keeps it.
+
+Why JSON: for 500 steps it takes 4.6 µs of processor time per row, 0.5 of them ours; an
+array per column took 7.1, 4.9 of them ours (asyncpg 0.31, PostgreSQL 18, measured).
+
+Event values as Postgres takes them. Pure.
+
+Postgres text cannot hold the character NUL, and its jsonb neither that nor half a
+surrogate pair; JSON on the wire can, and bytes that are no UTF-8 besides. They become
+U+FFFD, always and everywhere, so that no text whatever stops a projection and every replay
+makes the same rows.
+
+Rows travel as JSON, where the first two are escapes: one look at a whole document finds
+them. Only what names a row is looked at alone, so that one row has one name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar, cast
+
+import msgspec
+
+from streams.errors import UnreadableEvent
+from streams.model.events import LogEvent
+from streams.ports.log import Recorded
+
+T = TypeVar("T", bound=LogEvent)
+
+
+def events_of(record: Recorded, known: frozenset[type[T]], *, whose: str) -> tuple[T, ...]:
+    """Return the events of a commit in the life of `whose` kind of aggregate.
+
+    Raises:
+        UnreadableEvent: one of them is none of those that such a life is made of.
+    """
+    events = record.commit.events
+    strange = set(map(type, events)) - known
+    if strange:
+        names = ", ".join(sorted(each.__name__ for each in strange))
+        detail = f"{names} in the life of {whose}"
+        raise UnreadableEvent(record.subject, seq=record.seq, detail=detail)
+    # Checked above.
+    return cast("tuple[T, ...]", events)
+
+
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+
+_ESCAPE: Final = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a whole surrogate pair
+    r"|(\\u0000|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"  # NUL, or half a pair
+    r"|\\."  # any other escape, consumed so that an escaped backslash is not read as one
+)
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ESCAPED_REPLACEMENT: Final = "\\ufffd"
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+def document(rows: Sequence[msgspec.Struct]) -> str:
+    """Return `rows` as JSON text without what Postgres refuses."""
+    encoded = _encoder.encode(rows).decode(errors="replace")
+    return _ESCAPE.sub(_replace, encoded) if "\\u" in encoded else encoded
+
+
+def key(value: str) -> str:
+    """Return `value`, which names a row, without NUL."""
+    return value.replace("\0", REPLACEMENT)
+
+
+def uuid_or_none(value: str) -> str | None:
+    """Return `value` if it is a UUID in its usual spelling, else None.
+
+    Text, because it is compared and hashed a lot on its way; other spellings are not taken,
+    so that one UUID is one text.
+    """
+    return value if _UUID.fullmatch(value) else None
+
+
+def _replace(escape: re.Match[str]) -> str:
+    return _ESCAPED_REPLACEMENT if escape[1] else escape[0]
+
+
+class Row(msgspec.Struct, omit_defaults=True):
+    """What a statement gets for one row: a field for each column. None says nothing."""
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """A query in `sql/` that changes rows of one table."""
+
+    name: str
+    table: str
+    keys: tuple[str, ...]
+    """The fields that name a row: within a stack, the table's primary key."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What one statement is to do to one row."""
+
+    statement: Statement
+    row: Row
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """One run of a statement."""
+
+    statement: Statement
+    document: str
+    """Its rows: a JSON array of objects."""
+
+
+def arrange(changes: Iterable[Change]) -> list[Batch]:
+    """Return one batch for each statement, in the order in which `changes` first ask for it."""
+    rows: dict[str, tuple[Statement, list[Row]]] = {}
+    for change in changes:
+        name = change.statement.name
+        if name not in rows:
+            rows[name] = (change.statement, [])
+        rows[name][1].append(change.row)
+    return [Batch(statement, document(its_rows)) for statement, its_rows in rows.values()]
