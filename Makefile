@@ -65,8 +65,9 @@ chaos: $(READY) ## Break a cluster while it works; RUNS=10 for longer, SEED=7 to
 	$(BIN)/python -m tests.chaos --runs $(or $(RUNS),3) $(if $(SEED),--seed $(SEED))
 
 limits: $(READY) ## Hold the limits of a cluster whose nodes die, with 10,000 events; EVENTS=3000 for fewer
-	VIGIL_TEST_LIMITED_EVENTS=$(or $(EVENTS),10000) $(BIN)/python -m pytest --timeout 600 \
-		tests/acceptance/test_limits.py
+	VIGIL_TEST_LIMITED_EVENTS=$(or $(EVENTS),10000) VIGIL_TEST_SIZE=full \
+		$(BIN)/python -m pytest --timeout 600 $(addprefix tests/acceptance/, \
+		test_limits.py test_two_nodes.py test_gates_without_nodes.py)
 
 workflows: $(READY) ## Run workflows of 50 steps on nodes that die, 200 instances; INSTANCES=50 for fewer
 	VIGIL_TEST_INSTANCES=$(or $(INSTANCES),200) $(BIN)/python -m pytest --timeout 1200 \
