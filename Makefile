@@ -11,8 +11,9 @@ PEERS := .bench-peers
 PEERS_READY := $(PEERS)/.ready
 EXTRAS := embedded,otlp,examples,dev
 
-# Three tests at a time, a file of them at most to each process, the longest files first.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# Tests that wait leave room for others, so more run at a time than a small machine has processors.
+# The longest files are the first.
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --numprocesses
 
 # Tests in which a real clock counts. They mostly wait for it: those that compute would be in the way.
 TIMED := $(addprefix tests/,chaos contracts gates/test_on_a_server.py \
@@ -38,8 +39,8 @@ demo: $(READY) ## Watch this very machine with actors; SECONDS=20 ends it by its
 	$(BIN)/vigil demo $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## Run every test, on real servers that it starts and stops
-	$(PYTEST) $(TIMED:%=--ignore=%)
-	$(PYTEST) $(TIMED)
+	$(PYTEST) 4 $(TIMED:%=--ignore=%)
+	$(PYTEST) 3 $(TIMED)
 
 check: $(READY) ## Hold the style: format, lint, types, import directions, tidiness
 	$(BIN)/ruff format --check .
