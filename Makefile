@@ -9,7 +9,7 @@ BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 PEERS := .bench-peers
 PEERS_READY := $(PEERS)/.ready
-EXTRAS := embedded,otlp,examples,dev
+EXTRAS := demo,otlp,dev
 
 # Tests in which a real clock counts: one at a time, or they would be late for one another.
 TIMED := $(addprefix tests/,chaos contracts gates/test_on_a_server.py \

@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("streams", "engine", "projections", "vigil")
-PROGRAMS = ("tests", "bench", "examples")
+PROGRAMS = ("tests", "bench")
 
 SHELLS = {  # Who may wait, and why. A name that ends in a slash is a whole folder.
     "streams/clock.py": "the one place that sleeps",

@@ -14,9 +14,8 @@ from streams.log import Commit
 from streams.memory import memory_ports
 from tests.vigil.program import NOWHERE
 from vigil import settings
-from vigil.errors import Trouble
-from vigil.looking import (
-    Look,
+from vigil.asking.stack import (
+    StackView,
     hint,
     require_expectation,
     require_known,
@@ -24,6 +23,7 @@ from vigil.looking import (
     running_obstacle,
     waking_obstacle,
 )
+from vigil.errors import Trouble
 
 
 def node(name: str = "n1", **actors: ActorInfo) -> NodeInfo:
@@ -44,8 +44,8 @@ def knows(*expectations: str, wakes: bool = True, runs: bool = True) -> ActorInf
     return ActorInfo(runs=runs, wakes=wakes, slots=1, expectations=known)
 
 
-def seen(*nodes: NodeInfo, **orders: object) -> Look:
-    return Look(nodes=nodes, orders=Orders(**orders))
+def seen(*nodes: NodeInfo, **orders: object) -> StackView:
+    return StackView(nodes=nodes, orders=Orders(**orders))
 
 
 def test_an_expectation_is_known_if_any_node_knows_it():
