@@ -9,10 +9,11 @@ BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
 PEERS := .bench-peers
 PEERS_READY := $(PEERS)/.ready
-EXTRAS := embedded,otlp,examples,dev
+EXTRAS := demo,otlp,dev
 
-# Three tests at a time, a file of them at most to each process, the longest files first.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# Tests that wait leave room for others, so more run at a time than a small machine has processors.
+# The longest files are the first.
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --numprocesses
 
 # Tests in which a real clock counts. They mostly wait for it: those that compute would be in the way.
 TIMED := $(addprefix tests/,chaos contracts gates/test_on_a_server.py \
@@ -38,8 +39,8 @@ demo: $(READY) ## Watch this very machine with actors; SECONDS=20 ends it by its
 	$(BIN)/vigil demo $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## Run every test, on real servers that it starts and stops
-	$(PYTEST) $(TIMED:%=--ignore=%)
-	$(PYTEST) $(TIMED)
+	$(PYTEST) 4 $(TIMED:%=--ignore=%)
+	$(PYTEST) 3 $(TIMED)
 
 check: $(READY) ## Hold the style: format, lint, types, import directions, tidiness
 	$(BIN)/ruff format --check .
@@ -65,8 +66,9 @@ chaos: $(READY) ## Break a cluster while it works; RUNS=10 for longer, SEED=7 to
 	$(BIN)/python -m tests.chaos --runs $(or $(RUNS),3) $(if $(SEED),--seed $(SEED))
 
 limits: $(READY) ## Hold the limits of a cluster whose nodes die, with 10,000 events; EVENTS=3000 for fewer
-	VIGIL_TEST_LIMITED_EVENTS=$(or $(EVENTS),10000) $(BIN)/python -m pytest --timeout 600 \
-		tests/acceptance/test_limits.py
+	VIGIL_TEST_LIMITED_EVENTS=$(or $(EVENTS),10000) VIGIL_TEST_SIZE=full \
+		$(BIN)/python -m pytest --timeout 600 $(addprefix tests/acceptance/, \
+		test_limits.py test_two_nodes.py test_gates_without_nodes.py)
 
 workflows: $(READY) ## Run workflows of 50 steps on nodes that die, 200 instances; INSTANCES=50 for fewer
 	VIGIL_TEST_INSTANCES=$(or $(INSTANCES),200) $(BIN)/python -m pytest --timeout 1200 \

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from vigil.lazily import public
+from vigil.public import public
 
 if TYPE_CHECKING:
     from engine.app.actions import (

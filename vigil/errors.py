@@ -1,12 +1,14 @@
 """What can go wrong at the command line, and what the operator should do about it.
 
-ConsoleError
+VigilError
 ├── Mistake    cannot work as it was typed or set     exit 2: change the words or the setting
 └── Trouble    the surroundings do not play along     exit 1: start a server, look again
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import ClassVar, Final
 
 from projections.errors import BadSchema, PostgresUnavailable, ProjectionError, QueryRefused
@@ -21,23 +23,23 @@ EXIT_SIGNAL: Final = 128
 """What a shell adds to the number of the signal that ended a program."""
 
 
-class ConsoleError(Exception):
+class VigilError(Exception):
     """Base of every error raised by `vigil`. Its message is one line for the operator."""
 
     exit_code: ClassVar[int] = EXIT_TROUBLE
 
 
-class Mistake(ConsoleError):
+class Mistake(VigilError):
     """What was typed or set cannot work."""
 
     exit_code = EXIT_MISTAKE
 
 
-class Trouble(ConsoleError):
+class Trouble(VigilError):
     """Something around us is missing, away or not as it must be."""
 
 
-EXPECTED: Final = (ConsoleError, StreamError, ProjectionError, OSError)
+EXPECTED: Final = (VigilError, StreamError, ProjectionError, OSError)
 """What ends a command with one line. Anything else is a bug, and shows its traceback."""
 
 SERVERS_REMEDY: Final = (
@@ -50,7 +52,7 @@ _MISTAKES: Final = (BadName, TooLarge, QueryRefused, BadSchema)
 
 def exit_code(error: Exception) -> int:
     """Return the exit code that `error`, one of `EXPECTED`, ends the program with."""
-    if isinstance(error, ConsoleError):
+    if isinstance(error, VigilError):
         return error.exit_code
     return EXIT_MISTAKE if isinstance(error, _MISTAKES) else EXIT_TROUBLE
 
@@ -72,3 +74,25 @@ def only_error(group: ExceptionGroup[Exception]) -> Exception | None:
         return None
     first: Exception = expected.exceptions[0]
     return only_error(first) if isinstance(first, ExceptionGroup) else first
+
+
+NAMES_SHOWN_MAX: Final = 12
+"""Most names that a hint lists."""
+
+NEAREST: Final = 3
+"""Most names that a hint suggests."""
+
+
+def hint(wanted: str, names: Iterable[str]) -> str:
+    """Return the names that are like `wanted`, or else those that there are, in words."""
+    there = sorted(names)
+    if near := near_hint(wanted, there):
+        return near
+    more = ", …" if len(there) > NAMES_SHOWN_MAX else ""
+    return f"known: {', '.join(there[:NAMES_SHOWN_MAX])}{more}" if there else "none is known"
+
+
+def near_hint(wanted: str, names: Iterable[str]) -> str:
+    """Return the names that are like `wanted`, in words; empty: none is."""
+    near = get_close_matches(wanted, sorted(names), n=NEAREST)
+    return f"did you mean {' or '.join(near)}?" if near else ""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -21,6 +19,7 @@ import pytest
 from streams.embedded import EmbeddedNats
 from tests.acceptance.cluster import POLL_S, ROOT, Cluster
 from tests.docs.pages import blocks
+from tests.vigil.program import Vigil
 
 GUIDE: Final = "docs/guides/stacks.md"
 APP: Final = "tests.acceptance.stacked:app"
@@ -52,14 +51,8 @@ def in_database(dsn: str, database: str) -> str:
 
 def say(*words: str, url: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Do as an operator or a publisher: `vigil …`."""
-    return subprocess.run(
-        [sys.executable, "-m", "vigil", *words],
-        cwd=ROOT,
-        env={**os.environ, "VIGIL_NATS_URL": url, "VIGIL_STACK": "orders", **settings},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    vigil = Vigil(ROOT, is_warm=True, VIGIL_NATS_URL=url, VIGIL_STACK="orders", **settings)
+    return vigil.run(*words)
 
 
 async def publish(url: str, orders: list[str], gate: Path, *, inbox: str = "_INBOX") -> None:

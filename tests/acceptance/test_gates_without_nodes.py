@@ -9,6 +9,7 @@ late. What a tick says of its time is exact, however late it is.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -39,7 +40,7 @@ CLOCK_S: Final = 0.01
 
 WAIT_S_MAX: Final = 30.0
 TICK: Final = timedelta(seconds=2)
-HISTORIC: Final = 5_000
+HISTORIC: Final = 5_000 if os.environ.get("VIGIL_TEST_SIZE") == "full" else 2_000
 MIDDLE: Final = HISTORIC // 5
 LIVE: Final = 20
 

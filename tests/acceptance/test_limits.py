@@ -1,6 +1,6 @@
 """Limits of the whole cluster with real processes: how many run at a time, and in what order.
 
-1,500 events over 100 customers by default. `make limits` has 10,000: so many take under two minutes
+1,000 events over 100 customers by default. `make limits` has 10,000: so many take under two minutes
 on two cores. `VIGIL_TEST_LIMITED_EVENTS` says how many.
 """
 
@@ -17,7 +17,7 @@ from tests.standing import standing
 from tests.turns import Turns
 
 APP: Final = "tests.acceptance.limited:app"
-EVENTS: Final = int(os.environ.get("VIGIL_TEST_LIMITED_EVENTS", "1500"))
+EVENTS: Final = int(os.environ.get("VIGIL_TEST_LIMITED_EVENTS", "1000"))
 CUSTOMERS: Final = 100
 BEFORE_KILL: Final = EVENTS // 5
 ENDED: Final = "select 1 from episodes where status = 'done'"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Final
 
 from tests.acceptance.cluster import ROOT, Cluster, NodeProcess, wait_until
+from tests.vigil.program import Vigil
 
 EVENTS: Final = 60
 """Published at a time; two nodes share them."""
@@ -27,13 +25,8 @@ async def publish(cluster: Cluster, first: int) -> None:
 def say(cluster: Cluster, *words: str) -> None:
     """Do as an operator: `vigil mode …`."""
     servers = {"VIGIL_NATS_URL": cluster.nats_url, "VIGIL_POSTGRES_DSN": cluster.postgres.dsn}
-    subprocess.run(
-        [sys.executable, "-m", "vigil", "mode", *words],
-        cwd=ROOT,
-        env={**os.environ, **servers},
-        check=True,
-        capture_output=True,
-    )
+    done = Vigil(ROOT, is_warm=True, **servers).run("mode", *words)
+    assert done.returncode == 0, done.stderr
 
 
 def runs(node: NodeProcess) -> bool:

@@ -14,8 +14,9 @@ import pytest
 import typer
 import yaml
 
-from vigil import apps, settings
-from vigil.__main__ import app
+from vigil import settings
+from vigil.commands import whole
+from vigil.serving import app
 from vigil.settings import PREFIX
 
 ROOT: Final = Path(__file__).parents[2]
@@ -53,7 +54,7 @@ def test_every_setting_is_one_and_can_work(name, tmp_path):
 @pytest.mark.parametrize("name", OURS)
 def test_every_command_can_be_parsed(name):
     word, *arguments = SERVICES[name]["command"]
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(whole())
 
     command.commands[word].make_context(word, list(arguments))
 
@@ -62,7 +63,7 @@ def test_the_nodes_run_an_app_that_is_in_the_image():
     commands = [SERVICES[name]["command"] for name in OURS]
     (chosen,) = {command[command.index("--app") + 1] for command in commands if "--app" in command}
 
-    assert apps.load(chosen).actors
+    assert app.load(chosen).actors
     assert f"COPY {chosen.partition('.')[0]} " in IMAGE
 
 

@@ -21,7 +21,7 @@ from projections.postgres.queries import migrations
 from tests.docs.life import diagram
 from tests.docs.pages import ROOT, pages, text_of
 from tests.docs.publicity import published
-from vigil.__main__ import app
+from vigil.commands import whole
 from vigil.flags import SETTINGS
 from vigil.settings import DEFAULTS, PREFIX, TYPES, bounds
 
@@ -101,7 +101,7 @@ def commands() -> Iterator[tuple[str, Any]]:
         for child in children or {}:
             yield from below(f"{name} {child}", children[child])
 
-    return below("vigil", typer.main.get_command(app))
+    return below("vigil", typer.main.get_command(whole()))
 
 
 def command_sections() -> str:
@@ -151,14 +151,14 @@ def _default(parameter: Any) -> str:
 
 
 def shared_options() -> str:
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(whole())
     options = [p for p in group.params if p.opts[0] not in {*SETTINGS, "--help"}]
     rows = ((_flags(p), p.help or "") for p in options)
     return table(("option", "means"), rows)
 
 
 def settings() -> str:
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(whole())
     helps = {p.opts[0]: p.help for p in group.params}
     flags = {setting: flag for flag, setting in SETTINGS.items()}
 

@@ -28,7 +28,7 @@ from engine.definitions import agent_of, format_of, read, workflow_of
 from projections.postgres.pool import connect
 from projections.postgres.reader import run_sql
 from tests.docs.pages import Block, blocks
-from tests.vigil.program import ROOT, Running
+from tests.vigil.program import ROOT, Running, talking
 from tests.vigil.warm import run_warm
 from vigil import settings
 
@@ -181,7 +181,7 @@ class Reader:
         if line in self._programs:
             self._stop(line, signal.SIGINT)
         words = ["/bin/sh", "-c", f"exec env {self._real(line)}"]
-        self._programs[line] = Running(words, self.folder, dict(self._environ))
+        self._programs[line] = Running(talking(words, self.folder, self._environ))
         self._programs[line].wait_said(GOES_ON[command])
 
     def _ask(self, line: str, place: str) -> Answer:

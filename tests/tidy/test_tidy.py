@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("streams", "engine", "projections", "vigil")
-PROGRAMS = ("tests", "bench", "examples")
+PROGRAMS = ("tests", "bench")
 
 PURE = (  # What waits for nobody. A name that ends in a slash is a whole folder.
     "streams/",

@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from tests.vigil.warm import run_warm
+from tests.vigil.warm import WarmProgram, run_warm
 
 ROOT: Final = Path(__file__).parents[2]
 RUN_S_MAX: Final = 30.0
@@ -80,7 +81,11 @@ class Vigil:
     @contextmanager
     def running(self, *arguments: str, **settings: str) -> Iterator[Running]:
         """Run a command that goes on until it is told to stop; killed at the end if it is left."""
-        program = Running([*self.command, *arguments], self.folder, {**self.environ, **settings})
+        environ = {**self.environ, **settings}
+        # Nodes that a node starts are found by what was typed, and so is the one that starts them.
+        is_warm = self._is_warm and "--processes" not in arguments
+        start = _warm if is_warm else partial(_cold, self.command)
+        program = Running(start(arguments, self.folder, environ))
         try:
             yield program
         finally:
@@ -106,18 +111,36 @@ class Vigil:
         )
 
 
+def _warm(arguments: Sequence[str], folder: Path, environ: Mapping[str, str]) -> WarmProgram:
+    return WarmProgram(arguments, folder=folder, environ=environ)
+
+
+def _cold(
+    command: Sequence[str], arguments: Sequence[str], folder: Path, environ: Mapping[str, str]
+) -> subprocess.Popen[str]:
+    return talking([*command, *arguments], folder, environ)
+
+
+def talking(
+    command: Sequence[str], folder: Path, environ: Mapping[str, str]
+) -> subprocess.Popen[str]:
+    """Start a program of any kind, for `Running` to listen to."""
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
 class Running:
     """A program that runs, and what it has said so far."""
 
-    def __init__(self, command: list[str], folder: Path, environ: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    def __init__(self, process: subprocess.Popen[str] | WarmProgram) -> None:
+        """Listen to `process`, whose errors come with its output."""
+        self.process = process
         self._lines: list[str] = []
         self._heard = threading.Condition()
         self._reader = threading.Thread(target=self._read)

@@ -25,7 +25,7 @@ from streams.model.events import (
 from streams.model.waits import Approval, OnExpiry, Wait
 from streams.ports.log import Commit, Recorded
 from tests.projections.lives import opened
-from vigil.approvals import Decision, owner_of, requests
+from vigil.asking.approvals import ApprovalDecision, owner_of, requests
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 ASKED = Approval(plan_hash="ab" * 32, plan=raw({"drop": "t1"}), summary="drop it")
@@ -90,7 +90,7 @@ def test_a_request_waits_until_it_is_decided():
 )
 def test_a_decision_says_who_when_why_and_which_request_it_follows(events, outcome):
     (request,) = requests(lived(*events))
-    assert request.decision == Decision(
+    assert request.decision == ApprovalDecision(
         outcome=outcome, at=AT + timedelta(hours=1), by="ann", reason="no", id="d"
     )
     assert request.decision.in_words == f"{outcome} by ann at 2030-01-01 01:00:00 UTC (no)"

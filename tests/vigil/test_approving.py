@@ -149,7 +149,7 @@ def test_a_decision_on_another_plan_is_refused_with_the_hash_of_the_one_that_wai
 def test_only_those_who_may_decide_are_asked_to(journal, standing):
     id_ = journal.block(approval(approvers=("ann", "bob")))
     line = one_line(decide(standing, "deny", id_, "--yes", "--by", "eve"), code=1)
-    assert "'eve' is none of those who may decide: ann, bob; say who you are with --by" in line
+    assert "'eve' is none of those who may decide: ann, bob; give your name with --by" in line
     assert not journal.has_command(id_)
 
 
@@ -171,7 +171,7 @@ def test_a_second_decision_is_told_of_the_first(journal, standing):
 def test_where_nobody_can_be_asked_the_plan_is_named_by_its_hash(journal, standing):
     id_ = journal.block(approval())
     line = one_line(decide(standing, "approve", id_), code=2)
-    assert "nobody is here to be asked; say --hash 01234567, or --yes" in line
+    assert "there is no terminal to confirm on; give --hash 01234567, or --yes" in line
     assert not journal.has_command(id_)
 
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from vigil import apps
 from vigil.errors import Mistake
+from vigil.serving import app
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def _folder(tmp_path, monkeypatch, write_app):
 
 
 def test_an_app_in_the_current_folder_is_found():
-    assert sorted(apps.load("watch:app").actors) == ["watcher"]
+    assert sorted(app.load("watch:app").actors) == ["watcher"]
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_an_app_in_the_current_folder_is_found():
 )
 def test_what_was_looked_for_is_named(name, why):
     with pytest.raises(Mistake, match=why):
-        apps.load(name)
+        app.load(name)

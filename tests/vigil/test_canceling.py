@@ -14,7 +14,7 @@ from streams.subjects import Stack
 from tests.vigil.journal import KEPT
 from tests.vigil.program import NOWHERE, Vigil
 from tests.vigil.test_command_line import one_line
-from vigil.canceling import every_unended
+from vigil.commands.episodes import read_unended
 
 APP = '''
 """One actor with room for one episode, which waits for ever unless it is told not to."""
@@ -101,7 +101,7 @@ def test_all_that_an_actor_has_open_is_canceled_once_that_is_confirmed(connected
         )
         nothing = connected.run(*asked)
 
-    assert (refused.returncode, "say --yes" in refused.stderr) == (2, True)
+    assert (refused.returncode, "give --yes" in refused.stderr) == (2, True)
     assert queued.stdout == "2 queued, to be canceled\n"
     assert {each["status"] for each in rest} == {"canceled"}
     assert (nothing.returncode, nothing.stdout) == (0, "nothing to cancel\n")
@@ -109,7 +109,7 @@ def test_all_that_an_actor_has_open_is_canceled_once_that_is_confirmed(connected
 
 async def every(dsn: str, stack: str, *, round_max: int) -> list[str]:
     async with await postgres.connect(dsn) as pool:
-        found = await every_unended(pool, Stack(stack), actor="waiter", round_max=round_max)
+        found = await read_unended(pool, Stack(stack), actor="waiter", round_max=round_max)
         return [str(each.episode_id) for each in found]
 
 

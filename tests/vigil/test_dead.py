@@ -224,7 +224,10 @@ def test_all_that_wait_can_be_requeued_by_whoever_is_sure(connected, past):
         connected.wait_for("dead", "list", until=lambda rows: keys(rows) == set(keys_))
         for asked in (("requeue",), ("discard", "--reason", "r")):
             unsure = connected.run("dead", *asked, "--all-waiting")
-            assert one_line(unsure, code=2) == "vigil: nobody is here to be asked; say --yes\n"
+            assert (
+                one_line(unsure, code=2)
+                == "vigil: there is no terminal to confirm on; give --yes\n"
+            )
         done = connected.run("dead", "requeue", "--all-waiting", "--yes")
         assert (done.returncode, done.stdout.count("requeued as episode")) == (0, 2)
         connected.wait_for("dead", "list", until=lambda rows: rows == [])

@@ -9,7 +9,7 @@ from streams.model.events.definitions import DefinitionKind
 from tests.vigil.defining import DISKS, HEALTHY, LACKS, REVIEW, calmer, done
 from tests.vigil.journal import Journal, said_by
 from tests.vigil.test_command_line import one_line
-from vigil.editions import reception
+from vigil.asking.stack import rollout_of
 
 
 def source_of(actor: str, rows: list[dict[str, object]]) -> object:
@@ -167,7 +167,7 @@ def test_without_a_terminal_disabling_needs_a_yes(standing, files):
     unasked = standing.run("actors", "disable", "disk_watch")
     unknown = standing.run("actors", "disable", "disk_wach", "--yes")
 
-    assert "nobody is here to be asked; say --yes" in one_line(unasked, code=2)
+    assert "there is no terminal to confirm on; give --yes" in one_line(unasked, code=2)
     assert "nobody has defined actor 'disk_wach'; did you mean disk_watch?" in one_line(
         unknown, code=1
     )
@@ -206,16 +206,16 @@ def test_what_a_node_said_of_an_earlier_revision_does_not_count_until_time_is_up
     edition = Edition(kind=DefinitionKind.AGENT, id="disk_watch", revision=2, seq=7)
     node = said_by("n1", {"agent.disk_watch": LACKS})
 
-    assert reception([node], edition, before={"n1": LACKS}).silent == ["n1"]
-    assert reception([node], edition, before={"n1": "lacks more"}).failing == {"n1": LACKS}
-    assert reception([node], edition).failing == {"n1": LACKS}
+    assert rollout_of([node], edition, before={"n1": LACKS}).silent == ["n1"]
+    assert rollout_of([node], edition, before={"n1": "lacks more"}).failing == {"n1": LACKS}
+    assert rollout_of([node], edition).failing == {"n1": LACKS}
 
 
 def test_a_node_that_runs_a_later_revision_has_received_this_one():
     edition = Edition(kind=DefinitionKind.AGENT, id="disk_watch", revision=2, seq=7)
     nodes = [said_by(f"n{revision}", {}, disk_watch=revision) for revision in (0, 1, 2, 3)]
 
-    found = reception(nodes, edition)
+    found = rollout_of(nodes, edition)
 
     assert (found.running, found.silent) == (["n2", "n3"], ["n0", "n1"])
 

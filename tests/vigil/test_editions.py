@@ -9,7 +9,7 @@ from streams.json import NOTHING, raw
 from streams.model.definitions import Edition
 from streams.model.events.definitions import DefinitionKind
 from tests.vigil.journal import said_by
-from vigil.editions import origin, reception, source_in_words
+from vigil.asking.stack import origin, rollout_of, source_in_words
 
 AGENT = DefinitionKind.AGENT
 KEY = "agent.disk_watch"
@@ -59,5 +59,5 @@ def test_a_node_that_says_which_revision_it_cannot_run_is_taken_at_its_word():
     node = said_by("n1", {KEY: "lacks"})
     old, new = replace(node, problems_at={KEY: 1}), replace(node, problems_at={KEY: 2})
 
-    assert reception([old], edition(2)).silent == ["n1"]
-    assert reception([new], edition(2), before={"n1": "lacks"}).failing == {"n1": "lacks"}
+    assert rollout_of([old], edition(2)).silent == ["n1"]
+    assert rollout_of([new], edition(2), before={"n1": "lacks"}).failing == {"n1": "lacks"}

@@ -15,7 +15,8 @@ from engine.app.tools import overrides
 from streams.clock import SystemClock
 from tests.vigil.program import NOWHERE, Vigil
 from tests.vigil.test_command_line import one_line
-from vigil.firing import overrides_of, payload_of, time_of
+from vigil.commands.fire import overrides_of, time_of
+from vigil.options import read_object
 
 
 @contextmanager
@@ -30,7 +31,7 @@ def serving(vigil: Vigil) -> Iterator[None]:
 def test_a_payload_and_overrides_may_be_in_a_file(tmp_path):
     (tmp_path / "payload").write_text('{"host": "h1"}')
     (tmp_path / "overrides").write_text('{"synthesis": "fine"}')
-    assert payload_of(f"@{tmp_path}/payload") == {"host": "h1"}
+    assert read_object(f"@{tmp_path}/payload", what="--payload") == {"host": "h1"}
     assert overrides_of(f"@{tmp_path}/overrides") == overrides(synthesis="fine")
 
 
@@ -49,12 +50,12 @@ def test_a_time_is_said_with_its_zone_or_as_a_delay():
         (("--payload", "{"), "--payload: not JSON"),
         (("--payload", "@nowhere.json"), "--payload: nowhere.json: No such file"),
         (("--overrides", '{"tool": 1}', "--dry-run"), "--overrides: no field 'tool'"),
-        (("--by", ""), "--by: say who, or leave it out"),
+        (("--by", ""), "--by: give a name, or leave it out"),
         (("--at", "tomorrow"), "--at: 'tomorrow' is not a time, such as"),
         (("--at", "2030-01-31T09:00"), "is in no time zone; write Z"),
         (("--in", "90"), "--in: '90': write 90s, 15m or 2d"),
         (("--in", "400d"), "--in: '400d'"),
-        (("--in", "1m", "--at", "2030-01-31T09:00:00Z"), "--at and --in both say when"),
+        (("--in", "1m", "--at", "2030-01-31T09:00:00Z"), "--at and --in both give the time"),
     ],
 )
 def test_words_that_cannot_work_are_one_line_before_any_server_is_asked(vigil, options, why):

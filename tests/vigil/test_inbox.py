@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from streams.model.events import DeadLettered
 from streams.model.waits import Wait
 from tests.vigil.journal import Journal, approval, proposed
-from vigil.inbox import lines
+from vigil.commands.inbox import lines
 
 SINCE = datetime(2030, 1, 1, 8, tzinfo=UTC)
 

@@ -14,16 +14,15 @@ from streams.model.events import LaneMoved
 from streams.ports.log import Commit
 from tests.vigil.program import NOWHERE
 from vigil import settings
-from vigil.errors import Trouble
-from vigil.looking import (
-    Look,
-    hint,
+from vigil.asking.stack import (
+    StackView,
     require_expectation,
     require_known,
     require_plausible,
     running_obstacle,
     waking_obstacle,
 )
+from vigil.errors import Trouble, hint
 
 
 def node(name: str = "n1", **actors: ActorInfo) -> NodeInfo:
@@ -44,8 +43,8 @@ def knows(*expectations: str, wakes: bool = True, runs: bool = True) -> ActorInf
     return ActorInfo(runs=runs, wakes=wakes, slots=1, expectations=known)
 
 
-def seen(*nodes: NodeInfo, **orders: object) -> Look:
-    return Look(nodes=nodes, orders=Orders(**orders))
+def seen(*nodes: NodeInfo, **orders: object) -> StackView:
+    return StackView(nodes=nodes, orders=Orders(**orders))
 
 
 def test_an_expectation_is_known_if_any_node_knows_it():

@@ -13,7 +13,7 @@ from streams.subjects import Stack
 from streams.tokens import name as checked_name
 from vigil import Actor, App, Strategy, event, settings
 from vigil.errors import Mistake, Trouble
-from vigil.naming import PLACES_MAX, name_at, named, named_each
+from vigil.serving.names import PLACES_MAX, name_at, named, named_each
 
 
 class Watch(Strategy):

@@ -309,7 +309,7 @@ def test_all_that_has_failed_is_tried_again_once_that_is_confirmed(connected):
             wait_status(connected, key, "delivered")
         nothing = connected.run(*asked, "--yes")
 
-    assert one_line(kept, code=2) == "vigil: nobody is here to be asked; say --yes\n"
+    assert one_line(kept, code=2) == "vigil: there is no terminal to confirm on; give --yes\n"
     assert done.stderr == ""
     assert sorted(done.stdout.splitlines()) == ["disk 1: tried again", "disk 2: tried again"]
     assert (nothing.returncode, nothing.stdout) == (0, "nothing to retry\n")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -116,12 +118,13 @@ def test_the_demo_ends_by_itself(vigil):
     assert "NATS      nats://" in done.stdout
 
 
-def test_without_the_example_the_demo_says_what_it_needs(tmp_path):
-    vigil = Vigil(tmp_path)
-    (tmp_path / "examples").mkdir()
-    (tmp_path / "examples" / "__init__.py").touch()
-
-    done = vigil.run("demo", PYTHONPATH=f"{tmp_path}:{vigil.environ['PYTHONPATH']}")
+def test_the_demo_says_what_to_install(tmp_path):
+    hides = "import importlib.util as u; f = u.find_spec\nu.find_spec = lambda n: n != 'psutil' and f(n) or None"
+    run = "import sys; sys.argv = ['vigil', 'demo']; from vigil.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{hides}\n{run}"],
+        cwd=tmp_path, env=Vigil(tmp_path).environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
-    assert "examples" in done.stderr
+    assert "pip install 'vigil-engine[demo]'" in done.stderr

@@ -14,7 +14,7 @@ import pytest
 
 from tests.vigil.program import ROOT
 from tests.vigil.test_own_servers import assert_gone, family
-from vigil.processes import PROCESSES_MAX, counted, plans
+from vigil.serving.processes import PROCESSES_MAX, counted, plans
 from vigil.settings import read, read_each
 
 EVENTS = 200

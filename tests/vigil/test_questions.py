@@ -13,7 +13,7 @@ from projections.postgres.pool import Pool, connect
 from projections.postgres.reader import run_sql
 from streams.subjects import Stack
 from tests.projections import lives
-from vigil import questions
+from vigil.asking import rows
 
 NAMES = sorted(path.stem for path in Path("vigil/sql").glob("*.sql"))
 
@@ -38,21 +38,21 @@ async def live(pool: Pool, stack: Stack) -> None:
 @pytest.mark.parametrize("name", NAMES)
 async def test_what_another_stack_does_changes_no_answer(pool, stack, name):
     await live(pool, stack)
-    before = await questions.answer(pool, stack, name)
+    before = await rows.answer(pool, stack, name)
 
     await live(pool, Stack(f"{stack.name}-other"))
 
     assert before.rows
-    assert await questions.answer(pool, stack, name) == before
+    assert await rows.answer(pool, stack, name) == before
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_question_can_be_asked_again_as_it_is_shown(pool, stack, name):
     await live(pool, stack)
 
-    asked_again = await run_sql(pool, questions.shown(name, stack))
+    asked_again = await run_sql(pool, rows.shown_question(name, stack))
 
-    assert asked_again == await questions.answer(pool, stack, name)
+    assert asked_again == await rows.answer(pool, stack, name)
 
 
 async def test_a_blocked_episode_does_not_run(pool, stack):
@@ -60,6 +60,6 @@ async def test_a_blocked_episode_does_not_run(pool, stack):
     for number, events in enumerate([(lives.opened(),), begun, (*begun, lives.blocked())], start=1):
         place = stack.episode(lives.episode_id(number))
         await lives.write_events(pool, *events, stack=stack, subject=place)
-    found = await questions.answer(pool, stack, "unended_by_actor")
+    found = await rows.answer(pool, stack, "unended_by_actor")
     (row,) = found.as_rows()
     assert (row["queued"], row["running"], row["blocked"]) == (1, 1, 1)

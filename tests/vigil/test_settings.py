@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from engine.cluster.modes import NodeMode
-from vigil import runfile, settings
+from vigil import settings
 from vigil.errors import Mistake, Trouble
+from vigil.serving import runfile
 
 
 @pytest.fixture(autouse=True)

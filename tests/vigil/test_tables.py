@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from vigil.cli import dead, episodes, findings, outputs
-from vigil.tables import as_json, cell, fitted, record, spelled_out, terminal
+from vigil.commands import dead, episodes, findings, outputs
+from vigil.printing.tables import as_json, cell, fitted, record, spelled_out, terminal
 
 ID = "abd38715-3d02-87d7-8e0b-8fa9e40e619c"
 

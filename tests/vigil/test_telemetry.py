@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 import structlog
 
-from vigil import telemetry
+from vigil.serving import telemetry
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vigil import unprojected
+from vigil.asking import rows
 
 LISTS = (
     *(("episodes", "list"), ("findings", "list"), ("outputs", "list"), ("workflows", "list")),
@@ -51,4 +51,4 @@ def test_an_empty_list_of_a_stack_that_is_projected_says_no_more_than_that(proje
     ],
 )
 def test_the_hint_names_what_is_near_or_all_there_is(there, said):
-    assert unprojected.hint("opps", there) == said
+    assert rows.stacks_hint("opps", there) == said

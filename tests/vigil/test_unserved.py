@@ -19,8 +19,8 @@ from streams.model.events.definitions import DefinitionKind
 from streams.model.triggers import EventTrigger
 from streams.model.workflows import WorkflowSpec
 from tests.vigil.journal import Journal, said_by
+from vigil.asking.instances import advice, by_workflow, served
 from vigil.errors import EXIT_TROUBLE
-from vigil.unserved import by_workflow, served, told
 
 LOOK = ("recover", "--dry-run")
 IN_GOOD_HANDS = "nothing was forgotten"
@@ -81,7 +81,7 @@ def test_what_is_defined_is_served_by_the_nodes_that_have_it_and_by_no_others():
 def test_instances_are_told_in_one_line_for_each_workflow():
     found = by_workflow([*rows("one", "a"), *rows("two", "b"), *rows("one", "c")])
     why = "no node that is up runs the workflow. Deploy it again"
-    assert [told(each).split(";")[0] for each in found] == [
+    assert [advice(each).split(";")[0] for each in found] == [
         f"2 instances of 'one', the longest silent since the hour of a: {why}",
         f"1 instance of 'two', the longest silent since the hour of b: {why}",
     ]
@@ -92,7 +92,7 @@ def test_instances_are_told_in_one_line_for_each_workflow():
 )
 def test_as_many_instances_as_one_answer_holds_may_be_more(there, says):
     (found,) = by_workflow(rows("one", *range(there)))
-    assert told(found).startswith(f"{says}instances of 'one'")
+    assert advice(found).startswith(f"{says}instances of 'one'")
 
 
 def test_who_looks_after_a_deploy_learns_which_instances_no_node_sees_to(connected, write_app):

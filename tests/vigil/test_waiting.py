@@ -18,7 +18,7 @@ from streams.ports.timers import Timer
 from tests.engine.crew import crew_of
 from tests.engine.stage import Scripted, app_of
 from tests.engine.triggers.test_debouncer import calming_of, happened, hold, thing_of
-from vigil.waiting import UNREADABLE, held, waiting
+from vigil.asking.stack import UNREADABLE, backlog_of, debounced_of
 
 CLOCK = SystemClock()
 ON_BOTH = [ExpectationInfo(triggers=("event a", "event b", "manual"))]
@@ -42,35 +42,35 @@ async def moved(ports, actor, *, after=0, **cursors):
 
 async def test_an_event_is_held_until_it_fires_and_not_after_it_has_fired(ports):
     app = app_of(Scripted(), subject_key="host", debounce_s=60.0)
-    assert await held(ports, "worker") == {}
+    assert await debounced_of(ports, "worker") == {}
     await hold(app, ports, happened(1, host="a"))
     await hold(app, ports, happened(2, host="b"))
-    assert await held(ports, "worker") == {"thing": 2}
+    assert await debounced_of(ports, "worker") == {"thing": 2}
 
     await ports.timers.cancel("worker", PURPOSE, "thing/a")
     fired = fired_of(calming_of(happened(1, host="a")), thing_of(app), is_repeat=False)
     await Debouncer(crew_of(app, ports)).note_fired(fired)
-    assert await held(ports, "worker") == {"thing": 1}
-    assert await held(ports, "other") == {}
+    assert await debounced_of(ports, "worker") == {"thing": 1}
+    assert await debounced_of(ports, "other") == {}
 
 
 async def test_events_that_no_gate_has_answered_for_wait(ports):
     source = await ports.world.open("worker", ["a", "b"])
     await published(ports, "a", "b", "c")
-    assert (await waiting(ports, "worker", ON_BOTH))["events"] == 2
+    assert (await backlog_of(ports, "worker", ON_BOTH))["events"] == 2
     for delivery in await source.receive(room=1, wait_s=0):
         await delivery.ack()
-    assert (await waiting(ports, "worker", ON_BOTH))["events"] == 1
+    assert (await backlog_of(ports, "worker", ON_BOTH))["events"] == 1
 
 
 async def test_of_an_actor_with_a_lane_what_is_past_its_cursors_waits(ports):
     version = await moved(ports, "worker", a=0, b=0, gone=0)
     await published(ports, "a", "b", "c", "gone", "a")
-    assert (await waiting(ports, "worker", ON_BOTH))["events"] == 3
+    assert (await backlog_of(ports, "worker", ON_BOTH))["events"] == 3
     version = await moved(ports, "worker", after=version, a=1)
-    assert (await waiting(ports, "worker", ON_BOTH))["events"] == 2
+    assert (await backlog_of(ports, "worker", ON_BOTH))["events"] == 2
     await moved(ports, "worker", after=version, a=5, b=5)
-    assert (await waiting(ports, "worker", ON_BOTH))["events"] == 0
+    assert (await backlog_of(ports, "worker", ON_BOTH))["events"] == 0
 
 
 async def test_of_an_actor_that_no_node_has_all_that_its_lane_followed_waits(ports):
@@ -79,12 +79,12 @@ async def test_of_an_actor_that_no_node_has_all_that_its_lane_followed_waits(por
     for number in range(3):
         orders.publish("placed", b"{}", {"n": str(number)})
     await published(ports, "a", "b")
-    assert (await waiting(ports, "worker", []))["events"] == 3
+    assert (await backlog_of(ports, "worker", []))["events"] == 3
 
 
 async def test_a_lane_that_a_newer_version_writes_is_said_to_be_unreadable(ports):
     ports.log.publish_raw(ports.stack.lane("worker"), b"\xc1", {})
-    assert (await waiting(ports, "worker", ON_BOTH))["events"] == UNREADABLE
+    assert (await backlog_of(ports, "worker", ON_BOTH))["events"] == UNREADABLE
 
 
 async def test_what_is_due_and_what_is_sent_to_episodes_waits(ports):
@@ -93,5 +93,5 @@ async def test_what_is_due_and_what_is_sent_to_episodes_waits(ports):
     await ports.timers.arm(later, at=CLOCK.now() + timedelta(hours=1))
     await ports.inbox.open("worker")
     await ports.inbox.send(Start(actor_id="worker", episode_id="e1"), id="e1")
-    found = await waiting(ports, "worker", ON_BOTH)
+    found = await backlog_of(ports, "worker", ON_BOTH)
     assert (found["events"], found["due"], found["commands"]) == (0, 1, 1)

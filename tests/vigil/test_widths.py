@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vigil.widths import TEXT_MIN, WHOLE_MAX, fit, left_out
+from vigil.printing.tables import TEXT_MIN, WHOLE_MAX, fit, left_out
 
 ID = "abd38715-3d02-87d7-8e0b-8fa9e40e619c"
 TEXT = "the disk of web-1 is 97% full, and nobody has looked at it since Monday"

@@ -10,8 +10,8 @@ import pytest
 from tests.engine.workflows.flows import done, flow, given, needs
 from tests.vigil.program import Vigil
 from tests.vigil.test_command_line import one_line
-from vigil.picturing import tree_of
-from vigil.tables import terminal
+from vigil.printing.tables import terminal
+from vigil.printing.workflow_tree import tree_of
 
 APP = '''
 """One actor that does what it is told, and a workflow that asks before it pays."""
@@ -129,7 +129,7 @@ def test_a_workflow_is_begun_looked_at_and_approved(connected):
     ]
     assert "waits for a decision on another plan" in one_line(wrong, code=1)
     assert f"say --hash {hash_[:8]}, or --yes" in one_line(unasked, code=2)
-    assert "may decide: ada; say who you are with --by" in one_line(eve, code=1)
+    assert "may decide: ada; give your name with --by" in one_line(eve, code=1)
     assert approved.stdout == f"{id_}: pay approved by ada\n"
     assert "does not wait for approval" in one_line(again, code=1)
     assert [(row["instance_id"], row["subject_value"], row["done"]) for row in ended] == [

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from multiprocessing.connection import Connection
 from pathlib import Path
 from pkgutil import walk_packages
 from tempfile import TemporaryDirectory
@@ -48,7 +49,9 @@ def run_warm(
     with TemporaryDirectory() as name:
         files = Path(name)
         (files / "stdin").write_bytes(stdin)
-        process = _context.Process(target=_become, args=(arguments, folder, dict(environ), files))
+        process = _context.Process(
+            target=_become_with_files, args=(arguments, folder, dict(environ), files)
+        )
         process.start()
         try:
             process.join(most_s)
@@ -62,12 +65,72 @@ def run_warm(
             process.close()
 
 
-def _become(
+class WarmProgram:
+    """A command that goes on, as `subprocess.Popen` as far as tests use one.
+
+    Its output and its errors come out of `stdout`.
+    """
+
+    def __init__(
+        self, arguments: Sequence[str], *, folder: Path, environ: Mapping[str, str]
+    ) -> None:
+        ours, theirs = _context.Pipe(duplex=False)
+        self._process = _context.Process(
+            target=_become_with_pipe, args=(arguments, folder, dict(environ), theirs)
+        )
+        self._process.start()
+        theirs.close()
+        self.stdout = os.fdopen(os.dup(ours.fileno()))
+        ours.close()
+
+    @property
+    def pid(self) -> int:
+        pid = self._process.pid
+        assert pid is not None
+        return pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        code = self._process.exitcode
+        if code is None:
+            raise subprocess.TimeoutExpired("vigil", timeout)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+def _become_with_pipe(
+    arguments: Sequence[str], folder: Path, environ: Mapping[str, str], pipe: Connection
+) -> None:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(pipe.fileno(), 1)
+    os.dup2(pipe.fileno(), 2)
+    pipe.close()
+    _become(arguments, folder, environ)
+
+
+def _become_with_files(
     arguments: Sequence[str], folder: Path, environ: Mapping[str, str], files: Path
 ) -> None:
-    """Be the command, in a process that is nothing else yet."""
     for number, (name, flags) in enumerate(FILES.items()):
         os.dup2(os.open(files / name, flags), number)
+    _become(arguments, folder, environ)
+
+
+def _become(arguments: Sequence[str], folder: Path, environ: Mapping[str, str]) -> None:
+    """Be the command, in a process that is nothing else yet, whose files are those it has."""
     sys.stdin = io.TextIOWrapper(io.FileIO(0))
     sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"))
     sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), errors="backslashreplace", line_buffering=True)

@@ -1,1 +1,0 @@
-"""Apps to read, run and copy."""

@@ -1,1 +1,0 @@
-"""The examples do what they say."""

@@ -1,0 +1,349 @@
+"""Requests for approval, and deciding on them.
+
+The requests of episodes and of outputs are on their journals in the same events, so that one fold
+reads either. The newest request is the one that people are asked; each has a number, so that a
+decision is about that one. A decision is checked on the journal before it is sent, and again by the
+node that handles it: between the two somebody else may decide, or the time may run out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from typing import Final, Literal
+
+import msgspec
+import typer
+
+from engine.outputs.requests import approve_output, reject_output
+from engine.waits.approval import problem_of_decision
+from engine.waits.requests import approve, deny
+from streams.clock import SystemClock
+from streams.json import unraw
+from streams.model.commands import Decide, Verdict
+from streams.model.events import (
+    EpisodeBlocked,
+    EpisodeFinished,
+    EpisodeOpened,
+    EpisodeResolved,
+    LogEvent,
+    OutputApproved,
+    OutputCanceled,
+    OutputFailed,
+    OutputProposed,
+    OutputRejected,
+    OutputRetried,
+    Resolution,
+)
+from streams.model.waits import Approval
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
+from streams.subjects import Stack
+from vigil.asking.connect import with_ports
+from vigil.asking.requests import (
+    CommandOutcome,
+    CommandResult,
+    SentCommand,
+    report,
+    request,
+    watch,
+)
+from vigil.asking.rows import parse_id
+from vigil.errors import Mistake, Trouble
+from vigil.options import stranger_hint, who
+from vigil.printing import tables
+from vigil.printing.tables import Row, as_json
+from vigil.settings import Reading
+
+APPROVED: Final = Resolution.APPROVED.value
+EXPIRED: Final = Resolution.EXPIRED.value
+REJECTED: Final = "rejected"
+CANCELED: Final = "canceled"
+"""How the requests of outputs end, and any request that nobody need decide any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalDecision:
+    """How a request was decided, or ended without."""
+
+    outcome: str
+    """`approved`, `denied`, `rejected`, `expired` or `canceled`."""
+    at: datetime
+    by: str = ""
+    """Who decided; empty: nobody."""
+    reason: str = ""
+    id: str = ""
+    """Of the request that it follows; empty: of none."""
+
+    @property
+    def in_words(self) -> str:
+        """Return what was decided, by whom, when and why."""
+        by = f" by {self.by}" if self.by else ""
+        why = f" ({self.reason})" if self.reason else ""
+        return f"{self.outcome}{by} at {self.at:%Y-%m-%d %H:%M:%S} UTC{why}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalRequest:
+    """Something that people are asked, or were."""
+
+    number: int
+    """The step of an episode, or the proposal of an output."""
+    approval: Approval
+    plan: msgspec.Raw
+    """What is to be done; of an output, what is to be delivered."""
+    asked_at: datetime
+    decision: ApprovalDecision | None = None
+    """None: it waits."""
+
+    def as_row(self) -> Row:
+        """Return it as people read it before they decide, the plan last."""
+        asked = self.approval
+        return {
+            "summary": asked.summary or None,
+            "approvers": ", ".join(asked.approvers) or "anybody",
+            "asked_at": self.asked_at,
+            "expires_at": asked.expires_at,
+            "on_expiry": asked.on_expiry.value if asked.expires_at else None,
+            "plan_hash": asked.plan_hash,
+            "plan": as_json(unraw(self.plan)),
+        }
+
+
+def requests(records: Iterable[Recorded]) -> list[ApprovalRequest]:
+    """Return every request in the journal of one episode, or of one output, oldest first."""
+    found: list[ApprovalRequest] = []
+    for record in records:
+        for event in record.commit.events:
+            asked = _asked(event, record.commit.at) or _asked_again(event, found, record.commit.at)
+            decision = _decided(event, record.commit.at)
+            if asked is not None:
+                found.append(asked)
+            elif decision is not None and found and found[-1].decision is None:
+                found[-1] = replace(found[-1], decision=decision)
+    return found
+
+
+def owner_of(records: Iterable[Recorded]) -> tuple[str, str]:
+    """Return the actor and the episode of a journal; of an output, those of its newest proposal.
+
+    Both are empty if there are none.
+    """
+    owners = [
+        (event.actor_id, event.episode_id)
+        for record in records
+        for event in record.commit.events
+        if isinstance(event, EpisodeOpened | OutputProposed)
+    ]
+    return owners[-1] if owners else ("", "")
+
+
+def _asked(event: LogEvent, at: datetime) -> ApprovalRequest | None:
+    match event:
+        case EpisodeBlocked(step_no=number, approval=Approval() as approval):
+            return ApprovalRequest(
+                number=number, approval=approval, plan=approval.plan, asked_at=at
+            )
+        case OutputProposed(proposal_no=number, payload=payload, approval=Approval() as approval):
+            return ApprovalRequest(number=number, approval=approval, plan=payload, asked_at=at)
+        case _:
+            return None
+
+
+def _asked_again(
+    event: LogEvent, asked: Sequence[ApprovalRequest], at: datetime
+) -> ApprovalRequest | None:
+    """Return the request that was made once more because nobody had decided it in time."""
+    if not asked or not isinstance(event, OutputRetried) or event.approval is None:
+        return None
+    return replace(asked[-1], approval=event.approval, asked_at=at, decision=None)
+
+
+def _decided(event: LogEvent, at: datetime) -> ApprovalDecision | None:
+    match event:
+        case EpisodeResolved(resolution=resolution, by=by, reason=reason, decision_id=id_):
+            return ApprovalDecision(outcome=resolution.value, at=at, by=by, reason=reason, id=id_)
+        case OutputApproved(by=by, reason=reason, decision_id=id_):
+            outcome = APPROVED if by else EXPIRED
+            return ApprovalDecision(outcome=outcome, at=at, by=by, reason=reason, id=id_)
+        case OutputRejected(by=by, reason=reason, decision_id=id_, is_expiry=is_expiry):
+            outcome = EXPIRED if is_expiry else REJECTED
+            return ApprovalDecision(outcome=outcome, at=at, by=by, reason=reason, id=id_)
+        case OutputFailed(attempt=0, error_detail=reason):  # Nobody has approved it in time.
+            return ApprovalDecision(outcome=EXPIRED, at=at, reason=reason)
+        case OutputCanceled(reason=reason):
+            return ApprovalDecision(outcome=CANCELED, at=at, reason=reason)
+        case EpisodeFinished(error_detail=detail):
+            return ApprovalDecision(outcome=CANCELED, at=at, reason=detail)
+        case _:
+            return None
+
+
+HASH_DIGITS_MIN: Final = 8
+"""Fewest hex digits that name a plan."""
+
+HASH_DIGITS_MAX: Final = 64
+"""Those of a whole SHA-256."""
+
+_CLOCK: Final = SystemClock()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was typed with a decision."""
+
+    verdict: Literal["approve", "deny"]
+    hash: str | None
+    is_sure: bool
+    by: str | None
+    reason: str
+    wait_s: float | None
+    """None: not at all."""
+
+    def check_hash(self) -> None:
+        """Raise `Mistake` if `hash` cannot be the beginning of a plan's hash."""
+        digits = self.hash
+        if digits is None:
+            return
+        is_hex = not set(digits.lower()) - set("0123456789abcdef")
+        if not (HASH_DIGITS_MIN <= len(digits) <= HASH_DIGITS_MAX and is_hex):
+            length = f"{HASH_DIGITS_MIN} to {HASH_DIGITS_MAX}"
+            raise Mistake(f"--hash: {digits!r} is not {length} hex digits")
+
+    def confirm(self, what: str, row: Row, plan_hash: str) -> None:
+        """Check `hash`, or show the request and ask for confirmation.
+
+        Raises:
+            Trouble: the hash is that of another plan.
+            Mistake: there is no terminal to ask on.
+        """
+        if self.hash is not None:
+            if not plan_hash.startswith(self.hash.lower()):
+                raise Trouble(f"{what} waits for a decision on another plan: {plan_hash}")
+        elif not self.is_sure:
+            if not sys.stdin.isatty():
+                digits = plan_hash[:HASH_DIGITS_MIN]
+                raise Mistake(f"there is no terminal to confirm on; give --hash {digits}, or --yes")
+            terminal = tables.terminal(stderr=True)
+            terminal.print(tables.record(row, width=terminal.width), crop=False)
+            typer.confirm(f"{self.verdict} {what}?", abort=True, err=True)
+
+
+class TargetKind(StrEnum):
+    """What may ask people."""
+
+    EPISODE = "episode"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalTarget:
+    """What a decision is about."""
+
+    kind: TargetKind
+    name: str
+    """An episode's id, or an output's key."""
+
+    def __str__(self) -> str:
+        """Return it as errors call it."""
+        is_output = self.kind is TargetKind.OUTPUT
+        return f"output {self.name!r}" if is_output else f"episode {self.name}"
+
+    def subject(self, stack: Stack) -> str:
+        """Return where its journal is."""
+        at = stack.episode if self.kind is TargetKind.EPISODE else stack.output
+        return at(self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingApproval:
+    """A request that waits, and whose it is."""
+
+    target: ApprovalTarget
+    actor_id: str
+    episode_id: str
+    request: ApprovalRequest
+
+
+def decide_episode(reading: Reading, episode_id: str, choice: Choice) -> None:
+    """Decide on the request of an episode, and print what became of it."""
+    name = str(parse_id(episode_id))
+    _decide(reading, ApprovalTarget(kind=TargetKind.EPISODE, name=name), choice)
+
+
+def decide_output(reading: Reading, key: str, choice: Choice) -> None:
+    """Decide on whether an output is delivered, and print what became of it."""
+    _decide(reading, ApprovalTarget(kind=TargetKind.OUTPUT, name=key), choice)
+
+
+def _decide(reading: Reading, target: ApprovalTarget, choice: Choice) -> None:
+    choice.check_hash()
+    by = who(reading, choice.by)
+    pending = with_ports(reading, lambda ports: _read_pending(ports, target))
+    approval = pending.request.approval
+    wanted = Decide(
+        actor_id=pending.actor_id,
+        episode_id="",
+        id="",
+        verdict=Verdict.APPROVE,
+        plan_hash=approval.plan_hash,
+        by=by,
+    )
+    problem = problem_of_decision(approval, wanted, at=_CLOCK.now())
+    if problem is not None:
+        raise Trouble(f"{target}: {problem}{stranger_hint(approval.approvers, by)}")
+    choice.confirm(str(target), pending.request.as_row(), approval.plan_hash)
+
+    async def decided(ports: Ports) -> list[CommandOutcome]:
+        id_ = await _send(ports, pending, choice, by=by)
+        sent = SentCommand(
+            name=target.name,
+            actor_id=pending.actor_id,
+            episode_id=pending.episode_id,
+            subject=target.subject(ports.stack),
+            result=partial(_result_of_decision, pending.request.number, id_),
+        )
+        return await watch(ports, [sent], wait_s=choice.wait_s)
+
+    report(request(reading, decided, about=str(target)))
+
+
+async def _read_pending(ports: Ports, target: ApprovalTarget) -> PendingApproval:
+    """Return the request of `target` that waits; raise `Trouble` if there is none."""
+    records = await ports.log.read(target.subject(ports.stack))
+    if not records:
+        hint = f"`vigil {target.kind}s list` shows those that there are"
+        raise Trouble(f"no {target} in stack {ports.stack.name}; {hint}")
+    found = requests(records)
+    if not found:
+        raise Trouble(f"{target} does not ask for approval")
+    newest = found[-1]
+    if newest.decision is not None:
+        raise Trouble(f"{target} does not wait any more: {newest.decision.in_words}")
+    actor_id, episode_id = owner_of(records)
+    return PendingApproval(target=target, actor_id=actor_id, episode_id=episode_id, request=newest)
+
+
+async def _send(ports: Ports, pending: PendingApproval, choice: Choice, *, by: str) -> str:
+    name, hash_ = pending.target.name, pending.request.approval.plan_hash
+    approves = choice.verdict == "approve"
+    if pending.target.kind is TargetKind.EPISODE:
+        send = approve if approves else deny
+        return await send(ports, name, plan_hash=hash_, by=by, reason=choice.reason)
+    send_output = approve_output if approves else reject_output
+    return await send_output(ports, name, payload_hash=hash_, by=by, reason=choice.reason)
+
+
+def _result_of_decision(number: int, id_: str, records: Sequence[Recorded]) -> CommandResult | None:
+    """Return how the request of this number was decided, and whether the decision `id_` did it."""
+    decided = [each.decision for each in requests(records) if each.number == number]
+    if not decided or decided[-1] is None:
+        return None
+    decision = decided[-1]
+    if decision.id == id_:
+        return CommandResult(f"{decision.outcome} by {decision.by}", is_wanted=True)
+    return CommandResult(f"another decision stands: {decision.in_words}", is_wanted=False)

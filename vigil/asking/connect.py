@@ -1,0 +1,107 @@
+"""Connections for commands: to the log of a stack, and to the rows.
+
+Whatever awaits the log may raise `Unavailable`, and whatever asks the rows `PostgresUnavailable`;
+docstrings name only what else can go wrong. A first connection may also find the server or the
+stack `Incompatible`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import structs
+
+from vigil.settings import Reading
+
+if TYPE_CHECKING:
+    from projections.postgres.pool import Pool
+    from streams.jetstream import LinkSettings
+    from streams.ports.all import Ports
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns."""
+    return asyncio.run(work)
+
+
+def with_ports(
+    reading: Reading, work: Callable[[Ports], Awaitable[T]], *, creates: bool = False
+) -> T:
+    """Return what `work` returns on the log of the stack; `creates` is as for `connected`."""
+
+    async def done() -> T:
+        async with connected(reading, creates=creates) as ports:
+            return await work(ports)
+
+    return run(done())
+
+
+@asynccontextmanager
+async def connected(
+    reading: Reading, *, creates: bool = True, is_for_node: bool = False
+) -> AsyncIterator[Ports]:
+    """Yield the log of the stack. Streams that are missing on the server are created.
+
+    Args:
+        reading: the settings.
+        creates: whether to create a stack that is missing, too. Commands that only read or send
+            requests do not: the stack's name would be a typo.
+        is_for_node: whether to check that the server permits all that a node does.
+
+    Raises:
+        BadName: there are no credentials where the settings say.
+    """
+    from streams import jetstream
+
+    url, link = reading.settings.nats_url, link_settings(reading)
+    connecting = jetstream.connect(
+        url, stack=reading.stack, settings=link, creates=creates, is_for_node=is_for_node
+    )
+    async with connecting as ports:
+        yield ports
+
+
+@asynccontextmanager
+async def connected_elsewhere(reading: Reading) -> AsyncIterator[Sequence[Ports]]:
+    """Yield the logs of the other stacks that the settings want served; see `connected`."""
+    # How many partitions they have, the servers say: the setting is about the own stack.
+    settings = structs.replace(reading.settings, partitions=None)
+    async with AsyncExitStack() as entered:
+        yield [
+            await entered.enter_async_context(
+                connected(replace(reading, settings=settings, stack=stack), is_for_node=True)
+            )
+            for stack in reading.serves
+        ]
+
+
+def link_settings(reading: Reading) -> LinkSettings:
+    """Return what the settings say about the connection and what it creates."""
+    from streams.jetstream import LinkSettings
+
+    settings = reading.settings
+    return LinkSettings(
+        name=f"vigil {reading.node}",
+        lease_ttl_s=settings.lease_s,
+        replicas=settings.replicas,
+        partitions=settings.partitions,
+        creds=settings.nats_creds or None,
+        inbox_prefix=settings.nats_inbox,
+        domain=settings.nats_domain,
+    )
+
+
+@asynccontextmanager
+async def pooled(reading: Reading) -> AsyncIterator[Pool]:
+    """Yield connections to Postgres that were tried once."""
+    from projections.postgres import pool as postgres
+
+    pool = await postgres.connect(reading.settings.postgres_dsn)
+    async with pool:
+        yield pool

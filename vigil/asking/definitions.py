@@ -1,0 +1,436 @@
+"""Changing what is defined as data: applied, disabled. What nodes make of it is `receiving`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from engine.app.app import App
+from engine.app.workflow_starter import workflow_of as workflow_begun_by
+from engine.cluster.members import live_nodes
+from engine.cluster.nodes import NodeInfo, known, trigger_texts
+from engine.definitions import difference, workflow_of
+from engine.definitions.definition import UNDEFINED, Definition, evolve
+from engine.definitions.store import (
+    Change,
+    Chapter,
+    apply_definition,
+    definition_history,
+    disable_definition,
+    read_definition,
+)
+from engine.definitions.text import Written, write
+from engine.errors import BadDefinition, BadRequest, Refused
+from engine.validation import REASON_CHARS_MAX, check_text
+from streams.clock import SystemClock
+from streams.json import JsonObject, unraw
+from streams.model.definitions import ID_KINDS, Edition
+from streams.model.events import DefinitionApplied
+from streams.model.events.definitions import DefinitionKind
+from streams.ports.all import Ports
+from vigil.asking.connect import with_ports
+from vigil.asking.definition_checks import (
+    lacks,
+    needed_by,
+    planned,
+    removed,
+    require_fitting,
+    require_undeclared,
+)
+from vigil.asking.drafts import Draft
+from vigil.asking.stack import (
+    CODE,
+    Rollout,
+    StackView,
+    actor_of,
+    backlog_of,
+    in_code,
+    origin,
+    problems_of,
+    read_definitions,
+    read_stack,
+    revisions_of,
+    rollout_of,
+)
+from vigil.errors import Mistake, Trouble, hint
+from vigil.printing.tables import Row
+from vigil.settings import Reading
+
+LOOK_S: Final = 0.1
+"""Between two looks at what nodes run, in seconds."""
+
+_CLOCK: Final = SystemClock()
+
+
+class AppliedDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A definition that was applied, or would be."""
+
+    edition: Edition
+    file: str
+    happened: bool
+    """Whether that changes anything."""
+    difference: Sequence[str]
+    """What differs from the revision before, in lines for people."""
+    removed: Sequence[str]
+    """The expectations and schedules that what was applied last had, and this one has not."""
+    needed_by: Mapping[str, Sequence[str]]
+    """Workflow → its steps that name what is gone."""
+    lacks: Sequence[str]
+    """What a workflow names that nobody has, in lines for people."""
+    problems_before: Mapping[str, str]
+    """Node → why it could not run what was applied earlier."""
+    ran: Mapping[str, int]
+    """Node → the earlier revision that it had until now."""
+
+    @property
+    def actor(self) -> str:
+        """The actor that is defined, or the one that begins the workflow."""
+        return actor_of(self.edition.kind, self.edition.id)
+
+    def as_row(self) -> Row:
+        """Return it in columns, for programs."""
+        return {
+            "kind": self.edition.kind,
+            "id": self.edition.id,
+            "file": self.file,
+            "revision": self.edition.revision,
+            "changed": self.happened,
+            "difference": self.difference,
+            "gone": self.removed,
+            "needed_by": self.needed_by,
+            "lacks": self.lacks,
+        }
+
+
+class CurrentDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A definition as its journal has it."""
+
+    definition: Definition
+    needed_by: Mapping[str, Sequence[str]]
+    """Workflow → its steps that name it."""
+
+
+class _Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes and definitions that drafts are applied beside."""
+
+    nodes: Sequence[NodeInfo]
+    """Those that are up."""
+    planned: Sequence[Edition]
+    """All that is defined once the drafts are."""
+
+
+def check_reason(reason: str) -> None:
+    """Raise `Mistake` if a reason is too long."""
+    try:
+        check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
+    except BadRequest as error:
+        raise Mistake(f"--{error}") from error
+
+
+def preview(
+    reading: Reading, drafts: Sequence[Draft], *, app: App | None, seen: int | None
+) -> list[AppliedDefinition]:
+    """Return what applying `drafts` would change. Arguments and errors are as for `apply`."""
+
+    async def previewed(ports: Ports) -> list[AppliedDefinition]:
+        scene = await _scene(ports, drafts, app)
+        return [
+            _planned(scene, each, await read_definition(ports, each.kind, each.id), seen=seen)
+            for each in drafts
+        ]
+
+    return with_ports(reading, previewed)
+
+
+def apply(
+    reading: Reading,
+    drafts: Sequence[Draft],
+    *,
+    app: App | None,
+    by: str,
+    reason: str,
+    seen: int | None,
+    say: Callable[[AppliedDefinition], None],
+) -> list[AppliedDefinition]:
+    """Apply `drafts`, in this order.
+
+    Args:
+        reading: the settings.
+        drafts: what to apply.
+        app: must have what they name; None: only what no app can have is refused.
+        by: who applies them.
+        reason: why.
+        seen: the revision that this person has looked at; None: whichever there is.
+        say: called with each as soon as it is applied.
+
+    Raises:
+        Mistake: a value is impossible, or `app` lacks something. Nothing is applied.
+        Trouble: a node has one in code, and nothing is applied. Or others have changed one
+            meanwhile; those before it are applied.
+        UnreadableEvent: a newer version has written it.
+    """
+
+    async def applied(ports: Ports) -> list[AppliedDefinition]:
+        scene = await _scene(ports, drafts, app)
+        found: list[AppliedDefinition] = []
+        for draft in drafts:
+            with _naming(draft.id):
+                found.append(await _apply(ports, scene, draft, by=by, reason=reason, seen=seen))
+            say(found[-1])
+        return found
+
+    return with_ports(reading, applied)
+
+
+def read_current(reading: Reading, kind: DefinitionKind, id_: str) -> CurrentDefinition:
+    """Return a definition as its journal has it; raise `Trouble` if nobody has ever defined it."""
+
+    async def read(ports: Ports) -> CurrentDefinition:
+        definition = await read_definition(ports, kind, id_)
+        if not definition.revision:
+            raise await unknown(ports, kind, id_)
+        needed = needed_by(await read_definitions(ports), (kind, id_))
+        return CurrentDefinition(definition=definition, needed_by=needed)
+
+    return with_ports(reading, read)
+
+
+def disable(
+    reading: Reading, kind: DefinitionKind, id_: str, *, by: str, reason: str, seen: int | None
+) -> Change:
+    """Disable a definition; raise `Trouble` if others have changed it since `seen`."""
+
+    async def disabled(ports: Ports) -> Change:
+        return await disable_definition(ports, kind, id_, by=by, reason=reason, seen=seen)
+
+    with _naming(id_):
+        return with_ports(reading, disabled)
+
+
+async def unknown(ports: Ports, kind: DefinitionKind, id_: str) -> Trouble:
+    """Return the error that says that nobody has ever defined this."""
+    declaring = in_code(await live_nodes(ports.gates), kind, id_)
+    if declaring:
+        what = f"{ID_KINDS[kind]} {id_!r} is not defined as data"
+        return Trouble(f"{what}: it is in the code of {', '.join(declaring)}")
+    names = [edition.id for edition in await read_definitions(ports) if edition.kind is kind]
+    return Trouble(f"nobody has defined {ID_KINDS[kind]} {id_!r}; {hint(id_, names)}")
+
+
+def holding(definition: Definition) -> JsonObject | None:
+    """Return what a definition says, or None if it does not hold."""
+    held: JsonObject | None = unraw(definition.body) if definition.holds else None
+    return held
+
+
+async def _scene(ports: Ports, drafts: Sequence[Draft], app: App | None) -> _Surroundings:
+    """Return the nodes and definitions that `drafts` are applied beside, if they can be."""
+    nodes, editions = await live_nodes(ports.gates), await read_definitions(ports)
+    require_undeclared(nodes, drafts)
+    require_fitting(app, ports.stack.name, drafts, editions)
+    return _Surroundings(nodes=nodes, planned=planned(drafts, editions))
+
+
+def _planned(
+    scene: _Surroundings, draft: Draft, stands: Definition, *, seen: int | None
+) -> AppliedDefinition:
+    """Return what applying `draft` would make of what stands."""
+    kind, id_, body = draft.kind, draft.id, draft.body
+    if seen not in (None, stands.revision):
+        raise Trouble(f"{id_}: it is at revision {stands.revision} by now, not {seen}")
+    happens = not stands.holds or stands.body != body
+    revision = stands.revision + happens
+    lost = removed(kind, stands.body, body)
+    had = revisions_of(scene.nodes, kind, id_)
+    return AppliedDefinition(
+        edition=Edition(kind=kind, id=id_, revision=revision, seq=0, body=body),
+        file=draft.file,
+        happened=happens,
+        difference=difference(holding(stands), unraw(body)),
+        removed=lost,
+        needed_by=needed_by(scene.planned, (kind, id_), only=lost) if lost else {},
+        lacks=lacks(scene.nodes, scene.planned, id_) if kind is DefinitionKind.WORKFLOW else [],
+        problems_before=problems_of(scene.nodes, kind, id_) if happens else {},
+        ran={name: each for name, each in had.items() if each < revision},
+    )
+
+
+async def _apply(
+    ports: Ports, scene: _Surroundings, draft: Draft, *, by: str, reason: str, seen: int | None
+) -> AppliedDefinition:
+    """Apply `draft` to what stands now, so that the difference is what happens."""
+    plan = _planned(scene, draft, await read_definition(ports, draft.kind, draft.id), seen=seen)
+    looked_at = plan.edition.revision - plan.happened
+    change = await apply_definition(
+        ports, draft.kind, draft.id, draft.body, by=by, reason=reason, seen=looked_at
+    )
+    return msgspec.structs.replace(plan, edition=change.edition, happened=change.happened)
+
+
+@contextmanager
+def _naming(id_: str) -> Iterator[None]:
+    """Turn what is refused into one line about a definition."""
+    try:
+        yield
+    except BadRequest as error:
+        raise Mistake(f"{id_}: {error}") from error
+    except Refused as error:
+        raise Trouble(f"{id_}: {error}") from error
+
+
+class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
+    """What nodes make of a definition that was disabled."""
+
+    waking: Sequence[str]
+    """The nodes that still use it."""
+    events: object
+    """How many wait for it; a text if that cannot be known."""
+
+
+def wait_rollout(
+    reading: Reading, applied: Sequence[AppliedDefinition], *, timeout_s: float
+) -> list[Rollout]:
+    """Return what the nodes make of what was applied, once all of them have reported.
+
+    A node that has not reported after `timeout_s` is silent.
+    """
+
+    async def rolled_out(ports: Ports) -> list[Rollout]:
+        until_s = _CLOCK.monotonic_s() + timeout_s
+        while True:
+            nodes = await live_nodes(ports.gates)
+            is_over = _CLOCK.monotonic_s() >= until_s
+            found = [
+                rollout_of(nodes, each.edition, before={} if is_over else each.problems_before)
+                for each in applied
+            ]
+            if is_over or not any(each.silent for each in found):
+                return found
+            await _CLOCK.sleep(LOOK_S)
+
+    return with_ports(reading, rolled_out)
+
+
+def wait_withdrawal(
+    reading: Reading, kind: DefinitionKind, id_: str, *, timeout_s: float
+) -> Withdrawal:
+    """Return which nodes still use what was disabled, once none does or the time is over."""
+    actor = actor_of(kind, id_)
+
+    async def withdrawn(ports: Ports) -> Withdrawal:
+        until_s = _CLOCK.monotonic_s() + timeout_s
+        nodes = await live_nodes(ports.gates)
+        expectations = (known(nodes, actor) or {}).values()
+        while (waking := _waking(nodes, actor)) and _CLOCK.monotonic_s() < until_s:
+            await _CLOCK.sleep(LOOK_S)
+            nodes = await live_nodes(ports.gates)
+        left = await backlog_of(ports, actor, expectations)
+        return Withdrawal(waking=waking, events=left["events"])
+
+    return with_ports(reading, withdrawn)
+
+
+def _waking(nodes: Sequence[NodeInfo], actor: str) -> list[str]:
+    """Return the nodes that wake an actor by a definition; their code is not ours to disable."""
+    infos = [(node.name, node.actors[actor]) for node in nodes if actor in node.actors]
+    return [name for name, info in infos if info.wakes and info.revision]
+
+
+def changes_of(
+    reading: Reading, kind: DefinitionKind, id_: str, *, with_difference: bool
+) -> list[Row]:
+    """Return a row for each change of a definition, oldest first, with what it changed if wanted.
+
+    Columns are those of the table `definition_history`.
+    """
+    rows = list(_rows_of(_chapters(reading, kind, id_)))
+    if with_difference:
+        return rows
+    return [{key: each for key, each in row.items() if key != "difference"} for row in rows]
+
+
+def text_of(
+    reading: Reading, kind: DefinitionKind, id_: str, *, revision: int | None, form: Written
+) -> str:
+    """Return a definition as the text of a file that can be applied again.
+
+    `revision` None is the one that was applied last, even if it is disabled.
+    """
+    bodies = {
+        chapter.event.revision: chapter.event.body
+        for chapter in _chapters(reading, kind, id_)
+        if isinstance(chapter.event, DefinitionApplied)
+    }
+    newest = max(bodies)
+    if revision not in {None, *bodies}:
+        raise Trouble(f"{ID_KINDS[kind]} {id_!r} has no revision {revision}; the last is {newest}")
+    return write(unraw(bodies[newest if revision is None else revision]), form)
+
+
+def list_workflows(reading: Reading) -> list[Row]:
+    """Return a row for each workflow that a node has, or that was ever defined as data."""
+    seen = with_ports(reading, read_stack)
+    workflows = map(workflow_begun_by, seen.actors())
+    editions = {each.id: each for each in seen.editions if each.kind is DefinitionKind.WORKFLOW}
+    names = {*editions, *(name for name in workflows if name is not None)}
+    return [_workflow_row(seen, name, editions.get(name)) for name in sorted(names)]
+
+
+def _chapters(reading: Reading, kind: DefinitionKind, id_: str) -> Sequence[Chapter]:
+    async def read(ports: Ports) -> Sequence[Chapter]:
+        chapters = await definition_history(ports, kind, id_)
+        if not chapters:
+            raise await unknown(ports, kind, id_)
+        return chapters
+
+    return with_ports(reading, read)
+
+
+def _rows_of(chapters: Sequence[Chapter]) -> Iterator[Row]:
+    definition = UNDEFINED
+    for chapter in chapters:
+        event, before = chapter.event, holding(definition)
+        definition = evolve(definition, event)
+        after = holding(definition)
+        yield {
+            "kind": event.kind,
+            "definition_id": event.id,
+            "journal_seq": chapter.record.seq,
+            "event_no": chapter.record.commit.events.index(event),
+            "change": "disabled" if after is None else "applied",
+            "revision": event.revision,
+            "definition": after,
+            "at": chapter.record.commit.at,
+            "person": event.by,
+            "reason": event.reason or None,
+            "difference": [] if after is None else difference(before, after),
+        }
+
+
+def _workflow_row(seen: StackView, name: str, edition: Edition | None) -> Row:
+    actor = actor_of(DefinitionKind.WORKFLOW, name)
+    infos = {node.name: node.actors[actor] for node in seen.nodes if actor in node.actors}
+    begins = [each for info in infos.values() for each in info.expectations.values()]
+    row: Row = {
+        "workflow_id": name,
+        **origin(seen.nodes, seen.editions, DefinitionKind.WORKFLOW, name),
+        "nodes": sorted(infos),
+        "triggers": sorted({text for each in begins for text in each.triggers}),
+        "steps": None,
+    }
+    return row if row["source"] == CODE else {**row, **_said(edition)}
+
+
+def _said(edition: Edition | None) -> Row:
+    """Return what the definition of a workflow says of itself, if it holds and can be read."""
+    if edition is None or not edition.holds:
+        return {}
+    try:
+        definition = workflow_of(unraw(edition.body))
+    except BadDefinition:
+        return {}
+    texts = [text for source in definition.on for text in trigger_texts(source.made())]
+    return {"triggers": texts, "steps": list(definition.steps)}

@@ -1,0 +1,153 @@
+"""Drafts: what is to be defined, read from files and checked before anything is applied."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from engine.definitions import Format, agent_of, canonical, format_of, kind_of, read, workflow_of
+from engine.definitions.store import BODY_BYTES_MAX
+from engine.definitions.text import TEXT_BYTES_MAX
+from engine.errors import BadDefinition
+from streams.json import JsonObject
+from streams.model.definitions import ID_KINDS
+from streams.model.events.definitions import DefinitionKind
+from vigil import settings
+from vigil.asking.stack import GROUPS
+from vigil.errors import Mistake, Trouble
+
+FILES_MAX: Final = 1_000
+"""Most files of one command."""
+
+STDIN: Final = "-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What one file defines."""
+
+    file: str
+    kind: DefinitionKind
+    id: str
+    """The actor's, or the workflow's."""
+    body: msgspec.Raw
+    """The definition in its canonical form."""
+
+
+def drafts_of(
+    kind: DefinitionKind | None, paths: Sequence[str], form: Format | None
+) -> list[Draft]:
+    """Return what files define, actors before workflows, and otherwise in their order.
+
+    Args:
+        kind: what all of them are to define; None: they may define both.
+        paths: names of files, and of folders with such; or `-` for standard input.
+        form: their format; None: as their names say. Folders are read by the names.
+
+    Raises:
+        Mistake: one of them defines nothing that can work, or is of another kind; or two define
+            the same.
+        Trouble: one cannot be read, or a folder has none.
+    """
+    found: dict[str, Draft] = {}
+    for file, format_ in _files(paths, form):
+        draft = _draft(kind, file, format_)
+        name = f"{ID_KINDS[draft.kind]} {draft.id!r}"
+        if name in found:
+            raise Mistake(f"{found[name].file} and {file} both define {name}")
+        found[name] = draft
+    return sorted(found.values(), key=lambda draft: draft.kind is DefinitionKind.WORKFLOW)
+
+
+def _files(paths: Sequence[str], form: Format | None) -> list[tuple[str, Format | None]]:
+    """Return the files that `paths` mean, with the format that is said of them."""
+    found = [
+        named
+        for path in paths
+        for named in (
+            [(file, None) for file in _files_in(path)] if Path(path).is_dir() else [(path, form)]
+        )
+    ]
+    if len(found) > FILES_MAX:
+        raise Mistake(f"{len(found):,} files, the limit is {FILES_MAX:,}")
+    return found
+
+
+def _files_in(folder: str) -> list[str]:
+    """Return the files in a folder and in those within it whose names say a format, sorted.
+
+    What is hidden there is not meant, nor are our own settings: where `vigil up` runs, and where
+    an environment was made, the folder holds other files of these formats, too.
+    """
+    root = Path(folder)
+    there = (str(each) for each in root.rglob("*") if _is_meant(each.relative_to(root), each))
+    found = sorted(islice(filter(_says_format, there), FILES_MAX + 1))
+    if not found:
+        raise Trouble(f"{folder}: there is no .yaml, .yml, .json or .toml in it")
+    return found
+
+
+def _is_meant(within: Path, file: Path) -> bool:
+    is_hidden = any(part.startswith(".") for part in within.parts)
+    return not is_hidden and file.name != settings.FILE and file.is_file()
+
+
+def _says_format(file: str) -> bool:
+    try:
+        format_of(file)
+    except BadDefinition:
+        return False
+    return True
+
+
+def _draft(kind: DefinitionKind | None, file: str, form: Format | None) -> Draft:
+    if file == STDIN and form is None:
+        raise Mistake("standard input has no name that says its format; say --format")
+    text = _text_of(file)
+    try:
+        data = read(text, form or format_of(file))
+        found = kind_of(data)
+        if kind not in {None, found}:
+            raise Mistake(
+                f"{file}: not for {GROUPS[kind]}; say `vigil {GROUPS[found]} apply {file}`"
+            )
+        id_, body = _parsed(found, data)
+    except BadDefinition as error:
+        raise Mistake(f"{file}: {error}") from error
+    if len(bytes(body)) > BODY_BYTES_MAX:
+        raise Mistake(
+            f"{file}: {len(bytes(body)):,} bytes as JSON, the limit is {BODY_BYTES_MAX:,}"
+        )
+    return Draft(file=file, kind=found, id=id_, body=body)
+
+
+def _parsed(kind: DefinitionKind, data: JsonObject) -> tuple[str, msgspec.Raw]:
+    """Return the id of what is defined, and the definition in its canonical form."""
+    match kind:
+        case DefinitionKind.AGENT:
+            agent = agent_of(data)
+            return agent.id, canonical(agent)
+        case DefinitionKind.WORKFLOW:
+            workflow = workflow_of(data)
+            return workflow.name, canonical(workflow)
+
+
+def _text_of(file: str) -> bytes:
+    """Return what is read of a file: a little more than may be, so that what is too long shows."""
+    try:
+        if file == STDIN:
+            text = sys.stdin.buffer.read(TEXT_BYTES_MAX + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                text = opened.read(TEXT_BYTES_MAX + 1)
+    except OSError as error:
+        raise Trouble(f"{file}: {error.strerror or error}") from error
+    if not text.strip():
+        raise Mistake(f"{'standard input' if file == STDIN else file}: it is empty")
+    return text

@@ -1,0 +1,459 @@
+"""Instances of workflows: reading, starting and changing them, and those that no node runs.
+
+A request to start is durable once it is sent, and may still start nothing. So the episode that is
+to start the instance is watched, too, for a moment.
+
+Nobody handles the commands to an instance whose workflow no node runs. A disabled definition still
+has nodes that run what is open of it. A definition in force that no node can run has none, at best
+nodes that can stop it; nor has a workflow that was removed from the code: its instances can be
+neither canceled nor timed out until a node has a workflow of that name again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from engine.app.tools import parse_step_overrides
+from engine.app.workflow_starter import START_EXPECTATION, starter_id, workflow_of
+from engine.cluster.members import live_nodes
+from engine.cluster.modes import SWITCHES
+from engine.cluster.nodes import NodeInfo
+from engine.errors import Refused
+from engine.workflows import requests
+from engine.workflows.instance import INSTANCE_ENDED, Instance
+from projections.postgres.query_result import ROWS_MAX, Row
+from projections.postgres.reader import list_silent_instances
+from streams.clock import SystemClock
+from streams.json import JsonObject, unraw
+from streams.model.definitions import Edition, definition_id
+from streams.model.events import (
+    LogEvent,
+    StepApproved,
+    StepDenied,
+    WorkflowAborted,
+    WorkflowCancelAsked,
+    WorkflowFinished,
+    WorkflowResumed,
+)
+from streams.model.events.definitions import DefinitionKind
+from streams.model.triggers import Overrides
+from streams.model.workflows import ResumeHow
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
+from vigil import options
+from vigil.asking.approvals import Choice
+from vigil.asking.connect import connected, pooled
+from vigil.asking.requests import (
+    CommandOutcome,
+    CommandResult,
+    KeyUse,
+    SentCommand,
+    key_use_of,
+    report,
+    request,
+    watch,
+)
+from vigil.asking.rows import parse_id
+from vigil.asking.stack import (
+    read_definitions,
+    read_stack,
+    require_in_force,
+    require_plausible,
+    waking_obstacle,
+)
+from vigil.errors import Mistake, Trouble
+from vigil.options import stranger_hint, who
+from vigil.printing.tables import as_json
+from vigil.settings import Reading
+
+BEGIN_S: Final = 2.0
+"""How long to watch whether an instance begins, in seconds. A free node needs some hundredths of a
+second; where none is free, the request waits."""
+
+BEGIN_LOOK_S: Final = 0.05
+"""Between two of those looks, in seconds."""
+
+LOOK_S: Final = 0.2
+"""Between two looks at an instance that is waited for, in seconds."""
+
+_CLOCK: Final = SystemClock()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartRequest:
+    """What was typed to start an instance."""
+
+    workflow: str
+    payload: JsonObject
+    by: str
+    reason: str
+    key: str | None
+    dry_run: bool
+    overrides: Overrides | None = None
+    step_overrides: Mapping[str, Overrides] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartedInstance:
+    """An instance that was asked for, and that has begun or still may."""
+
+    asked: StartRequest
+    """With a key."""
+    is_key_typed: bool
+    """Whether whoever asked has chosen the key, and would use it again."""
+    instance_id: str
+    obstacle: str
+    """Why nothing comes of it now, in words; empty: something does."""
+    used: KeyUse | None = None
+    """The earlier use of its key, so that nothing new comes of it; None: none is known."""
+
+
+def step_overrides_of(text: str) -> dict[str, Overrides]:
+    """Return the overrides of steps in `text`, read as by `options.read_bytes`."""
+    try:
+        return parse_step_overrides(options.read_bytes(text, what="--step-overrides"))
+    except ValueError as error:
+        raise Mistake(f"--step-overrides: {error}") from error
+
+
+def read_instance(reading: Reading, instance_id: str) -> Instance:
+    """Return an instance as its journal has it."""
+    return request(
+        reading,
+        lambda ports: requests.read_instance(ports, instance_id),
+        about=f"instance {instance_id}",
+    )
+
+
+def start(reading: Reading, asked: StartRequest) -> StartedInstance:
+    """Request an instance, and watch for a moment whether it begins.
+
+    Raises:
+        Trouble: a node is up, and nobody knows the workflow; or it is disabled; or none begins.
+    """
+    is_key_typed = asked.key is not None
+    asked = asked if is_key_typed else replace(asked, key=requests.new_key())
+
+    async def done(ports: Ports) -> StartedInstance:
+        starter, seen = starter_id(asked.workflow), await read_stack(ports)
+        await require_plausible(reading, ports, seen, starter)
+        await require_in_force(ports, seen, starter)
+        used = await key_use_of(ports, starter, START_EXPECTATION, asked.key, dry_run=asked.dry_run)
+        instance_id = await requests.start_workflow(ports, **vars(asked))
+        is_over = used is not None and used.is_over
+        started = StartedInstance(
+            asked=asked,
+            is_key_typed=is_key_typed,
+            instance_id=instance_id,
+            obstacle="" if is_over else waking_obstacle(seen, starter),
+            used=used,
+        )
+        if not started.obstacle:
+            await _wait_begun(ports, started)
+        return started
+
+    return request(reading, done, about="instance")
+
+
+def wait_end(reading: Reading, started: StartedInstance, *, timeout_s: float) -> Instance:
+    """Return an instance once it has ended; raise `Trouble` if it has not after `timeout_s`."""
+    until_s, id_ = _CLOCK.monotonic_s() + timeout_s, started.instance_id
+
+    async def ended(ports: Ports) -> Instance:
+        while (instance := await _read_started(ports, started)) is None or (
+            instance.phase not in INSTANCE_ENDED
+        ):
+            if _CLOCK.monotonic_s() >= until_s:
+                status = "not begun" if instance is None else instance.status.value
+                raise Trouble(f"instance {id_} is still {status} after {timeout_s:g} s")
+            await _CLOCK.sleep(LOOK_S)
+        return instance
+
+    return request(reading, ended, about=f"instance {id_}")
+
+
+def resume(
+    reading: Reading,
+    instance_id: str,
+    step: str,
+    how: ResumeHow,
+    *,
+    by: str,
+    reason: str,
+    wait_s: float | None,
+) -> None:
+    """Retry or skip a paused step, and print what became of it."""
+
+    async def send(ports: Ports) -> Callable[[Sequence[Recorded]], CommandResult | None]:
+        id_ = await requests.resume_workflow(
+            ports, instance_id, step, how=how.value, by=by, reason=reason
+        )
+        word = "tried again" if how is ResumeHow.RETRY else "skipped"
+        # Its approval, if it had one, was long before.
+        return _result_of_request(id_, CommandResult(f"{step} {word}", is_wanted=True))
+
+    _request(reading, instance_id, send, wait_s=wait_s)
+
+
+def cancel(
+    reading: Reading, instance_id: str, *, by: str, reason: str, wait_s: float | None
+) -> None:
+    """Cancel an instance, and print what became of it."""
+
+    async def send(ports: Ports) -> Callable[[Sequence[Recorded]], CommandResult | None]:
+        await requests.cancel_workflow(ports, instance_id, by=by, reason=reason)
+        return _result_of_cancel
+
+    _request(reading, instance_id, send, wait_s=wait_s)
+
+
+def decide_step(reading: Reading, instance_id: str, step: str, choice: Choice) -> None:
+    """Decide on the approval that a step waits for, and print what became of it."""
+    choice.check_hash()
+    id_ = str(parse_id(instance_id, of="instance"))
+    instance = read_instance(reading, id_)
+    state = instance.steps.get(step)
+    if state is None or state.asked is None:
+        names = [name for name, each in instance.steps.items() if each.asked is not None]
+        those = f"those that do: {', '.join(names)}" if names else "none does"
+        raise Trouble(f"step {step!r} does not wait for approval; {those}")
+    asked = state.asked
+    row = {
+        "workflow_id": instance.begun.spec.name,
+        "step_id": asked.step,
+        "plan_hash": asked.approval.plan_hash,
+        "inputs": as_json([unraw(each) for each in asked.inputs]),
+    }
+    choice.confirm(f"step {step!r}", row, asked.approval.plan_hash)
+    by = who(reading, choice.by)
+
+    async def send(ports: Ports) -> Callable[[Sequence[Recorded]], CommandResult | None]:
+        try:
+            sent = await requests.decide_step(
+                ports,
+                id_,
+                step,
+                choice.verdict,
+                plan_hash=asked.approval.plan_hash,
+                by=by,
+                reason=choice.reason,
+            )
+        except Refused as error:
+            hint = stranger_hint(asked.approval.approvers, by)
+            raise Refused(f"{error}{hint}") from error
+        word = "approved" if choice.verdict == "approve" else "denied"
+        result = CommandResult(f"{step} {word} by {by}", is_wanted=True)
+        return _result_of_request(sent, result, rivals_at=step)
+
+    _request(reading, id_, send, wait_s=choice.wait_s)
+
+
+def _request(
+    reading: Reading,
+    instance_id: str,
+    send: Callable[[Ports], Awaitable[Callable[[Sequence[Recorded]], CommandResult | None]]],
+    *,
+    wait_s: float | None,
+) -> None:
+    """Send a request about an instance, and report its result, which `send` returns a reader of."""
+
+    async def done(ports: Ports) -> list[CommandOutcome]:
+        instance = await requests.read_instance(ports, instance_id)
+        sent = SentCommand(
+            name=instance_id,
+            actor_id=starter_id(instance.begun.spec.name),
+            subject=ports.stack.workflow(instance_id),
+            result=await send(ports),
+        )
+        return await watch(ports, [sent], wait_s=wait_s)
+
+    report(request(reading, done, about=f"instance {instance_id}"))
+
+
+def _result_of_request(
+    id_: str, wanted: CommandResult, *, rivals_at: str = ""
+) -> Callable[[Sequence[Recorded]], CommandResult | None]:
+    """Return what finds out whether the request `id_` was followed.
+
+    Args:
+        id_: the request's.
+        wanted: what to say if it was.
+        rivals_at: the step that only one decides on; empty: it is no decision.
+    """
+
+    def stand(records: Sequence[Recorded]) -> CommandResult | None:
+        events = [event for record in records for event in record.commit.events]
+        if id_ in map(_request_of, events):
+            return wanted
+        for event in reversed(events):
+            if isinstance(event, WorkflowFinished):
+                return CommandResult(f"it is {event.status} by now", is_wanted=False)
+            if isinstance(event, StepApproved | StepDenied) and event.step == rivals_at:
+                return CommandResult(f"{event.by or 'time'} was faster", is_wanted=False)
+        return None
+
+    return stand
+
+
+def _request_of(event: LogEvent) -> str:
+    match event:
+        case WorkflowResumed(resume_id=id_):
+            return id_
+        case StepApproved(decision_id=id_) | StepDenied(decision_id=id_):
+            return id_
+        case _:
+            return ""
+
+
+def _result_of_cancel(records: Sequence[Recorded]) -> CommandResult | None:
+    for record in records:
+        for event in record.commit.events:
+            match event:
+                case WorkflowCancelAsked():
+                    return CommandResult("to be canceled", is_wanted=True)
+                case WorkflowAborted():
+                    return CommandResult(f"it was aborted: {event.error_class}", is_wanted=False)
+                case WorkflowFinished():
+                    return CommandResult(f"it is {event.status} by now", is_wanted=False)
+                case _:
+                    pass
+    return None
+
+
+async def _wait_begun(ports: Ports, started: StartedInstance) -> None:
+    """Return once the instance has begun, or nothing is known after `BEGIN_S`.
+
+    Raises:
+        Trouble: none begins, and why.
+    """
+    until_s = _CLOCK.monotonic_s() + BEGIN_S
+    while not await _has_begun(ports, started) and _CLOCK.monotonic_s() < until_s:
+        await _CLOCK.sleep(BEGIN_LOOK_S)
+
+
+async def _read_started(ports: Ports, started: StartedInstance) -> Instance | None:
+    """Return the instance as it is; None if it has not begun yet.
+
+    Raises:
+        Trouble: none begins, and why.
+    """
+    try:
+        return await requests.read_instance(ports, started.instance_id)
+    except Refused:
+        await _has_begun(ports, started)
+        return None
+
+
+async def _has_begun(ports: Ports, started: StartedInstance) -> bool:
+    """Return whether the instance has begun; if not, it still may.
+
+    Raises:
+        Trouble: none begins, and why.
+    """
+    asked = started.asked
+    assert asked.key is not None, "who asks without one is given one"
+    name, is_dry = asked.workflow, asked.dry_run
+    said = await requests.read_beginning(ports, name, asked.key, dry_run=is_dry)
+    if said.refused:
+        # Its episode has ended, so the key stays without an instance, also when that one is over.
+        is_spent = started.is_key_typed and said.busy_instance_id
+        hint = " when this key was used; try another --key" if is_spent else ""
+        raise Trouble(f"{name}: no instance begins: {said.refused}{hint}")
+    return said.has_begun
+
+
+REMEDY: Final = (
+    "Deploy it again; or what it lacks, if it is defined: `vigil workflows definitions`; or any"
+    " workflow of that name, and cancel them: `vigil workflows cancel ID`."
+)
+
+
+class UnservedInstances(msgspec.Struct, frozen=True, kw_only=True):
+    """The instances of one workflow that no node sees to."""
+
+    workflow_id: str
+    ids: tuple[str, ...]
+    """Theirs, the longest silent first."""
+    silent_since: str
+    """When the first of them last showed something."""
+    is_cut: bool
+    """There may be more of them than the rows name in one answer."""
+
+    @property
+    def number(self) -> str:
+        """How many there are, in words."""
+        words = f"{len(self.ids):,} instance{'s' if len(self.ids) > 1 else ''}"
+        return f"at least {words}" if self.is_cut else words
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with them, in words."""
+        silent = f"the longest silent since {self.silent_since}"
+        return f"{silent}: no node that is up runs the workflow"
+
+
+async def unserved_instances(reading: Reading) -> list[Row]:
+    """Return the rows of open instances whose workflow no node runs, the longest silent first.
+
+    At most `ROWS_MAX`. None while no node is up at all: nobody can say what they run.
+
+    Raises:
+        ProjectionError: the rows cannot be asked.
+        Unavailable: the log is away.
+    """
+    async with connected(reading, creates=False) as ports:
+        nodes, editions = await live_nodes(ports.gates), await read_definitions(ports)
+    if not nodes:
+        return []
+    async with pooled(reading) as pool:
+        return await list_silent_instances(
+            pool, reading.stack, before=_CLOCK.now(), but=served(nodes, editions)
+        )
+
+
+def served(nodes: Iterable[NodeInfo], editions: Iterable[Edition]) -> list[str]:
+    """Return the workflows that a node runs, or that are disabled and seen to, by name."""
+    there = list(nodes)
+    running = (
+        workflow_of(actor) for node in there for actor, info in node.actors.items() if info.runs
+    )
+    closed = (each.id for each in editions if any(_sees_to(node, each) for node in there))
+    return sorted({*filter(None, running), *closed})
+
+
+def _sees_to(node: NodeInfo, edition: Edition) -> bool:
+    """Return whether a node has that go on which is open of a workflow that is disabled.
+
+    Each does that runs anything, unless it says why not: what begins nothing needs none of its
+    app. By name a node says only what it begins.
+    """
+    is_closed = edition.kind is DefinitionKind.WORKFLOW and not edition.holds
+    has_problem = definition_id(edition.kind, edition.id) in node.problems
+    return is_closed and SWITCHES[node.mode].runs and not has_problem
+
+
+def by_workflow(rows: Sequence[Row]) -> list[UnservedInstances]:
+    """Return what `unserved_instances` has found, by workflow, the longest silent first."""
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[str(row["workflow_id"])].append(row)
+    return [
+        UnservedInstances(
+            workflow_id=workflow,
+            ids=tuple(str(row["instance_id"]) for row in of_one),
+            silent_since=f"{of_one[0]['latest_at']}",
+            is_cut=len(rows) >= ROWS_MAX,
+        )
+        for workflow, of_one in found.items()
+    ]
+
+
+def advice(forsaken: UnservedInstances) -> str:
+    """Return in one line what is wrong with these instances, and what to do."""
+    which = f"{forsaken.number} of {forsaken.workflow_id!r}"
+    return f"{which}, {forsaken.problem}. {REMEDY}"

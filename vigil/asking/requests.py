@@ -1,0 +1,264 @@
+"""Requests to aggregates: each is sent, then its result is read from the journal.
+
+A request is durable once it is sent, and may still be refused: somebody else was faster, or the
+time has run out. So it is reported as done only once the journal shows it. Where the journal never
+shows it, the report says whether any node that is up could have handled it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, TypeVar
+
+import typer
+
+from engine.app.dedupe import KEY_CHARS_MAX
+from engine.app.workflow_starter import workflow_of
+from engine.cluster.members import live_nodes
+from engine.cluster.nodes import NodeInfo
+from engine.episodes.episode import fold
+from engine.episodes.fire import fired_episode_id
+from engine.errors import BadRequest, Refused
+from engine.operations.why_unheard import Unheard, instance_unheard, unheard
+from engine.validation import check_name, check_text
+from streams.clock import SystemClock
+from streams.errors import UnreadableEvent
+from streams.model.events.definitions import DefinitionKind
+from streams.model.triggers import Mode
+from streams.ports.all import Ports
+from streams.ports.log import Recorded
+from vigil.asking.connect import with_ports
+from vigil.asking.stack import definition_of, read_definitions
+from vigil.errors import EXIT_TROUBLE, Mistake, Trouble
+from vigil.settings import Reading
+
+IN_FLIGHT_MAX: Final = 64
+"""Journals read, or requests sent, at a time."""
+
+LOOK_S: Final = 0.1
+"""Between two looks at a journal, in seconds."""
+
+ASKED: Final = "asked for"
+LATE: Final = "not on the journal in time; it stays asked for"
+
+_CLOCK: Final = SystemClock()
+
+T = TypeVar("T")
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """What a journal shows about a request."""
+
+    words: str
+    is_wanted: bool
+    """Whether it is what was requested, and not what somebody else did."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentCommand:
+    """A request that was sent."""
+
+    name: str
+    """Of what it is about, for people."""
+    actor_id: str
+    episode_id: str = ""
+    """Whose it is; empty: that of an instance of a workflow."""
+    subject: str
+    """Where its journal is."""
+    result: Callable[[Sequence[Recorded]], CommandResult | None]
+    """Reads its result from the journal, oldest record first; None: there is none so far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOutcome:
+    """What became of a request."""
+
+    name: str
+    actor_id: str = ""
+    done: str = ""
+    """What was done; empty if nothing was."""
+    refused: str = ""
+    """Why nothing was done; empty if something was."""
+    obstacle: str = ""
+    """Why no node handles it now, in words; empty: one does."""
+    is_in_vain: bool = False
+    """Whether the wait for it was in vain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyUse:
+    """An earlier use of an idempotency key."""
+
+    key: str
+    at: datetime
+    """When an episode was opened for it."""
+    is_over: bool
+    """Whether that episode has ended."""
+
+    @property
+    def in_words(self) -> str:
+        """Return that the key opens nothing new."""
+        at = f"{self.at:%Y-%m-%d %H:%M:%S} UTC"
+        return f"nothing new began: key {self.key!r} was used before, at {at}"
+
+
+@contextmanager
+def explained(about: str = "") -> Iterator[None]:
+    """Turn impossible values into `Mistake`, and refusals into `Trouble` that names `about`."""
+    try:
+        yield
+    except BadRequest as error:
+        raise Mistake(str(error)) from error
+    except Refused as error:
+        raise Trouble(f"{about}: {error}" if about else str(error)) from error
+
+
+def request(reading: Reading, work: Callable[[Ports], Awaitable[T]], *, about: str = "") -> T:
+    """Return what `work` returns on the log of the stack; errors are `explained`."""
+    with explained(about):
+        return with_ports(reading, work)
+
+
+async def watch(
+    ports: Ports, sent: Sequence[SentCommand], *, wait_s: float | None
+) -> list[CommandOutcome]:
+    """Return the outcome of each request, in order, once the journals show it.
+
+    Args:
+        ports: of the stack.
+        sent: the requests.
+        wait_s: longest wait for all of them together, in seconds; None: do not wait. Where no node
+            that is up can handle them, there is no wait.
+
+    Raises:
+        UnreadableEvent: a newer version has written one of the journals.
+    """
+    until_s = None if wait_s is None else _CLOCK.monotonic_s() + wait_s
+    nodes = await live_nodes(ports.gates)
+    return await in_batches(sent, lambda each: _watch_one(ports, nodes, each, until_s))
+
+
+async def in_batches(items: Sequence[_Item], work: Callable[[_Item], Awaitable[T]]) -> list[T]:
+    """Return what `work` makes of each item, in order, `IN_FLIGHT_MAX` at a time."""
+    found: list[T] = []
+    for at in range(0, len(items), IN_FLIGHT_MAX):
+        found += await asyncio.gather(*(work(each) for each in items[at : at + IN_FLIGHT_MAX]))
+    return found
+
+
+def report(outcomes: Iterable[CommandOutcome]) -> None:
+    """Print what was done, and on stderr what is in the way and what was refused.
+
+    Exit code 1 if a request was refused, or waited for in vain.
+    """
+    found = list(outcomes)
+    for each in found:
+        if not each.refused:
+            print(f"{each.name}: {each.done}")
+    for why in sorted({each.obstacle for each in found if each.obstacle}):
+        print(f"vigil: {why}", file=sys.stderr)
+    refused = [each for each in found if each.refused]
+    for each in refused:
+        print(f"vigil: {each.name}: {each.refused}", file=sys.stderr)
+    if refused or any(each.is_in_vain for each in found):
+        raise typer.Exit(EXIT_TROUBLE)
+
+
+async def key_use_of(
+    ports: Ports, actor: str, expectation: str, key: str | None, *, dry_run: bool
+) -> KeyUse | None:
+    """Return the earlier use of an idempotency key, if the journal has one.
+
+    The journal has it once an episode was opened. A request that still waits for a node is not
+    there yet, and one for a later time is replaced by the next of its key. Look before you send:
+    afterwards the use may be your own.
+
+    Raises:
+        BadRequest: a value is impossible; the error names the field.
+        UnreadableEvent: a newer version has written the episode.
+    """
+    if key is None:
+        return None
+    check_name("actor", actor)
+    check_name("expectation", expectation)
+    check_text("key", key, least=1, most=KEY_CHARS_MAX)
+    episode_id = fired_episode_id(
+        stack=ports.stack.name,
+        actor=actor,
+        expectation=expectation,
+        key=key,
+        mode=Mode.DRY_RUN if dry_run else Mode.LIVE,
+    )
+    records = await ports.log.read(ports.stack.episode(episode_id))
+    if not records:
+        return None
+    return KeyUse(key=key, at=records[0].commit.at, is_over=fold(records).finished is not None)
+
+
+def say_begun(what: str, id_: str, *, used: KeyUse | None, obstacle: str, is_json: bool) -> None:
+    """Print the id of what was requested of `what`, and why nothing begins now."""
+    if not is_json:
+        print(id_, flush=True)
+    if used is not None:
+        print(f"vigil: {what}: {used.in_words}", file=sys.stderr, flush=True)
+    if obstacle:
+        print(f"vigil: {what}: {obstacle}; it waits", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def waiting(goes_on: str) -> Iterator[None]:
+    """On Ctrl-C, say what goes on without the one who waits."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"vigil: {goes_on}", file=sys.stderr)
+        raise
+
+
+async def _watch_one(
+    ports: Ports, nodes: Sequence[NodeInfo], sent: SentCommand, until_s: float | None
+) -> CommandOutcome:
+    whose = CommandOutcome(name=sent.name, actor_id=sent.actor_id)
+    asked = replace(whose, done=ASKED, is_in_vain=until_s is not None)
+    why = await _why_unheard(ports, nodes, sent)
+    if why is not None and why.is_certain:
+        return replace(asked, obstacle=str(why))
+    if until_s is None:
+        return asked
+    result = await _wait_result(ports, sent, until_s)
+    if result is None:
+        why = await _why_unheard(ports, await live_nodes(ports.gates), sent)
+        return replace(asked, obstacle=str(why)) if why else replace(whose, refused=LATE)
+    if result.is_wanted:
+        return replace(whose, done=result.words)
+    return replace(whose, refused=result.words)
+
+
+async def _wait_result(ports: Ports, sent: SentCommand, until_s: float) -> CommandResult | None:
+    while (result := sent.result(await ports.log.read(sent.subject))) is None:
+        if _CLOCK.monotonic_s() >= until_s:
+            return None
+        await _CLOCK.sleep(LOOK_S)
+    return result
+
+
+async def _why_unheard(
+    ports: Ports, nodes: Sequence[NodeInfo], sent: SentCommand
+) -> Unheard | None:
+    """Return why none of `nodes` handles a request, as far as they say; None: one does."""
+    workflow = workflow_of(sent.actor_id)
+    if workflow is not None:
+        edition = definition_of(await read_definitions(ports), DefinitionKind.WORKFLOW, workflow)
+        return instance_unheard(nodes, workflow, edition=edition)
+    try:
+        episode = fold(await ports.log.read(ports.stack.episode(sent.episode_id)))
+    except UnreadableEvent:  # A newer version has written it, and its nodes know.
+        return unheard(nodes, sent.actor_id)
+    return unheard(nodes, sent.actor_id, episode)

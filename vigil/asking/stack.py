@@ -1,0 +1,469 @@
+"""A look at a stack: who is up, what people said, and whom anybody knows.
+
+An actor may be spoken of while no node has it: it may be retired, or its nodes may be down for a
+while. As long as a node is up, only a name that nobody knows is refused, for it is a typo: no node
+that is up has such an actor, nothing is said about it, it was never defined as data, it has no
+lane, and the rows show no episode of it. While none is up nobody can say, so that any name is
+taken.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from engine.app.workflow_starter import starter_id, workflow_of
+from engine.cluster import modes
+from engine.cluster.members import live_nodes
+from engine.cluster.modes import Orders
+from engine.cluster.nodes import ExpectationInfo, NodeInfo, known
+from engine.definitions.store import Chapter, definition_history
+from engine.lanes import lane as lane_rules
+from engine.lanes.store import feed_cursor
+from engine.triggers import debounce
+from projections.errors import PostgresUnavailable, QueryRefused
+from projections.postgres.reader import list_episodes
+from streams.errors import UnreadableEvent
+from streams.keys import DEFINITIONS, MODES, PAUSES
+from streams.model.definitions import ID_KINDS, Edition, decode_edition, definition_id
+from streams.model.events import DefinitionApplied
+from streams.model.events.definitions import DefinitionKind
+from streams.model.foreign_streams import Feed
+from streams.ports.all import Ports
+from vigil.asking.connect import pooled
+from vigil.errors import Trouble, hint
+from vigil.printing.tables import Row
+from vigil.settings import Reading
+
+
+class StackView(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is up, and what people said."""
+
+    nodes: Sequence[NodeInfo]
+    orders: Orders
+    editions: Sequence[Edition] = ()
+    """What is defined as data, also if it is disabled."""
+
+    def actors(self) -> list[str]:
+        """Return every actor of the nodes that are up."""
+        return sorted({actor for node in self.nodes for actor in node.actors})
+
+    def spoken_of(self) -> set[str]:
+        """Return every actor that people said something about, or have defined."""
+        modes = self.orders.modes.values()
+        ordered = (actor for order in modes for actor in order.actors)
+        defined = (actor_of(each.kind, each.id) for each in self.editions)
+        return {*self.orders.pauses, *ordered, *defined}
+
+
+async def read_stack(ports: Ports) -> StackView:
+    """Return who is up, and what people said."""
+    nodes = await live_nodes(ports.gates)
+    # Only these: the registry also says what every episode waits for.
+    when_and_who = [await ports.registry.entries(under=kind) for kind in (MODES, PAUSES)]
+    entries = (entry for each in when_and_who for entry in each.values())
+    editions = await read_definitions(ports)
+    return StackView(nodes=nodes, orders=modes.orders_of(entries), editions=editions)
+
+
+async def require_plausible(reading: Reading, ports: Ports, seen: StackView, actor: str) -> None:
+    """Refuse an actor that nobody knows while a node is up; without any, nobody can say.
+
+    Raises:
+        BadName: `actor` cannot name an actor.
+        Trouble: says which names are near.
+    """
+    if seen.nodes:
+        await require_known(reading, ports, seen, actor)
+
+
+async def require_known(reading: Reading, ports: Ports, seen: StackView, actor: str) -> None:
+    """Refuse an actor that nobody knows, be a node up or not.
+
+    Raises:
+        BadName: `actor` cannot name an actor.
+        Trouble: says which names are near.
+    """
+    names = {*seen.actors(), *seen.spoken_of()}
+    if actor in names or await ports.log.last(ports.stack.lane(actor)) is not None:
+        return
+    try:
+        async with pooled(reading) as pool:
+            has_rows = bool(await list_episodes(pool, ports.stack, actor=actor, limit=1))
+    except (PostgresUnavailable, QueryRefused):
+        has_rows = False
+    if not has_rows:
+        kind, id_ = defined_by(actor)
+        alike = [other for of, other in map(defined_by, names) if of is kind]
+        a = "a" if kind is DefinitionKind.WORKFLOW else "an"
+        raise Trouble(f"nobody knows {a} {ID_KINDS[kind]} {id_!r}; {hint(id_, alike)}")
+
+
+async def require_in_force(ports: Ports, seen: StackView, actor: str) -> None:
+    """Refuse an actor that is, or begins, what was disabled.
+
+    Raises:
+        BadName: `actor` cannot name an actor.
+        Trouble: says since when, and by whom.
+        UnreadableEvent: a newer version has written it.
+        Unavailable: the log is away.
+    """
+    kind, id_ = defined_by(actor)
+    edition = definition_of(seen.editions, kind, id_)
+    if edition is None or edition.holds or in_code(seen.nodes, kind, id_):
+        return
+    story = await story_of(ports, kind, id_)
+    if story.disabled is not None:
+        since = f"{ID_KINDS[kind]} {id_!r} is disabled since {when_and_who(story.disabled)}"
+        raise Trouble(f"{since}; apply it again")
+
+
+def require_expectation(seen: StackView, actor: str, expectation: str) -> None:
+    """Refuse an expectation that no node knows which is up and has the actor.
+
+    Raises:
+        Trouble: says which names are near.
+    """
+    expectations = known(seen.nodes, actor)
+    if expectations and expectation not in expectations:
+        near = hint(expectation, expectations)
+        raise Trouble(f"actor {actor!r} has no expectation {expectation!r}; {near}")
+
+
+def waking_obstacle(seen: StackView, actor: str) -> str:
+    """Return why nothing wakes `actor` now, or runs it, in words; empty: something does."""
+    infos = [node.actors[actor] for node in seen.nodes if actor in node.actors]
+    pause = seen.orders.pauses.get(actor)
+    if pause is not None:
+        paused = f"it is paused ({pause.reason or f'by {pause.by}'})"
+        why = running_obstacle(seen, actor)
+        return f"{paused}, and {why}" if why else paused
+    if (infos or _is_closed(seen, actor)) and not any(info.wakes for info in infos):
+        return "no node that is up wakes it"
+    return running_obstacle(seen, actor)
+
+
+def running_obstacle(seen: StackView, actor: str) -> str:
+    """Return why nothing runs the episodes of `actor` now, in words; empty: something does."""
+    infos = [node.actors[actor] for node in seen.nodes if actor in node.actors]
+    if _is_closed(seen, actor) or any(info.runs for info in infos):
+        return ""
+    return "no node that is up runs it" if infos else "no node that is up has it"
+
+
+def _is_closed(seen: StackView, actor: str) -> bool:
+    """Return whether a node has only that go on which is open of `actor`."""
+    return any(actor in node.closed for node in seen.nodes)
+
+
+CODE: Final = "code"
+DEFINITION: Final = "definition"
+DISABLED: Final = "disabled"
+"""Where an actor or a workflow comes from; disabled: from a definition that holds no longer."""
+
+GROUPS: Final = {
+    DefinitionKind.AGENT: "actors",
+    DefinitionKind.WORKFLOW: "workflows",
+}
+"""The group of commands about each kind."""
+
+NOTHING_KNOWN: Final[Mapping[str, str]] = {}
+
+
+class Rollout(msgspec.Struct, frozen=True, kw_only=True):
+    """What the nodes that are up make of a definition."""
+
+    running: Sequence[str]
+    """Those that run this revision, or a later one."""
+    failing: Mapping[str, str]
+    """Those that cannot, each with its reason."""
+    silent: Sequence[str]
+    """Those that say neither."""
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether nodes are up, and none of them runs it."""
+        return not self.running and bool(self.failing or self.silent)
+
+    def as_row(self) -> Row:
+        """Return it in columns, for programs."""
+        return {"running": self.running, "failing": self.failing, "silent": self.silent}
+
+
+async def read_definitions(ports: Ports) -> list[Edition]:
+    """Return what is defined, in the order of kinds and ids; not what this version cannot read."""
+    entries = await ports.registry.entries(under=DEFINITIONS)
+    found = [decode_edition(entry.value) for _, entry in sorted(entries.items()) if entry.value]
+    return [edition for edition in found if edition is not None]
+
+
+def actor_of(kind: DefinitionKind, id_: str) -> str:
+    """Return the actor by which a node is seen to run what is defined."""
+    match kind:
+        case DefinitionKind.AGENT:
+            return id_
+        case DefinitionKind.WORKFLOW:
+            return starter_id(id_)
+
+
+def defined_by(actor: str) -> tuple[DefinitionKind, str]:
+    """Return what defines an actor, if anything does: the reverse of `actor_of`."""
+    workflow = workflow_of(actor)
+    return (
+        (DefinitionKind.AGENT, actor) if workflow is None else (DefinitionKind.WORKFLOW, workflow)
+    )
+
+
+def definition_of(editions: Iterable[Edition], kind: DefinitionKind, id_: str) -> Edition | None:
+    """Return the edition of a definition, or None if nobody has ever defined it."""
+    return next((each for each in editions if (each.kind, each.id) == (kind, id_)), None)
+
+
+def in_code(nodes: Iterable[NodeInfo], kind: DefinitionKind, id_: str) -> list[str]:
+    """Return the nodes whose apps declare in code what is, or would be, defined."""
+    actor = actor_of(kind, id_)
+    return [node.name for node in nodes if actor in node.actors and not node.actors[actor].revision]
+
+
+def revisions_of(nodes: Iterable[NodeInfo], kind: DefinitionKind, id_: str) -> dict[str, int]:
+    """Return node → the revision that it has of a definition, of those that have any."""
+    actor = actor_of(kind, id_)
+    had = {node.name: node.actors[actor].revision for node in nodes if actor in node.actors}
+    return {name: revision for name, revision in had.items() if revision}
+
+
+def problems_of(nodes: Iterable[NodeInfo], kind: DefinitionKind, id_: str) -> dict[str, str]:
+    """Return node → why it cannot run what is defined, of those that cannot."""
+    key = definition_id(kind, id_)
+    return {node.name: node.problems[key] for node in nodes if key in node.problems}
+
+
+def rollout_of(
+    nodes: Iterable[NodeInfo],
+    edition: Edition,
+    *,
+    before: Mapping[str, str] = NOTHING_KNOWN,
+) -> Rollout:
+    """Return what `nodes` make of an edition.
+
+    Args:
+        nodes: those that are up.
+        edition: one that holds.
+        before: what they said of earlier ones: node → problem. Who still says so is silent, unless
+            it says which revision that is about.
+    """
+    there = list(nodes)
+    revisions = revisions_of(there, edition.kind, edition.id)
+    running = [name for name, revision in revisions.items() if revision >= edition.revision]
+    failing = {
+        node.name: problem
+        for node in there
+        if node.name not in running
+        and (problem := _problem(node, edition, before.get(node.name, "")))
+    }
+    silent = [node.name for node in there if node.name not in {*running, *failing}]
+    return Rollout(running=running, failing=failing, silent=silent)
+
+
+def origin(
+    nodes: Sequence[NodeInfo], editions: Iterable[Edition], kind: DefinitionKind, id_: str
+) -> Row:
+    """Return where an actor or a workflow comes from, in columns of its row."""
+    coded, revisions = in_code(nodes, kind, id_), revisions_of(nodes, kind, id_)
+    edition = definition_of(editions, kind, id_)
+    newest = max([*revisions.values(), 0 if edition is None else edition.revision], default=0)
+    source = _source(coded, revisions, edition)
+    return {
+        "source": source,
+        "revision": None if source == CODE else newest or None,
+        "revisions": {**dict.fromkeys(coded, 0), **revisions},
+        "problems": problems_of(nodes, kind, id_),
+    }
+
+
+def in_short(row: Row) -> Row:
+    """Return a row with the columns of `origin` as a table shows it: whose problems there are."""
+    problems = row["problems"]
+    assert isinstance(problems, Mapping)
+    return {**row, "source": source_in_words(row), "problems": sorted(problems)}
+
+
+def source_in_words(row: Row) -> str | None:
+    """Return the source that a row with the columns of `origin` says, for people."""
+    source, revision, revisions = row["source"], row["revision"], row["revisions"]
+    assert isinstance(revisions, Mapping)
+    match source:
+        case "disabled":
+            return f"{DISABLED} ({DEFINITION} {revision})"
+        case "definition" if revision not in revisions.values():
+            return f"{DEFINITION} {revision} (nobody runs it)"
+        case "definition" if len({*revisions.values()}) > 1:
+            return ", ".join(_shares(revisions))
+        case "definition":
+            return f"{DEFINITION} {revision}"
+        case _:
+            return CODE if source == CODE else None
+
+
+def _problem(node: NodeInfo, edition: Edition, before: str) -> str:
+    """Return why a node cannot run an edition; empty: it has not said so."""
+    key = definition_id(edition.kind, edition.id)
+    problem, about = node.problems.get(key, ""), node.problems_at.get(key)
+    is_news = problem != before if about is None else about >= edition.revision
+    return problem if is_news else ""
+
+
+def _source(
+    coded: Sequence[str], revisions: Mapping[str, int], edition: Edition | None
+) -> str | None:
+    if edition is not None and not edition.holds and not coded:
+        return DISABLED
+    if revisions:
+        return DEFINITION
+    if coded:
+        return CODE
+    return None if edition is None else DEFINITION
+
+
+def _shares(revisions: Mapping[str, int]) -> Iterator[str]:
+    """Yield which nodes have what, where they do not have the same."""
+    for revision in sorted({*revisions.values()}):
+        names = sorted(name for name, each in revisions.items() if each == revision)
+        yield f"{f'{DEFINITION} {revision}' if revision else CODE} on {' and '.join(names)}"
+
+
+NOTHING_TOLD: Final[Row] = {}
+
+
+class DefinitionStory(msgspec.Struct, frozen=True, kw_only=True):
+    """How a definition came to stand as it does."""
+
+    applied: Chapter | None = None
+    """What was applied last; None: nobody has ever defined it."""
+    disabled: Chapter | None = None
+    """None: it holds."""
+
+
+async def story_of(ports: Ports, kind: DefinitionKind, id_: str) -> DefinitionStory:
+    """Return how a definition came to stand as it does.
+
+    Raises:
+        BadName: the id can name nothing of this kind.
+        UnreadableEvent: a newer version has written it.
+        Unavailable: the log is away.
+    """
+    story = DefinitionStory()
+    for chapter in await definition_history(ports, kind, id_):
+        if isinstance(chapter.event, DefinitionApplied):
+            story = DefinitionStory(applied=chapter)
+        else:
+            story = DefinitionStory(applied=story.applied, disabled=chapter)
+    return story
+
+
+def when_and_who(chapter: Chapter) -> str:
+    """Return when something was done, and by whom, in words."""
+    return f"{chapter.record.commit.at:%Y-%m-%d %H:%M:%S} by {chapter.event.by}"
+
+
+async def story_columns(ports: Ports, kind: DefinitionKind, id_: str) -> Row:
+    """Return the same in columns, and where to see the definition; nothing: there never was one.
+
+    Raises:
+        As `story_of`.
+    """
+    story = await story_of(ports, kind, id_)
+    if story.applied is None:
+        return NOTHING_TOLD
+    return {
+        **_columns("applied", story.applied),
+        **_columns("disabled", story.disabled),
+        "definition": f"vigil {GROUPS[kind]} definition {id_}",
+    }
+
+
+def _columns(change: str, chapter: Chapter | None) -> Row:
+    """Return who did it, when and why, by the names that the tables of definitions have."""
+    return {
+        f"{change}_at": None if chapter is None else chapter.record.commit.at,
+        f"{change}_by": None if chapter is None else chapter.event.by,
+        f"{change}_reason": None if chapter is None else chapter.event.reason or None,
+    }
+
+
+UNREADABLE: Final = "unreadable"
+
+
+async def backlog_of(ports: Ports, actor: str, expectations: Iterable[ExpectationInfo]) -> Row:
+    """Return how many events, due messages and commands wait, or are being worked on.
+
+    Args:
+        ports: of the stack.
+        actor: whose.
+        expectations: what the nodes that are up know of it; none if none is.
+    """
+    return {
+        "events": await _events(ports, actor, list(expectations)),
+        "due": await ports.timers.backlog(actor),
+        "commands": await ports.inbox.backlog(actor),
+    }
+
+
+async def debounced_of(ports: Ports, actor: str) -> Mapping[str, int]:
+    """Return of how many subjects each expectation holds an event until they are calm."""
+    keys = await ports.timers.keys(actor, debounce.PURPOSE)
+    return Counter(key.partition("/")[0] for key in keys)
+
+
+async def _events(ports: Ports, actor: str, expectations: list[ExpectationInfo]) -> int | str:
+    names, feeds = _watched(expectations)
+    try:
+        cursors = await _cursors(ports, actor)
+    except UnreadableEvent:
+        return UNREADABLE
+    if not cursors:
+        return await ports.world.backlog(actor, feeds)
+    watched = {*names, *map(feed_cursor, feeds)}
+    return await _past(ports, {k: at for k, at in cursors.items() if k in watched or not watched})
+
+
+async def _cursors(ports: Ports, actor: str) -> Mapping[str, int]:
+    """Return how far the lane of `actor` has come in what it watches; nothing: it has no lane.
+
+    Raises:
+        UnreadableEvent: a newer version of the engine writes it.
+        Unavailable: the log is away.
+    """
+    subject = ports.stack.lane(actor)
+    newest = await ports.log.last(subject)
+    if newest is None:
+        return {}
+    return lane_rules.fold(
+        await ports.log.read(subject, after=lane_rules.beginning(newest))
+    ).cursors
+
+
+async def _past(ports: Ports, cursors: Mapping[str, int]) -> int:
+    """Return how many events are past their cursors, asking once for those that stand together."""
+    together: defaultdict[int, list[str]] = defaultdict(list)
+    count = 0
+    for name, seq in cursors.items():
+        stream, is_feed, subject = name.partition("/")
+        if is_feed:
+            count += await ports.world.count_feed(Feed(stream=stream, subject=subject), after=seq)
+        else:
+            together[seq].append(name)
+    return count + sum(
+        [await ports.world.count(names, after=seq) for seq, names in together.items()]
+    )
+
+
+def _watched(expectations: Iterable[ExpectationInfo]) -> tuple[list[str], list[Feed]]:
+    """Return the names of events, and the streams of others, that any of `expectations` is for."""
+    said = [text.split() for each in expectations for text in each.triggers]
+    names = [words[1] for words in said if words[0] == "event"]
+    feeds = {tuple(words[1:3]) for words in said if words[0] == "stream"}
+    return names, [Feed(stream=stream, subject=subject) for stream, subject in sorted(feeds)]

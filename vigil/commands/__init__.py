@@ -1,0 +1,221 @@
+"""The command line: one module for each group of commands, with what the commands do.
+
+Only the module of the command that was typed is imported. The other commands are known by name and
+help alone, so that `vigil --help` and the commands that only read rows start fast.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Final, NamedTuple, NoReturn
+
+import typer
+
+from vigil.errors import EXIT_TROUBLE, EXPECTED, exit_code, one_line, only_error, remedy
+from vigil.flags import DEBUG, in_front
+
+NAME: Final = "vigil"
+"""What is typed, however the program is run."""
+
+_PREFIX: Final = "Value error, "
+"""What typer's own checks put before what is wrong."""
+
+
+class Entry(NamedTuple):
+    """A command, or a group of commands."""
+
+    module: str
+    """In this package. It has a function of the command's name, or the group as `app`."""
+    help: str
+    """The first sentence of the command's help."""
+    is_group: bool = False
+
+
+ENTRIES: Final = {
+    "demo": Entry("serve", "Watch this machine with actors, on own servers."),
+    "up": Entry(
+        "serve", "Run own NATS and Postgres servers, a node and a projector, until Ctrl-C."
+    ),
+    "node": Entry("serve", "Run an engine node against existing servers, until SIGINT or SIGTERM."),
+    "project": Entry("serve", "Run a projector by itself, until SIGINT or SIGTERM."),
+    "publish": Entry("publish", "Publish a domain event."),
+    "apply": Entry("definitions", "Apply definition files to the running stack."),
+    "fire": Entry("fire", "Open an episode by hand, now or later, and print its id."),
+    "actors": Entry("actors", "Actors: list, pause, resume, define.", is_group=True),
+    "mode": Entry("mode", "Show the modes of nodes, or set the mode of one."),
+    "episodes": Entry("episodes", "Episodes: list, show, replay, cancel, approve.", is_group=True),
+    "findings": Entry("findings", "Findings: list, show, clear, acknowledge.", is_group=True),
+    "outputs": Entry("outputs", "Outputs: list, show, approve, retry, cancel.", is_group=True),
+    "workflows": Entry("workflows", "Workflows: list, start, approve, cancel.", is_group=True),
+    "inbox": Entry(
+        "inbox", "List what waits for a person, with the command to type, oldest first."
+    ),
+    "dead": Entry("dead", "Dead letters: list, show, requeue, discard.", is_group=True),
+    "recover": Entry("repair", "Restart episodes and workflow instances that no node is running."),
+    "reconcile": Entry(
+        "repair", "End what no live node declares any more, and start new schedules."
+    ),
+    "repartition": Entry("repair", "Spread a stopped stack over another number of streams."),
+    "sql": Entry("sql", "Query the tables with SQL."),
+    "doctor": Entry("doctor", "Check settings, servers, streams and tables."),
+}
+"""Every command, in the order of the help."""
+
+
+def whole() -> typer.Typer:
+    """Return the command line with every command loaded."""
+    return _app(ENTRIES)
+
+
+def run(arguments: Sequence[str]) -> NoReturn:
+    """Run the command in `arguments`, and exit; expected errors are one line on stderr."""
+    words = in_front(arguments)
+    is_debugging = DEBUG in words or bool(os.environ.get("VIGIL_DEBUG"))
+    try:
+        code = _app(set(words) & ENTRIES.keys())(args=words, prog_name=NAME, standalone_mode=False)
+    except typer.TyperException as error:
+        _refuse(error)
+    except typer.Abort:
+        print("vigil: nothing was done", file=sys.stderr)
+        sys.exit(EXIT_TROUBLE)
+    except EXPECTED as error:
+        _end(error, error, is_debugging=is_debugging)
+    except ExceptionGroup as group:
+        wrapped = only_error(group)
+        if wrapped is None:
+            raise
+        _end(wrapped, group, is_debugging=is_debugging)
+    sys.exit(code)
+
+
+def _app(loaded: Sequence[str] | set[str] | dict[str, Entry]) -> typer.Typer:
+    """Return the command line; of `loaded`, the commands themselves."""
+    app = typer.Typer(
+        name=NAME,
+        help="An event-sourced engine for autonomous actors.",
+        epilog="Options may stand anywhere. VIGIL_* variables and vigil.toml set them, too.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_shared)
+    for name, entry in ENTRIES.items():
+        module = import_module(f"{__name__}.{entry.module}") if name in loaded else None
+        if module is None:
+            app.command(name, help=entry.help)(_not_loaded)
+        elif entry.is_group:
+            app.add_typer(module.app, name=name, help=entry.help)
+        else:
+            app.command(name)(getattr(module, name))
+    return app
+
+
+def _not_loaded() -> None:
+    raise AssertionError("only commands that are not typed are left out")
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer hands it over by position
+    if asked:
+        from vigil.version import vigil_version
+
+        print(f"vigil {vigil_version()}")
+        raise typer.Exit
+
+
+def _shared(
+    ctx: typer.Context,
+    *,
+    nats_url: Annotated[str | None, typer.Option(help="NATS servers, separated by commas.")] = None,
+    nats_creds: Annotated[str | None, typer.Option(help="A file of credentials for NATS.")] = None,
+    nats_inbox: Annotated[
+        str | None,
+        typer.Option(metavar="PREFIX", help="Prefix of the subjects that receive replies of NATS."),
+    ] = None,
+    nats_domain: Annotated[
+        str | None, typer.Option(help="The JetStream domain of the streams.")
+    ] = None,
+    postgres_dsn: Annotated[
+        str | None, typer.Option(help="The Postgres database that has the tables.")
+    ] = None,
+    stack: Annotated[
+        str | None,
+        typer.Option(help="The stack: the logical cluster, first word of every subject."),
+    ] = None,
+    env: Annotated[
+        str | None, typer.Option(help="A label that makes a stack of its own: <stack>-<env>.")
+    ] = None,
+    node_name: Annotated[
+        str | None, typer.Option(help="The name of this process, unique in the stack.")
+    ] = None,
+    lease_s: Annotated[str | None, typer.Option(help="How long a lease lasts, in seconds.")] = None,
+    grace_s: Annotated[
+        str | None,
+        typer.Option(help="How long a stopping node waits for its episodes, in seconds."),
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="The mode of a node: full, trigger_only or disabled.")
+    ] = None,
+    serve_stacks: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Other stacks whose episodes the node runs, too."),
+    ] = None,
+    replicas: Annotated[str | None, typer.Option(help="Replicas of new streams.")] = None,
+    partitions: Annotated[
+        str | None,
+        typer.Option(
+            help="Partitions of a new stack: streams that it is spread over; by default one."
+        ),
+    ] = None,
+    log: Annotated[str | None, typer.Option(help="Format of log lines: console or json.")] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="Lowest level of log lines: debug, info, warning or error.")
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,  # noqa: ARG001 - `run` reads it
+    version: Annotated[  # noqa: ARG001 - its callback answers
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Keep the flags for all commands."""
+    ctx.obj = {
+        "nats_url": nats_url,
+        "nats_creds": nats_creds,
+        "nats_inbox": nats_inbox,
+        "nats_domain": nats_domain,
+        "postgres_dsn": postgres_dsn,
+        "stack": stack,
+        "env": env,
+        "node": node_name,
+        "lease_s": lease_s,
+        "grace_s": grace_s,
+        "mode": mode,
+        "serve_stacks": serve_stacks,
+        "replicas": replicas,
+        "partitions": partitions,
+        "log": log,
+        "log_level": log_level,
+    }
+
+
+def _refuse(error: typer.TyperException) -> NoReturn:
+    """Exit with what is wrong about the command line; empty: help was shown instead."""
+    wrong = error.format_message().replace(_PREFIX, "").strip()
+    if wrong:
+        ctx: typer.Context | None = getattr(error, "ctx", None)
+        stop = "" if wrong.endswith((".", "?")) else "."
+        command = NAME if ctx is None else ctx.command_path
+        print(f"vigil: {wrong}{stop} `{command} --help` says more.", file=sys.stderr)
+    sys.exit(error.exit_code)
+
+
+def _end(error: Exception, raised: Exception, *, is_debugging: bool) -> None:
+    if is_debugging:
+        raise raised
+    print(f"vigil: {one_line(error)}{remedy(error)}", file=sys.stderr)
+    sys.exit(exit_code(error))

@@ -1,0 +1,383 @@
+"""`vigil actors`: who runs them, what waits for them, pausing them, closing breakers, defining."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+import typer
+
+from engine.app.actor import Actor
+from engine.app.checks import Breaker
+from engine.cluster.modes import PauseOrder
+from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo, known
+from engine.episodes.breaker import BreakerState
+from engine.triggers import schedule
+from projections.errors import NotCaughtUp, PostgresUnavailable, QueryRefused
+from projections.postgres.pool import Pool
+from projections.postgres.progress import caught_up, heads
+from streams.clock import SystemClock
+from streams.errors import RevisionConflict, UnreadableEvent
+from streams.keys import COOLDOWNS, breaker_key, pause_key
+from streams.model.events.definitions import DefinitionKind
+from streams.ports.all import Ports
+from streams.ports.bucket import Bucket, Entry
+from streams.subjects import Stack
+from vigil import options
+from vigil.asking.connect import pooled, with_ports
+from vigil.asking.requests import waiting
+from vigil.asking.rows import answer
+from vigil.asking.stack import (
+    UNREADABLE,
+    StackView,
+    backlog_of,
+    debounced_of,
+    defined_by,
+    in_short,
+    origin,
+    read_stack,
+    require_expectation,
+    require_known,
+    require_plausible,
+    source_in_words,
+    story_columns,
+)
+from vigil.commands import definitions
+from vigil.errors import Trouble
+from vigil.options import By, IsJson, Timeout, who
+from vigil.printing import tables
+from vigil.printing.output import show_record, show_rows
+from vigil.printing.tables import Row, as_words
+from vigil.settings import Reading
+
+app = typer.Typer(no_args_is_help=True)
+
+COLUMNS: Final = (
+    "actor_id", "domain", "source", "nodes", "waking", "paused", "expectations",
+    "queued", "running", "blocked", "events", "due", "commands",
+)  # fmt: skip
+SPARE: Final = ("expectations", "domain", "source", "waking", "commands", "due", "events")
+
+DRAIN_S: Final = 600.0
+"""How long `--wait` waits by default, in seconds."""
+
+LOOK_S: Final = 0.5
+"""Between two looks at an actor that is being drained, in seconds."""
+
+CALM_LOOKS: Final = 2
+"""Looks in a row that find nothing: a node may open an episode before it hears of the pause."""
+
+CATCH_UP_S_MAX: Final = 10.0
+"""Longest wait for the rows at each look, in seconds."""
+
+PER_NODE: Final = "per node"
+"""State of a circuit breaker that each node has one of: nobody else knows it."""
+
+TRIES_MAX: Final = 16
+"""Most tries to close a circuit breaker that nodes are changing, too."""
+
+_CLOCK: Final = SystemClock()
+
+ActorId: TypeAlias = Annotated[str, typer.Argument(metavar="ACTOR", help="The actor's id.")]
+
+Counts: TypeAlias = Mapping[str, Mapping[str, object]]
+"""Actor → how many of its episodes are queued, how many run, and how many are blocked."""
+
+
+@app.command("list")
+def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
+    """List the actors that nodes have, that were defined, that are paused, or have open episodes.
+
+    Events, due timers (fires by hand, ticks, debounced events) and commands are those that wait or
+    are being handled. Without Postgres, queued, running and blocked stay empty.
+    """
+    reading = options.reading(ctx)
+
+    async def listed(ports: Ports) -> list[Row]:
+        seen, counts = await read_stack(ports), await _counts_if_any(reading)
+        defined = [each.id for each in seen.editions if each.kind is DefinitionKind.AGENT]
+        names = sorted({*seen.actors(), *seen.orders.pauses, *defined, *(counts or {})})
+        return [await _actor_row(ports, seen, counts, name) for name in names]
+
+    rows = with_ports(reading, listed)
+    shown = rows if is_json else [tables.in_words(in_short(row)) for row in rows]
+    show_rows(shown, COLUMNS, is_json=is_json, spare=SPARE)
+
+
+@app.command()
+def show(ctx: typer.Context, *, actor: ActorId, is_json: IsJson = False) -> None:
+    """Show one actor, and the state of each of its expectations."""
+    reading = options.reading(ctx)
+
+    async def shown(ports: Ports) -> tuple[Row, list[Row]]:
+        seen, counts = await read_stack(ports), await _counts_if_any(reading)
+        await require_known(reading, ports, seen, actor)
+        row = await _actor_row(ports, seen, counts, actor)
+        row = {**row, **await story_columns(ports, *defined_by(actor))}
+        expectations, debounced = known(seen.nodes, actor) or {}, await debounced_of(ports, actor)
+        return row, [
+            await _expectation_row(ports, actor, name, each, debounced=debounced.get(name, 0))
+            for name, each in sorted(expectations.items())
+        ]
+
+    row, expectations = with_ports(reading, shown)
+    if is_json:
+        show_record({**row, "expectations": expectations}, is_json=True)
+        return
+    for each in (row, *expectations):
+        show_record(_in_words(each), is_json=False)
+        print()
+
+
+@app.command()
+def pause(
+    ctx: typer.Context,
+    *,
+    actor: ActorId,
+    reason: options.Reason = "",
+    by: By = None,
+    is_waiting: Annotated[
+        bool, typer.Option("--wait", help="Wait until nothing of it is queued or running.")
+    ] = False,
+    timeout_s: Timeout = DRAIN_S,
+) -> None:
+    """Pause an actor: no node opens episodes of it. Open episodes go on, and new events wait."""
+    reading = options.reading(ctx)
+    order = PauseOrder(by=who(reading, by), reason=reason, at=_CLOCK.now())
+
+    async def paused(ports: Ports) -> str:
+        seen = await read_stack(ports)
+        await require_plausible(reading, ports, seen, actor)
+        await ports.registry.put(pause_key(actor), msgspec.json.encode(order))
+        is_up = actor in seen.actors()
+        return f"{actor}: paused" + ("" if is_up else "; no node that is up has it")
+
+    done = with_ports(reading, paused)
+    with waiting(f"{actor} stays paused; `vigil actors resume {actor}` ends that"):
+        print(done, flush=True)
+        if is_waiting:
+            with_ports(reading, lambda ports: _wait_drained(reading, ports, actor, timeout_s))
+            print(f"{actor}: drained")
+
+
+@app.command()
+def resume(ctx: typer.Context, *, actor: ActorId) -> None:
+    """Resume a paused actor: nodes open episodes again, first for events that have waited."""
+    reading = options.reading(ctx)
+
+    async def resumed(ports: Ports) -> str:
+        seen = await read_stack(ports)
+        if await ports.registry.get(pause_key(actor)) is None:
+            await require_known(reading, ports, seen, actor)
+            return f"{actor}: was not paused"
+        await ports.registry.delete(pause_key(actor))
+        return f"{actor}: resumed"
+
+    print(with_ports(reading, resumed))
+
+
+@app.command()
+def reset(
+    ctx: typer.Context,
+    *,
+    actor: ActorId,
+    expectation: Annotated[str, typer.Argument(metavar="EXPECTATION", help="Its name.")],
+) -> None:
+    """Close the circuit breaker of an expectation, and forget the failures that it has counted."""
+    reading = options.reading(ctx)
+
+    async def closed(ports: Ports) -> str:
+        seen = await read_stack(ports)
+        await require_plausible(reading, ports, seen, actor)
+        _require_breaker(seen, actor, expectation)
+        was = await _close(ports.gates, breaker_key(actor, expectation))
+        return f"{actor}, {expectation}: {was}"
+
+    print(with_ports(reading, closed))
+
+
+definitions.add_to(app)
+
+
+def _in_words(row: Row) -> Row:
+    """Return a row of `show` as people read it: nothing that is as by default."""
+    usual: Mapping[str, Row] = {
+        "limits": vars(Actor("any")),
+        "options": {"breaker": msgspec.to_builtins(Breaker())},
+    }
+    said = {
+        column: as_words(value, usual=usual.get(column)) or None
+        for column, value in row.items()
+        if isinstance(value, Mapping)
+    }
+    if "source" in row:
+        said |= {"source": source_in_words(row), "revisions": None}
+    return tables.in_words({**row, **said})
+
+
+async def _wait_drained(reading: Reading, ports: Ports, actor: str, timeout_s: float) -> None:
+    """Wait until nothing of a paused actor is queued or runs, and print what is left.
+
+    What is blocked needs no node. Raises `Trouble` if something is left after `timeout_s`.
+    """
+    async with pooled(reading) as pool:
+        until_s, left, calm = _CLOCK.monotonic_s() + timeout_s, "", 0
+        while calm < CALM_LOOKS:
+            if calm or left:
+                await _CLOCK.sleep(LOOK_S)
+            before, left = left, await _left(ports, pool, actor)
+            calm = 0 if left else calm + 1
+            if left and left != before:
+                print(left, flush=True)
+            if left and _CLOCK.monotonic_s() > until_s:
+                raise Trouble(f"{actor} is not drained after {timeout_s:g} s: {left}")
+
+
+async def _left(ports: Ports, pool: Pool, actor: str) -> str:
+    """Return what is left of a paused actor, in words; empty: nothing."""
+    waking = [node.name for node in (await read_stack(ports)).nodes if _wakes(node, actor)]
+    commands = await ports.inbox.backlog(actor)
+    try:
+        await caught_up(pool, ports.stack, await heads(ports), timeout_s=CATCH_UP_S_MAX)
+    except NotCaughtUp:
+        return "the rows are not up to date"
+    counts = (await _counts(pool, ports.stack)).get(actor, {})
+    found = {
+        "nodes that do not know yet": len(waking),
+        "queued": counts.get("queued"),
+        "running": counts.get("running"),
+        "commands on their way": commands,
+    }
+    return ", ".join(f"{count} {what}" for what, count in found.items() if count)
+
+
+def _wakes(node: NodeInfo, actor: str) -> bool:
+    return actor in node.actors and node.actors[actor].wakes
+
+
+async def _counts_if_any(reading: Reading) -> Counts | None:
+    """Return what the rows say, or None if there are none to ask."""
+    try:
+        async with pooled(reading) as pool:
+            return await _counts(pool, reading.stack)
+    except (PostgresUnavailable, QueryRefused):
+        return None
+
+
+async def _counts(pool: Pool, stack: Stack) -> Counts:
+    found = await answer(pool, stack, "unended_by_actor")
+    return {str(row["actor_id"]): row for row in found.as_rows()}
+
+
+async def _actor_row(ports: Ports, seen: StackView, counts: Counts | None, actor: str) -> Row:
+    infos = {node.name: node.actors[actor] for node in seen.nodes if actor in node.actors}
+    expectations = known(seen.nodes, actor) or {}
+    paused, counted = seen.orders.pauses.get(actor), (counts or {}).get(actor, {})
+    none = None if counts is None else 0
+    return {
+        "actor_id": actor,
+        "domain": _newest(infos).domain if infos else None,
+        "spec_rev": (_newest(infos).spec_rev or None) if infos else None,
+        **origin(seen.nodes, seen.editions, *defined_by(actor)),
+        "nodes": sorted(infos),
+        "waking": sorted(name for name, info in infos.items() if info.wakes),
+        "running_on": sorted(name for name, info in infos.items() if info.runs),
+        "slots": sum(info.slots for info in infos.values() if info.runs),
+        "limits": (_newest(infos).limits or None) if infos else None,
+        "paused": "" if paused is None else (paused.reason or f"by {paused.by}"),
+        "expectations": sorted(expectations),
+        "queued": counted.get("queued", none),
+        "running": counted.get("running", none),
+        "blocked": counted.get("blocked", none),
+        **await backlog_of(ports, actor, expectations.values()),
+    }
+
+
+def _newest(infos: Mapping[str, ActorInfo]) -> ActorInfo:
+    """Return one of several; they differ only while another version is being rolled out."""
+    return infos[max(infos)]
+
+
+async def _expectation_row(
+    ports: Ports, actor: str, name: str, said: ExpectationInfo, *, debounced: int
+) -> Row:
+    return {
+        "expectation": name,
+        "triggers": list(said.triggers),
+        "next_ticks": {spec: await _next(ports, actor, name, spec) for spec in said.schedules},
+        "breaker": await _breaker(ports, actor, name, said),
+        "cooling_down": await _cooling(ports, actor, name),
+        "waiting_for_calm": debounced,
+        "options": said.options,
+    }
+
+
+async def _next(ports: Ports, actor: str, expectation: str, spec: str) -> object:
+    """Return when a schedule ticks next; None: no tick of it is pending."""
+    try:
+        timer = await ports.timers.pending(actor, schedule.PURPOSE, f"{expectation}/{spec}")
+    except UnreadableEvent:
+        return UNREADABLE
+    return None if timer is None else timer.due_at
+
+
+async def _breaker(ports: Ports, actor: str, expectation: str, said: ExpectationInfo) -> str | None:
+    """Return the state of an expectation's circuit breaker; None: it has none."""
+    breaker = said.options.get("breaker")
+    if breaker is None:
+        return None
+    if breaker["scope"] == "node":
+        return PER_NODE
+    entry = await ports.gates.get(breaker_key(actor, expectation))
+    if entry is None or entry.value is None:
+        return BreakerState().status
+    try:
+        return msgspec.json.decode(entry.value, type=BreakerState).status
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return UNREADABLE
+
+
+async def _cooling(ports: Ports, actor: str, expectation: str) -> int:
+    """Return for how many subjects an expectation has fired and rests."""
+    return len(await ports.gates.entries(under=f"{COOLDOWNS}.{actor}.{expectation}"))
+
+
+async def _close(gates: Bucket, key: str) -> str:
+    """Have the breaker at `key` be closed, and return what it was before, in words."""
+    for _ in range(TRIES_MAX):
+        entry = await gates.get(key)
+        if entry is None:
+            return "was closed already"
+        try:
+            await gates.delete(key, after=entry.revision)
+        except RevisionConflict:
+            continue
+        return f"closed; it was {_breaker_in_words(entry)}"
+    raise Trouble(f"nodes keep changing {key}; try again")
+
+
+def _breaker_in_words(entry: Entry) -> str:
+    try:
+        state = msgspec.json.decode(entry.value or b"", type=BreakerState)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "unreadable"
+    since = f" since {state.opened_at:%Y-%m-%d %H:%M:%S} UTC" if state.opened_at else ""
+    failed = f"; failed: {', '.join(state.failures)}" if state.failures else ""
+    return f"{state.status.replace('_', ' ')}{since}{failed}"
+
+
+def _require_breaker(seen: StackView, actor: str, expectation: str) -> None:
+    """Refuse what has no breaker that the cluster shares; without nodes, nobody can tell."""
+    require_expectation(seen, actor, expectation)
+    expectations = known(seen.nodes, actor)
+    if not expectations:
+        return
+    rules = expectations[expectation].options.get("breaker")
+    if rules is None:
+        raise Trouble(f"{expectation} of actor {actor} has no circuit breaker")
+    if rules.get("scope") == "node":
+        raise Trouble(
+            f'the circuit breaker of {expectation} has scope="node": each node has one of its own, '
+            "which is closed again when that node is restarted"
+        )

@@ -1,0 +1,249 @@
+"""`vigil dead`: dead letters, and what people decide about them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+
+from projections.postgres.query_result import ROWS_MAX
+from projections.postgres.reader import list_dead_letters, show_dead_letter
+from streams.model.outputs import OutputStatus
+from vigil import options
+from vigil.asking.connect import with_ports
+from vigil.asking.rows import ask, require
+from vigil.errors import EXIT_TROUBLE, Mistake
+from vigil.options import By, IsJson, Limit, require_consent, who
+from vigil.printing.output import show_record, show_rows
+from vigil.printing.tables import Row
+from vigil.settings import Reading
+
+if TYPE_CHECKING:
+    from engine.cluster.nodes import NodeInfo
+    from engine.operations.dead_letters import Settler
+    from streams.ports.all import Ports
+
+app = typer.Typer(no_args_is_help=True)
+
+COLUMNS: Final = (
+    "letter_key", "status", "reason", "actor_id", "source_subject", "lettered_at", "settled_by",
+    "settled_note", "detail",
+)  # fmt: skip
+SPARE: Final = (
+    "source_subject", "settled_note", "settled_by", "lettered_at", "actor_id", "detail",
+)  # fmt: skip
+WAITING: Final = "waiting"
+
+GONE_ON: Final = "its output has gone on"
+"""Why the dead letter of an output that is no longer failed is of no use."""
+
+Keys: TypeAlias = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY", help="Dead letters, as the list shows them.")
+]
+IsAllWaiting: TypeAlias = Annotated[
+    bool, typer.Option("--all-waiting", help="Every dead letter that waits.")
+]
+IsSureOfAll: TypeAlias = Annotated[
+    bool, typer.Option("--yes", help="With --all-waiting: do not ask for confirmation.")
+]
+
+
+@dataclass(frozen=True)
+class SettledLetter:
+    """What became of the decision about one dead letter."""
+
+    letter_key: str
+    done: str = ""
+    """What was done; empty if nothing was."""
+    refused: str = ""
+    """Why nothing was done; empty if something was."""
+    obstacle: str = ""
+    """Why no node that is up handles it; empty: one does, or none was asked."""
+
+
+Decided: TypeAlias = tuple[str, str]
+"""What was done about a dead letter, and the episode whose output is tried again, if any."""
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    *,
+    is_all: Annotated[bool, typer.Option("--all", help="Also those that are settled.")] = False,
+    limit: Limit = 50,
+    is_json: IsJson = False,
+) -> None:
+    """List dead letters that wait for a decision, the latest first."""
+    reading, status = options.reading(ctx), None if is_all else WAITING
+    rows = ask(
+        reading, lambda pool: list_dead_letters(pool, reading.stack, status=status, limit=limit)
+    )
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    *,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The dead letter's key.")],
+    is_json: IsJson = False,
+) -> None:
+    """Show one dead letter, its message, and the command that settles it."""
+    reading = options.reading(ctx)
+    row = ask(reading, lambda pool: show_dead_letter(pool, reading.stack, key))
+    row = require(row, f"dead letter {key!r}", reading.stack)
+    payload = row["payload"]
+    assert isinstance(payload, bytes)
+    words = {"payload": payload.decode(errors="replace"), "what_to_do": what_to_do(row)}
+    show_record(row | words, is_json=is_json)
+
+
+@app.command()
+def requeue(
+    ctx: typer.Context,
+    *,
+    keys: Keys = None,
+    is_all_waiting: IsAllWaiting = False,
+    is_sure: IsSureOfAll = False,
+    by: By = None,
+) -> None:
+    """Try again: publish the event, open another episode, or send the command again."""
+    reading = options.reading(ctx)
+    chosen = _chosen(reading, "requeue", keys, is_all_waiting=is_all_waiting, is_sure=is_sure)
+    name = who(reading, by)
+
+    async def requeued(settler: Settler, key: str) -> Decided:
+        from streams.layout import Kind
+
+        done = await settler.requeue(key, by=name)
+        if key.startswith(f"{Kind.OUTPUT}."):
+            return "requeued: its output is to be tried again", done.episode_id
+        if done.episode_id:
+            return f"requeued as episode {done.episode_id}", ""
+        if done.instance_id:
+            return f"requeued: put to instance {done.instance_id} again", ""
+        return f"requeued as event {done.event_seq}", ""
+
+    _settle(reading, chosen, requeued)
+
+
+@app.command()
+def discard(
+    ctx: typer.Context,
+    *,
+    keys: Keys = None,
+    is_all_waiting: IsAllWaiting = False,
+    is_sure: IsSureOfAll = False,
+    reason: Annotated[str, typer.Option(help="Why they are discarded; kept with them.")],
+    by: By = None,
+) -> None:
+    """Discard dead letters. They stay in the table, and no longer wait."""
+    reading = options.reading(ctx)
+    chosen = _chosen(reading, "discard", keys, is_all_waiting=is_all_waiting, is_sure=is_sure)
+    name = who(reading, by)
+
+    async def discarded(settler: Settler, key: str) -> Decided:
+        await settler.discard(key, by=name, reason=reason)
+        return "discarded", ""
+
+    _settle(reading, chosen, discarded)
+
+
+def what_to_do(row: Row) -> str | None:
+    """Return the command that settles a dead letter; None: it is settled.
+
+    It tries again what the letter is about, unless that has gone on in another way meanwhile: then
+    trying it again would be refused.
+    """
+    if row["status"] != WAITING:
+        return None
+    letter = _argument(str(row["letter_key"]))
+    if row["output_key"] is None:
+        return f"vigil dead requeue {letter}"
+    if row["output_status"] in (None, OutputStatus.FAILED):
+        return f"vigil outputs retry {_argument(str(row['output_key']))}"
+    return f"vigil dead discard --reason {shlex.quote(GONE_ON)} {letter}"
+
+
+def _argument(text: str) -> str:
+    """Return `text` as the last argument of a command line, and never one of its options."""
+    return f"{'-- ' if text.startswith('-') else ''}{shlex.quote(text)}"
+
+
+def _chosen(
+    reading: Reading, what: str, keys: list[str] | None, *, is_all_waiting: bool, is_sure: bool
+) -> list[str]:
+    """Return the letters to `what`: those that were named, or, with consent, all that wait."""
+    if bool(keys) is is_all_waiting:
+        raise Mistake("name the letters, or give --all-waiting")
+    if keys:
+        return keys
+    rows = ask(
+        reading,
+        lambda pool: list_dead_letters(pool, reading.stack, status=WAITING, limit=ROWS_MAX),
+    )
+    if rows and not is_sure:
+        require_consent(f"{what} {len(rows):,} dead letters?")
+    return [str(row["letter_key"]) for row in rows]
+
+
+def _settle(
+    reading: Reading, keys: Sequence[str], decide: Callable[[Settler, str], Awaitable[Decided]]
+) -> None:
+    """Settle dead letters, and print what became of each; exit code 1 if one was refused."""
+    from engine.cluster.members import live_nodes
+    from engine.operations.dead_letters import Settler
+    from streams.clock import SystemClock
+
+    async def done(ports: Ports) -> list[SettledLetter]:
+        settler, nodes = Settler(ports, SystemClock()), await live_nodes(ports.gates)
+        return [await _settle_one(settler, nodes, key, decide) for key in dict.fromkeys(keys)]
+
+    settled = with_ports(reading, done, creates=True)
+    for each in settled:
+        if each.done:
+            print(f"{each.letter_key}: {each.done}")
+    for line in sorted({each.obstacle for each in settled if each.obstacle}):
+        print(f"vigil: {line}", file=sys.stderr)
+    refused = [each for each in settled if each.refused]
+    for each in refused:
+        print(f"vigil: {each.letter_key}: {each.refused}", file=sys.stderr)
+    if refused:
+        raise typer.Exit(EXIT_TROUBLE)
+
+
+async def _settle_one(
+    settler: Settler,
+    nodes: Sequence[NodeInfo],
+    key: str,
+    decide: Callable[[Settler, str], Awaitable[Decided]],
+) -> SettledLetter:
+    from engine.errors import Rejected
+    from streams.errors import BadName
+
+    try:
+        done, episode_id = await decide(settler, key)
+    except BadName:
+        return SettledLetter(key, refused="there is no such dead letter")
+    except Rejected as error:
+        return SettledLetter(key, refused=str(error))
+    obstacle = await _why_unheard(settler.ports, nodes, episode_id) if episode_id else ""
+    return SettledLetter(key, done=done, obstacle=obstacle)
+
+
+async def _why_unheard(ports: Ports, nodes: Sequence[NodeInfo], episode_id: str) -> str:
+    """Return why none of `nodes` handles commands to an episode; empty: one may."""
+    from engine.episodes.episode import fold
+    from engine.operations.why_unheard import unheard
+    from streams.errors import UnreadableEvent
+
+    try:
+        episode = fold(await ports.log.read(ports.stack.episode(episode_id)))
+    except UnreadableEvent:  # A newer version has written it, and its nodes know.
+        return ""
+    why = episode.opened and unheard(nodes, episode.opened.actor_id, episode)
+    return str(why) if why else ""

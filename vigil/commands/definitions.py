@@ -1,0 +1,442 @@
+"""Definitions as data: `vigil apply`, and the commands that groups of both kinds have.
+
+vigil apply definitions/ --dry-run
+vigil actors apply disks.yaml            vigil workflows apply onboarding.yaml
+vigil actors disable disk_watch          vigil workflows disable onboarding
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+
+from vigil import options
+from vigil.errors import EXIT_TROUBLE, Mistake
+from vigil.options import By, IsJson, IsSure, Reason, require_consent, who
+from vigil.printing.output import show_rows
+from vigil.printing.tables import Row, as_json, printable
+from vigil.printing.tables import said as in_text
+
+if TYPE_CHECKING:
+    from engine.definitions.store import Change
+    from engine.operations.reconcile import Reconciled
+    from streams.model.events.definitions import DefinitionKind
+    from vigil.asking.definitions import AppliedDefinition, Withdrawal
+    from vigil.asking.stack import Rollout
+    from vigil.commands.repair import Reconcile
+
+ROLLOUT_S: Final = 10.0
+"""How long to wait for the nodes by default, in seconds."""
+
+HISTORY: Final = ("revision", "change", "person", "at", "reason")
+INDENT: Final = "  "
+
+
+class FileFormat(StrEnum):
+    """Formats of definition files."""
+
+    JSON = "json"
+    YAML = "yaml"
+    TOML = "toml"
+
+
+class TextFormat(StrEnum):
+    """Formats that a definition can be printed in."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+Seen: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--if-revision",
+        min=0,
+        help="Only if this is still its revision; 0: only if it was never defined.",
+    ),
+]
+ForNodes: TypeAlias = Annotated[
+    float,
+    typer.Option("--timeout", min=0.0, help="Longest wait for the nodes, in seconds; 0: none."),
+]
+Id: TypeAlias = Annotated[
+    str, typer.Argument(metavar="ID", help="Of the definition, as in the list.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands about definitions to a group; its name says which kind it is for."""
+    for command in (apply, disable, history, definition):
+        app.command()(command)
+
+
+def apply(
+    ctx: typer.Context,
+    *,
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH",
+            help="Files, and folders with .yaml, .yml, .json and .toml; - for standard input.",
+        ),
+    ],
+    form: Annotated[
+        FileFormat | None,
+        typer.Option("--format", help="Of the files; by default by their names."),
+    ] = None,
+    app: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:ATTRIBUTE", help="Check that this app has what the files name."
+        ),
+    ] = None,
+    is_dry: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    ] = False,
+    by: By = None,
+    reason: Reason = "",
+    seen: Seen = None,
+    timeout_s: ForNodes = ROLLOUT_S,
+    is_reconciling: Annotated[
+        bool,
+        typer.Option(
+            "--reconcile",
+            help="Then end what was removed, as vigil reconcile does.",
+        ),
+    ] = False,
+    is_json: IsJson = False,
+) -> None:
+    """Apply definition files to the running stack. Nodes run them within moments.
+
+    All files are checked together before any is applied, actors before workflows. Open episodes go
+    on with the revision that they began with. Exit code 1: nodes are up, and none of them can run
+    one of the definitions; it stays applied.
+    """
+    from vigil.asking import definitions
+    from vigil.asking.definition_checks import unchecked
+    from vigil.asking.drafts import drafts_of
+    from vigil.serving.app import load
+
+    reading = options.reading(ctx)
+    name = who(reading, by)
+    definitions.check_reason(reason)
+    reconcile = None
+    if is_reconciling:
+        from vigil.commands.repair import reconciler
+
+        _require_nodes(is_dry=is_dry, timeout_s=timeout_s)
+        reconcile = reconciler(reading, by=by, reason=reason)
+    drafts = drafts_of(kind_of_group(ctx), paths, None if form is None else form.value)
+    if seen is not None and len(drafts) > 1:
+        raise Mistake("--if-revision is for one file")
+    checked_by = None if app is None else load(app)
+    if is_dry:
+        planned = definitions.preview(reading, drafts, app=checked_by, seen=seen)
+        named = unchecked(drafts) if checked_by is None else []
+        show_planned(planned, named, is_json=is_json)
+        return
+    done = definitions.apply(
+        reading,
+        drafts,
+        app=checked_by,
+        by=name,
+        reason=reason,
+        seen=seen,
+        say=lambda each: None if is_json else say_applied(each, "revision"),
+    )
+    rollouts = definitions.wait_rollout(reading, done, timeout_s=timeout_s) if timeout_s else []
+    show_rollout(done, rollouts, timeout_s=timeout_s, reconcile=reconcile, is_json=is_json)
+
+
+def disable(
+    ctx: typer.Context,
+    *,
+    id_: Id,
+    by: By = None,
+    reason: Reason = "",
+    seen: Seen = None,
+    is_sure: IsSure = False,
+    timeout_s: ForNodes = ROLLOUT_S,
+    is_json: IsJson = False,
+) -> None:
+    """Disable a definition until it is applied again. Open episodes go on, and new events wait."""
+    from vigil.asking import definitions
+
+    reading, kind = options.reading(ctx), _kind(ctx)
+    current = definitions.read_current(reading, kind, id_)
+    revision, holds = current.definition.revision, current.definition.holds
+    if holds and not is_json:
+        say_needed(id_, current.needed_by)
+    if holds and not is_sure:
+        require_consent(f"disable {id_}, which is at revision {revision}?")
+        # What was asked about is what is to be disabled, and nothing newer.
+        seen = revision if seen is None else seen
+    done = definitions.disable(reading, kind, id_, by=who(reading, by), reason=reason, seen=seen)
+    if not is_json:
+        what = "disabled" if done.happened else "was disabled already"
+        print(f"{id_}: {what}, at revision {done.edition.revision}", flush=True)
+    withdrawal = definitions.wait_withdrawal(reading, kind, id_, timeout_s=timeout_s)
+    show_withdrawal(done, current.needed_by, withdrawal, timeout_s=timeout_s, is_json=is_json)
+
+
+def history(
+    ctx: typer.Context,
+    *,
+    id_: Id,
+    is_diff: Annotated[
+        bool, typer.Option("--diff", help="With what each of them has changed.")
+    ] = False,
+    is_json: IsJson = False,
+) -> None:
+    """List the changes of a definition, oldest first."""
+    from vigil.asking import definitions
+
+    rows = definitions.changes_of(options.reading(ctx), _kind(ctx), id_, with_difference=is_diff)
+    shown = rows if is_json else list(map(_in_words, rows))
+    if is_json or not is_diff:
+        show_rows(shown, HISTORY, is_json=is_json)
+        return
+    for row in shown:
+        words = (in_text(row[column]) for column in HISTORY)
+        print(printable("  ".join(filter(None, words))))
+        say_lines(row["difference"])
+
+
+def definition(
+    ctx: typer.Context,
+    *,
+    id_: Id,
+    revision: Annotated[
+        int | None, typer.Option(min=1, help="Which; by default the one applied last.")
+    ] = None,
+    form: Annotated[
+        TextFormat, typer.Option("--format", help="Format to print.")
+    ] = TextFormat.YAML,
+) -> None:
+    """Print a definition as a file that can be applied again."""
+    from vigil.asking import definitions
+
+    reading, kind = options.reading(ctx), _kind(ctx)
+    print(definitions.text_of(reading, kind, id_, revision=revision, form=form.value), end="")
+
+
+def kind_of_group(ctx: typer.Context) -> DefinitionKind | None:
+    """Return the kind of definitions that a command's group is for; None: it is in none."""
+    from vigil.asking.stack import GROUPS
+
+    group = None if ctx.parent is None else ctx.parent.info_name
+    return next((kind for kind, each in GROUPS.items() if each == group), None)
+
+
+def _kind(ctx: typer.Context) -> DefinitionKind:
+    kind = kind_of_group(ctx)
+    assert kind is not None, "these commands are in the groups of the kinds"
+    return kind
+
+
+def _require_nodes(*, is_dry: bool, timeout_s: float) -> None:
+    """Refuse to reconcile where no node is asked what it declares now."""
+    if is_dry:
+        raise Mistake("--reconcile changes something, and --dry-run nothing; choose one of them")
+    if not timeout_s:
+        raise Mistake("--reconcile is done once nodes run it; give them time with --timeout")
+
+
+def _in_words(row: Row) -> Row:
+    """Return a change as people read it: only what was applied is a revision."""
+    if row["change"] == "applied":
+        return row
+    return {**row, "revision": None, "change": f"{row['change']} ({row['revision']})"}
+
+
+def show_planned(
+    planned: Sequence[AppliedDefinition], unchecked: Sequence[str], *, is_json: bool
+) -> None:
+    """Print what applying would change, and what of it nobody has looked at."""
+    if is_json:
+        print(as_json([each.as_row() for each in planned]))
+        return
+    for each in planned:
+        say_applied(each, "would be revision")
+    _say_gone(planned)
+    if unchecked:
+        warn(f"not checked, for no --app is given: {', '.join(unchecked)}")
+
+
+def say_applied(applied: AppliedDefinition, becomes: str) -> None:
+    """Print what applying a definition has made of it, or would make."""
+    id_, revision = applied.edition.id, applied.edition.revision
+    print(f"{id_}: {becomes if applied.happened else 'as it is already: revision'} {revision}")
+    say_lines(applied.difference)
+    sys.stdout.flush()
+    for lack in applied.lacks:
+        warn(f"{id_}: {lack}; until there is, no node can run it")
+    say_needed(id_, applied.needed_by)
+
+
+def say_needed(id_: str, needed_by: Mapping[str, Sequence[str]]) -> None:
+    """Print which workflows name what goes."""
+    for workflow, steps in sorted(needed_by.items()):
+        which = f"step{'s' if len(steps) > 1 else ''} {', '.join(steps)}"
+        warn(f"{id_}: workflow {workflow} needs what goes ({which}), and begins no more without it")
+
+
+def say_lines(lines: object) -> None:
+    """Print lines that belong to the one before them."""
+    assert isinstance(lines, list)
+    for line in lines:
+        print(printable(f"{INDENT}{line}"))
+
+
+def show_rollout(
+    applied: Sequence[AppliedDefinition],
+    rollouts: Sequence[Rollout],
+    *,
+    timeout_s: float,
+    reconcile: Reconcile | None,
+    is_json: bool,
+) -> None:
+    """Print what nodes make of what was applied, and what is left of what was there before.
+
+    Raises:
+        Exit: nodes are up, and none of them runs one.
+    """
+    pairs = list(zip(applied, rollouts, strict=bool(rollouts)))
+    if not is_json:
+        for each, rollout in pairs:
+            _say_rollout(each, rollout, timeout_s=timeout_s)
+    running = [each.actor for each, rollout in pairs if rollout.running]
+    done = reconcile(running) if reconcile is not None and running else None
+    if is_json:
+        print(as_json(_rows(applied, rollouts, running, done)))
+    elif reconcile is None:
+        _say_gone(applied)
+    else:
+        _say_reconciled(applied, running, done)
+    if not is_json and not rollouts:
+        print("not waited for nodes")
+    if any(each.is_in_vain for each in rollouts):
+        raise typer.Exit(EXIT_TROUBLE)
+
+
+def show_withdrawal(
+    change: Change,
+    needed_by: Mapping[str, Sequence[str]],
+    withdrawal: Withdrawal,
+    *,
+    timeout_s: float,
+    is_json: bool,
+) -> None:
+    """Print what became of something that was disabled."""
+    edition = change.edition
+    if is_json:
+        row = {
+            "kind": edition.kind,
+            "id": edition.id,
+            "revision": edition.revision,
+            "changed": change.happened,
+            "needed_by": needed_by,
+            "waking": withdrawal.waking,
+            "events": withdrawal.events,
+        }
+        print(as_json(row))
+        return
+    waits = (
+        f"{_count(withdrawal.events)}; what comes waits, too"
+        if withdrawal.events
+        else "what comes waits"
+    )
+    print(f"{edition.id}: {waits}, and fires when it is applied again", flush=True)
+    for node in withdrawal.waking:
+        since = f"within {timeout_s:g} s " if timeout_s else ""
+        warn(f"{edition.id}: {node} has not said {since}that it lets go of it")
+
+
+def _count(events: object) -> str:
+    """Return how many events wait, in words."""
+    match events:
+        case 1:
+            return "1 event waits"
+        case int():
+            return f"{events:,} events wait"
+        case _:
+            return "nobody can say how many events wait"
+
+
+def _rows(
+    applied: Sequence[AppliedDefinition],
+    rollouts: Sequence[Rollout],
+    running: Sequence[str],
+    done: Reconciled | None,
+) -> list[Row]:
+    from vigil.commands import repair
+
+    told = [each.as_row() for each in rollouts] or [{} for _ in applied]
+    ended = {} if done is None else {each: repair.report_of(each, done) for each in running}
+    return [
+        {**each.as_row(), **said, "reconciled": ended.get(each.actor)}
+        for each, said in zip(applied, told, strict=True)
+    ]
+
+
+def _say_rollout(applied: AppliedDefinition, said: Rollout, *, timeout_s: float) -> None:
+    id_ = applied.edition.id
+    if said.running:
+        print(f"{id_}: runs on {', '.join(said.running)}")
+        if said.failing:
+            others = f"others cannot: {', '.join(said.failing)}"
+            warn(f"{id_}: {others}; `vigil actors show {applied.actor}` says why")
+    elif not said.is_in_vain:
+        print(f"{id_}: no node is up; those that start run it")
+    else:
+        for node, problem in said.failing.items():
+            warn(f"{id_}: {node} cannot run it: {problem}")
+    for node in said.silent:
+        which = f"that it runs revision {applied.edition.revision}"
+        warn(f"{id_}: {node} has not said within {timeout_s:g} s {which}")
+    if said.is_in_vain and applied.ran:
+        warn(f"{id_}: {_way_back(applied)}")
+
+
+def _way_back(applied: AppliedDefinition) -> str:
+    """Return where something ran before this revision, and how it runs there again."""
+    from vigil.asking.stack import GROUPS
+
+    edition, before = applied.edition, max(applied.ran.values())
+    nodes = ", ".join(name for name, each in applied.ran.items() if each == before)
+    group = f"vigil {GROUPS[edition.kind]}"
+    back = f"{group} definition {edition.id} --revision {before}"
+    return (
+        f"nobody runs it now; until revision {edition.revision} it ran on {nodes}; "
+        f"go back with: {back} | {group} apply - --format yaml"
+    )
+
+
+def _say_reconciled(
+    applied: Sequence[AppliedDefinition], running: Sequence[str], done: Reconciled | None
+) -> None:
+    for each in applied:
+        if each.actor not in running:
+            again = f"vigil reconcile --actor {each.actor}"
+            warn(f"{each.edition.id}: no node runs it, so nothing of it is ended; later: {again}")
+    if done is not None:
+        from vigil.commands.repair import show_reconciled
+
+        show_reconciled(done, is_dry=False)
+
+
+def _say_gone(applied: Sequence[AppliedDefinition]) -> None:
+    """Print what is to be run so that nothing is left of what is gone."""
+    for each in applied:
+        if each.removed:
+            left = f"what is left of it stays until vigil reconcile --actor {each.actor}"
+            print(f"{each.edition.id}: gone: {', '.join(each.removed)}; {left}")
+
+
+def warn(line: str) -> None:
+    """Print a line that is not what was asked for."""
+    print(printable(f"vigil: {line}"), file=sys.stderr)

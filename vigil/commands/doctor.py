@@ -1,0 +1,327 @@
+"""`vigil doctor`: is everything as it must be, and if not, what to do."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from importlib.metadata import version
+from typing import Final
+
+import msgspec
+import typer
+
+from engine.cluster.members import live_nodes
+from engine.cluster.nodes import NodeInfo
+from projections.errors import ProjectionError
+from projections.postgres.pool import Pool
+from projections.postgres.queries import migrations
+from projections.postgres.query_result import Row
+from projections.postgres.reader import list_checkpoints, run_sql
+from streams import jetstream
+from streams.clock import SystemClock
+from streams.errors import StreamError
+from streams.jetstream import Inspection, StreamReport
+from streams.layout import Stream
+from streams.model.definitions import ID_KINDS, Edition
+from streams.subjects import Stack
+from vigil import options
+from vigil.asking import instances
+from vigil.asking.connect import connected, link_settings, pooled, run
+from vigil.asking.rows import applied_migrations
+from vigil.asking.stack import GROUPS, Rollout, read_definitions, rollout_of
+from vigil.options import IsJson
+from vigil.settings import Reading, shown
+from vigil.version import vigil_version
+
+
+def doctor(ctx: typer.Context, *, is_json: IsJson = False) -> None:
+    """Check settings, servers, streams and tables; exit code 1 if anything is wrong."""
+    from vigil.errors import EXIT_TROUBLE
+    from vigil.printing import tables
+
+    reading = options.reading(ctx)
+    checks = run(examine(reading))
+    settings, installed = settings_in_force(reading), versions()
+    if is_json:
+        print(tables.as_json({"versions": installed, "settings": settings, "checks": checks}))
+    else:
+        show = tables.terminal().print
+        show(" · ".join(f"{name} {each}" for name, each in installed.items()), end="\n\n")
+        show(tables.table(settings, ("setting", "value", "from")), end="\n\n")
+        rows = [msgspec.structs.asdict(check) for check in checks]
+        show(tables.table(rows, ("status", "what", "says", "remedy")))
+    if any(check.status == "problem" for check in checks):
+        raise typer.Exit(EXIT_TROUBLE)
+
+
+LAG_MAX: Final = 10_000
+"""Messages that the rows may be behind before that is a problem: half a second of projecting."""
+
+STILL_S_MAX: Final = 60.0
+"""Longest that a checkpoint with messages beyond it may stand still, in seconds: a dead
+projector's lease lapses and another takes over in less."""
+
+PATIENCE_S: Final = 2.0
+"""How long to watch such a checkpoint, in seconds: after a quiet hour, what is beyond it may
+be as new as our look."""
+
+LOOK_S: Final = 0.1
+"""Between two looks at it, in seconds."""
+
+_OF_NOBODY: Final = "See that a projector runs: `vigil project`, or a node without --no-project."
+_OF_ANOTHER: Final = (
+    "Stop every projector, drop the schema vigil with CASCADE, and start one: "
+    "it makes the rows again."
+)
+_OF_TROUBLE: Final = "Do what it says, or see the projector's log; it tries again by itself."
+
+_CLAIMS: Final = "claims"
+"""The projection that follows no stream of commits."""
+
+_CLOCK: Final = SystemClock()
+
+
+class DoctorCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing looked at."""
+
+    what: str
+    status: str
+    """`ok`, `note` or `problem`."""
+    says: str
+    remedy: str = ""
+    instances: Sequence[str] | msgspec.UnsetType = msgspec.UNSET
+    """The ids of what it is about, if it is about instances of a workflow; for programs."""
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what runs here."""
+    return {
+        "vigil": vigil_version(),
+        "python": platform.python_version(),
+        "nats-py": version("nats-py"),
+    }
+
+
+def settings_in_force(reading: Reading) -> list[dict[str, str]]:
+    """Return every setting, its value without secrets, and the place that says so."""
+    return [
+        {"setting": key, "value": shown(key, getattr(reading.settings, key)), "from": origin}
+        for key, origin in reading.origins.items()
+    ]
+
+
+async def examine(reading: Reading) -> list[DoctorCheck]:
+    """Return everything looked at, problems included."""
+    of_log = await _look_at_log(reading)
+    if any(check.status != "ok" for check in of_log):
+        return [*of_log, *await _look_at_rows(reading, {})]
+    of_definitions = await _look_at_definitions(reading)
+    of_rows = await _look_at_rows(reading, await _heads(reading))
+    return [*of_log, *of_definitions, *of_rows, *await _look_at_instances(reading)]
+
+
+async def _look_at_log(reading: Reading) -> list[DoctorCheck]:
+    settings = reading.settings
+    link = link_settings(reading)
+    what = f"NATS at {shown('nats_url', settings.nats_url)}"
+    try:
+        inspection = await jetstream.inspect(settings.nats_url, stack=reading.stack, settings=link)
+    except StreamError as error:
+        remedy = "Start a server with JetStream, or correct nats_url; `vigil up` brings its own."
+        return [DoctorCheck(what=what, status="problem", says=str(error), remedy=remedy)]
+    return [_of_server(inspection, what), *map(_of_stream, inspection.streams)]
+
+
+async def _look_at_definitions(reading: Reading) -> list[DoctorCheck]:
+    async with connected(reading, creates=False) as ports:
+        nodes, editions = await live_nodes(ports.gates), await read_definitions(ports)
+    return look_at_definitions(nodes, [each for each in editions if each.holds])
+
+
+def look_at_definitions(
+    nodes: Sequence[NodeInfo], editions: Sequence[Edition]
+) -> list[DoctorCheck]:
+    """Return which of the definitions that hold no node runs, and why; or that all is well."""
+    what = "definitions"
+    if not editions:
+        return [DoctorCheck(what=what, status="ok", says="none")]
+    if not nodes:
+        return [DoctorCheck(what=what, status="note", says=f"{len(editions):,}, and no node is up")]
+    received = [(each, rollout_of(nodes, each)) for each in editions]
+    bad = [_of_definition(each, said) for each, said in received if said.is_in_vain]
+    return bad or [
+        DoctorCheck(what=what, status="ok", says=f"{len(editions):,}, and nodes run them")
+    ]
+
+
+def _of_definition(edition: Edition, said: Rollout) -> DoctorCheck:
+    node, problem = next(iter(said.failing.items()), ("", ""))
+    says = f"{node} cannot: {problem}" if problem else f"{said.silent[0]} does not say why"
+    return DoctorCheck(
+        what=f"{ID_KINDS[edition.kind]} {edition.id}",
+        status="problem",
+        says=f"nobody runs revision {edition.revision}: {says}",
+        remedy=f"Apply one that nodes can run, or disable it: `vigil {GROUPS[edition.kind]}`.",
+    )
+
+
+async def _heads(reading: Reading) -> dict[str, int]:
+    """Return the newest sequence of what is projected. The streams are there: none is made."""
+    async with connected(reading) as ports:
+        return {
+            ports.stack.part(stream, partition): await ports.log.head(stream, partition=partition)
+            for stream in (Stream.JOURNAL, Stream.DEAD)
+            for partition in ports.stack.partitions_of(stream)
+        }
+
+
+async def _look_at_rows(reading: Reading, heads: Mapping[str, int]) -> list[DoctorCheck]:
+    what = f"Postgres at {shown('postgres_dsn', reading.settings.postgres_dsn)}"
+    try:
+        async with pooled(reading) as pool:
+            (found,) = (await run_sql(pool, "SHOW server_version")).rows
+            server = DoctorCheck(what=what, status="ok", says=f"PostgreSQL {found[0]}")
+            applied = await applied_migrations(pool)
+            if applied is None:
+                says = "no tables yet; the first projector makes them"
+                return [server, DoctorCheck(what="migrations", status="note", says=says)]
+            lags = await look_at_lags(pool, reading.stack, heads)
+    except ProjectionError as error:
+        remedy = "Start a server, or correct postgres_dsn; `vigil up` brings its own."
+        return [DoctorCheck(what=what, status="problem", says=str(error), remedy=remedy)]
+    return [server, _of_migrations(applied), *lags]
+
+
+async def look_at_lags(pool: Pool, stack: Stack, heads: Mapping[str, int]) -> list[DoctorCheck]:
+    """Return how each projection stands to the head of what it follows, by name.
+
+    Raises:
+        ProjectionError: the rows cannot be asked.
+    """
+    places = await _checkpoints(pool, stack)
+    lags = [
+        await _of_lag(pool, stack, each, head=head, place=places.get(each, _NOWHERE))
+        for each, head in heads.items()
+    ]
+    strange = sorted(places.keys() - heads.keys() - {_CLAIMS}) if heads else []
+    return [*lags, *map(_of_another_layout, strange)]
+
+
+async def _look_at_instances(reading: Reading) -> list[DoctorCheck]:
+    """Return which instances no node sees to. Rows that cannot be asked have been told already."""
+    try:
+        rows = await instances.unserved_instances(reading)
+    except ProjectionError:
+        return []
+    return list(map(_of_unserved, instances.by_workflow(rows)))
+
+
+def _of_unserved(forsaken: instances.UnservedInstances) -> DoctorCheck:
+    return DoctorCheck(
+        what=f"instances of {forsaken.workflow_id}",
+        status="problem",
+        says=f"{forsaken.number}, {forsaken.problem}",
+        remedy=instances.REMEDY,
+        instances=forsaken.ids,
+    )
+
+
+def _of_server(inspection: Inspection, what: str) -> DoctorCheck:
+    says = f"nats-server {inspection.server_version}"
+    if inspection.problem:
+        return DoctorCheck(what=what, status="problem", says=says, remedy=inspection.problem)
+    return DoctorCheck(what=what, status="ok", says=f"{says}, with JetStream")
+
+
+def _of_stream(report: StreamReport) -> DoctorCheck:
+    what = f"stream {report.name}"
+    if not report.exists:
+        return DoctorCheck(what=what, status="note", says="not there yet; the first node makes it")
+    if not report.contradictions:
+        return DoctorCheck(what=what, status="ok", says="as it must be")
+    says = "; ".join(
+        f"{each.field} is {each.theirs!r} and must be {each.ours!r}"
+        for each in report.contradictions
+    )
+    remedy = "Change it with `nats stream edit`, or choose another stack."
+    return DoctorCheck(what=what, status="problem", says=says, remedy=remedy)
+
+
+def _of_migrations(applied: Mapping[str, str]) -> DoctorCheck:
+    ours = {migration.name: migration.checksum for migration in migrations()}
+    missing = sorted(ours.keys() - applied.keys())
+    changed = sorted(name for name in ours.keys() & applied.keys() if ours[name] != applied[name])
+    if not missing and not changed:
+        return DoctorCheck(what="migrations", status="ok", says=f"all {len(ours)} applied")
+    if changed:
+        says = f"changed after they were applied: {', '.join(changed)}"
+        remedy = "Install the version that applied them, or project into an empty database."
+    else:
+        says = f"missing: {', '.join(missing)}"
+        remedy = "Run `vigil project` or a node of this version; it applies them."
+    return DoctorCheck(what="migrations", status="problem", says=says, remedy=remedy)
+
+
+class _Checkpoint(msgspec.Struct, frozen=True):
+    """Where a projection has come to."""
+
+    reached: int = 0
+    trouble: str | None = None
+    moved_at: datetime | None = None
+
+
+_NOWHERE: Final = _Checkpoint()
+
+
+def _checkpoint_of(row: Row) -> _Checkpoint:
+    return msgspec.convert(
+        {"reached": row["journal_seq"], "trouble": row["trouble"], "moved_at": row["updated_at"]},
+        _Checkpoint,
+    )
+
+
+async def _checkpoints(pool: Pool, stack: Stack) -> dict[str, _Checkpoint]:
+    rows = await list_checkpoints(pool, stack)
+    return {str(row["projection"]): _checkpoint_of(row) for row in rows}
+
+
+def _of_another_layout(projection: str) -> DoctorCheck:
+    says = "the rows show a journal that was spread over another number of partitions"
+    what = f"projection {projection}"
+    return DoctorCheck(what=what, status="problem", says=says, remedy=_OF_ANOTHER)
+
+
+async def _of_lag(
+    pool: Pool, stack: Stack, projection: str, *, head: int, place: _Checkpoint
+) -> DoctorCheck:
+    what, behind = f"projection {projection}", head - place.reached
+    says, remedy = f"at {place.reached:,} of {head:,}", _OF_NOBODY
+    if place.trouble is not None:
+        says, remedy = f"stands still {says}: {place.trouble}", _OF_TROUBLE
+    elif behind < 0:
+        says, remedy = f"{says}: the stream is not the one that the rows show", _OF_ANOTHER
+    elif behind > LAG_MAX:
+        says = f"{behind:,} messages behind, {says}"
+    elif behind and await _stands_still(pool, stack, projection, place):
+        says = f"stands still {says}"
+    else:
+        return DoctorCheck(what=what, status="ok", says=says)
+    return DoctorCheck(what=what, status="problem", says=says, remedy=remedy)
+
+
+async def _stands_still(pool: Pool, stack: Stack, projection: str, place: _Checkpoint) -> bool:
+    """Return whether the checkpoint has not moved for `STILL_S_MAX`, and does not while we look."""
+    still_s = _seconds_since(place.moved_at)
+    if still_s is not None and still_s <= STILL_S_MAX:
+        return False
+    until_s = _CLOCK.monotonic_s() + PATIENCE_S
+    while _CLOCK.monotonic_s() < until_s:
+        await _CLOCK.sleep(LOOK_S)
+        if (await _checkpoints(pool, stack)).get(projection, _NOWHERE).reached > place.reached:
+            return False
+    return True
+
+
+def _seconds_since(moment: datetime | None) -> float | None:
+    return (_CLOCK.now() - moment).total_seconds() if moment else None

@@ -1,0 +1,639 @@
+"""`vigil episodes`: what actors do and did."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+import typer
+
+from projections.postgres.pool import Pool
+from projections.postgres.query_result import ROWS_MAX, Row
+from projections.postgres.reader import (
+    list_episodes,
+    list_outputs,
+    list_steps,
+    list_unended_episodes,
+    show_block,
+    show_episode,
+)
+from streams.clock import SystemClock
+from streams.json import NOTHING, raw, unraw
+from streams.model.events import BlockReason, EndStatus, EpisodeEvent, EpisodeResolved, StepRecorded
+from streams.model.outputs import OutputOutcome
+from streams.subjects import Stack
+from vigil import options
+from vigil.asking.connect import with_ports
+from vigil.asking.rows import ENDS, ask, parse_id, require, wait_ended
+from vigil.errors import EXIT_TROUBLE, Mistake, Trouble
+from vigil.options import (
+    DECISION_S,
+    WAIT_S,
+    By,
+    Hash,
+    IsJson,
+    IsSure,
+    IsWaiting,
+    Limit,
+    Reason,
+    Timeout,
+    require_consent,
+    who,
+)
+from vigil.printing import tables
+from vigil.printing.output import show_record, show_rows
+from vigil.settings import Reading
+
+if TYPE_CHECKING:
+    from engine.operations.replay import Frame
+    from engine.waits.answer import Wait
+    from engine.waits.signal import WaitEntry
+    from streams.ports.all import Ports
+    from streams.ports.log import Recorded
+    from vigil.asking.requests import CommandOutcome, CommandResult, SentCommand
+
+app = typer.Typer(no_args_is_help=True)
+
+COLUMNS: Final = (
+    "episode_id", "actor_id", "expectation_id", "subject_id", "status", "position", "turns_used",
+    "started_at", "finished_at", "says", "error_class",
+)  # fmt: skip
+SPARE: Final = (
+    "turns_used", "finished_at", "expectation_id", "started_at", "subject_id", "actor_id",
+    "error_class",
+)  # fmt: skip
+STEP_COLUMNS: Final = (
+    "step_no", "kind", "tool_name", "state", "cost_ms", "cost_tokens", "error_class",
+    "args_redacted", "result",
+)  # fmt: skip
+OUTPUT_COLUMNS: Final = (
+    "output_key", "outcome", "adapter", "status", "attempts", "next_attempt_at", "delivered_ref",
+    "error_class", "error_detail",
+)  # fmt: skip
+REPLAY_COLUMNS: Final = (
+    "number", "seq", "at", "event", "status", "node", "attempts", "crashes", "steps_recorded",
+    "checkpoints_saved", "tokens_used", "wall_used_s",
+)  # fmt: skip
+REPLAY_SPARE: Final = (
+    "checkpoints_saved", "crashes", "attempts", "wall_used_s", "tokens_used", "node", "seq",
+    "steps_recorded",
+)  # fmt: skip
+
+ANYBODY: Final = "anybody"
+
+ROUNDS_MAX: Final = 100
+"""Most questions for what an actor has open: a million episodes, at the rows' `ROWS_MAX` each."""
+
+TOLD_EVERY_S: Final = 1.0
+"""Between two lines of progress, in seconds."""
+
+UNKNOWN: Final = ""
+"""Status of an episode that the journal does not hold."""
+
+_CLOCK: Final = SystemClock()
+
+EpisodeId: TypeAlias = Annotated[
+    str, typer.Argument(metavar="ID", help="The episode's id, as `vigil episodes list` shows it.")
+]
+
+
+class EpisodeStatus(StrEnum):
+    """What the rows call the states of an episode: the open ones, and how it may have ended."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    BLOCKED = "blocked"
+    DONE = EndStatus.DONE
+    FAILED = EndStatus.FAILED
+    PARTIALLY_FAILED = EndStatus.PARTIALLY_FAILED
+    CANCELED = EndStatus.CANCELED
+
+
+class Unended(StrEnum):
+    """Statuses of episodes that can be canceled."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    BLOCKED = "blocked"
+
+
+@dataclass(frozen=True)
+class EpisodeToCancel:
+    """An episode, and where it is in its life."""
+
+    episode_id: UUID
+    actor_id: str
+    status: str
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is such an episode."""
+        return self.status != UNKNOWN
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be canceled."""
+        return self.is_known and self.status not in ENDS
+
+    @property
+    def outlook(self) -> str:
+        """What becomes of it, in words: for good, or once a node has handled the request."""
+        return f"{self.status}, to be canceled" if self.is_open else self.status
+
+    def as_row(self) -> Row:
+        """Return it as programs read it."""
+        return {**vars(self), "episode_id": str(self.episode_id)}
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    *,
+    status: Annotated[EpisodeStatus | None, typer.Option(help="Only with this status.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only of this actor.")] = None,
+    limit: Limit = 50,
+    is_json: IsJson = False,
+) -> None:
+    """List episodes: queued ones first, then the latest started."""
+    reading = options.reading(ctx)
+    rows = ask(
+        reading,
+        lambda pool: list_episodes(pool, reading.stack, status=status, actor=actor, limit=limit),
+    )
+    shown = rows if is_json else [{**row, "says": says(row)} for row in rows]
+    show_rows(shown, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+
+
+@app.command()
+def show(ctx: typer.Context, *, episode_id: EpisodeId, is_json: IsJson = False) -> None:
+    """Show everything about one episode."""
+    reading, wanted = options.reading(ctx), parse_id(episode_id)
+    row = ask(reading, lambda pool: _record(pool, reading.stack, wanted))
+    row = require(row, f"episode {wanted}", reading.stack)
+    if is_json:
+        show_record(row, is_json=True)
+        return
+    block, outputs = row.pop("waits_for"), row.pop("outputs")
+    show_record(row, is_json=False)
+    if isinstance(block, dict):
+        show_record(tables.in_words(tables.spelled_out(_asked(block), "plan")), is_json=False)
+    if isinstance(outputs, list) and outputs:
+        show_rows(outputs, OUTPUT_COLUMNS, is_json=False)
+
+
+@app.command()
+def steps(ctx: typer.Context, *, episode_id: EpisodeId, is_json: IsJson = False) -> None:
+    """List the steps of one episode, in order."""
+    reading, wanted = options.reading(ctx), parse_id(episode_id)
+
+    async def question(pool: Pool) -> list[Row]:
+        episode = await show_episode(pool, reading.stack, wanted)
+        require(episode, f"episode {wanted}", reading.stack)
+        return [*await list_steps(pool, reading.stack, wanted)]
+
+    show_rows(ask(reading, question), STEP_COLUMNS, is_json=is_json)
+
+
+@app.command()
+def replay(
+    ctx: typer.Context,
+    *,
+    episode_id: EpisodeId,
+    at: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stop after this many events, and show the whole state."),
+    ] = None,
+    is_json: Annotated[bool, typer.Option("--json", help="Print JSON: a line each.")] = False,
+) -> None:
+    """Fold one episode's journal event by event, and show the state after each of them."""
+    from engine.operations import replay as operations_replay
+
+    reading, wanted = options.reading(ctx), parse_id(episode_id)
+
+    async def read(ports: Ports) -> Sequence[Recorded]:
+        return await ports.log.read(ports.stack.episode(str(wanted)))
+
+    frames = list(operations_replay.frames(with_ports(reading, read, creates=True)))
+    if not frames:
+        raise Trouble(f"no episode {wanted} on the journal of stack {reading.stack.name}")
+    if at is not None and at > len(frames):
+        raise Trouble(f"its journal holds {len(frames):,} events, not {at:,}")
+    if at is not None:
+        show_record(_whole_frame(frames[at - 1]), is_json=is_json)
+    elif is_json:
+        for frame in frames:
+            print(tables.as_json_line(_frame_row(frame)))
+    else:
+        rows = [_frame_row(frame) for frame in frames]
+        show_rows(rows, REPLAY_COLUMNS, is_json=False, spare=REPLAY_SPARE)
+
+
+@app.command()
+def cancel(
+    ctx: typer.Context,
+    *,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="Episodes, by their ids.")
+    ] = None,
+    actor: Annotated[
+        str | None, typer.Option(help="Instead of ids: all of this actor that have not ended.")
+    ] = None,
+    expectation: Annotated[
+        str | None, typer.Option(help="With --actor: only of this expectation.")
+    ] = None,
+    status: Annotated[
+        Unended | None, typer.Option(help="With --actor: only with this status.")
+    ] = None,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", help="With --actor: do not ask for confirmation.")
+    ] = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for their ends; exit code 1 unless all are canceled."),
+    ] = False,
+    timeout_s: Timeout = WAIT_S,
+    is_json: IsJson = False,
+) -> None:
+    """Cancel episodes, whether they are queued, running or blocked."""
+    if bool(ids) is (actor is not None):
+        raise Mistake("name the episodes, or give --actor")
+    if actor is None and (expectation or status or is_sure):
+        raise Mistake("--expectation, --status and --yes go with --actor")
+    reading = options.reading(ctx)
+    if actor is None:
+        found = _named(reading, [parse_id(each) for each in ids or ()])
+    else:
+        found = _unended(reading, actor=actor, expectation=expectation, status=status)
+    if actor is not None and found and not is_sure:
+        require_consent(f"cancel {len(found):,} episodes of {actor}?")
+    _request_cancel(reading, found, by=who(reading, by), reason=reason)
+    after = _wait_ends(reading, found, timeout_s=timeout_s) if is_waiting else found
+    if is_json:
+        show_rows([each.as_row() for each in after], (), is_json=True)
+    elif actor is None:
+        _print_each(after, reading)
+    else:
+        counts = Counter(each.outlook for each in after)
+        words = (f"{count:,} {outlook}" for outlook, count in counts.items())
+        print(", ".join(words) or "nothing to cancel")
+    canceled = EndStatus.CANCELED
+    if not all(each.is_known and (each.status == canceled or not is_waiting) for each in after):
+        raise typer.Exit(EXIT_TROUBLE)
+
+
+@app.command()
+def approve(
+    ctx: typer.Context,
+    *,
+    episode_id: EpisodeId,
+    hash_: Hash = None,
+    is_sure: IsSure = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Timeout = DECISION_S,
+) -> None:
+    """Approve what an episode asks for. Shows the plan first, and asks for confirmation."""
+    from vigil.asking.approvals import Choice, decide_episode
+
+    choice = Choice("approve", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+    decide_episode(options.reading(ctx), episode_id, choice)
+
+
+@app.command()
+def deny(
+    ctx: typer.Context,
+    *,
+    episode_id: EpisodeId,
+    hash_: Hash = None,
+    is_sure: IsSure = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Timeout = DECISION_S,
+) -> None:
+    """Deny what an episode asks for. Shows the plan first, and asks for confirmation."""
+    from vigil.asking.approvals import Choice, decide_episode
+
+    choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+    decide_episode(options.reading(ctx), episode_id, choice)
+
+
+@app.command()
+def resolve(
+    ctx: typer.Context,
+    *,
+    ref: Annotated[
+        str, typer.Argument(metavar="REF", help="What episodes wait for, such as payment:42.")
+    ],
+    result: Annotated[
+        str, typer.Option(help="JSON for the strategies; @FILE, or - for standard input.")
+    ] = "null",
+    episode_id: Annotated[
+        str | None, typer.Option("--episode", metavar="ID", help="Only this episode.")
+    ] = None,
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Timeout = DECISION_S,
+) -> None:
+    """Resolve a wait: give the episodes that wait for a reference its result."""
+    from engine.errors import Refused
+    from engine.waits import requests
+    from engine.waits.signal import RESOLVED
+    from vigil.asking.requests import report, request, watch
+
+    body = options.read_json(result, what="--result")
+    only = None if episode_id is None else str(parse_id(episode_id))
+    reading = options.reading(ctx)
+    name, wait_s = who(reading, by), timeout_s if is_waiting else None
+
+    async def resolved(ports: Ports) -> list[CommandOutcome]:
+        waiters = await _waiters(ports, ref, only)
+        try:
+            id_ = await requests.resolve(ports, ref, body, by=name, episode_id=only)
+        except Refused as error:
+            raise Trouble(f"{error}; for one that is about to wait, publish {RESOLVED}") from error
+        return await watch(ports, [_sent(ports, each, id_) for each in waiters], wait_s=wait_s)
+
+    report(request(reading, resolved))
+
+
+def says(row: Row) -> str:
+    """Return an episode's summary, else what went wrong; of a traceback, its last line."""
+    detail = str(row["error_detail"] or "").rstrip().splitlines()[-1:]
+    return str(row["summary"] or "".join(detail))
+
+
+def came_to(outcomes: Iterable[OutputOutcome], own: Iterable[Row]) -> list[Row]:
+    """Return a row for each output of an episode, with its `outcome` once that is settled.
+
+    Args:
+        outcomes: those that are settled.
+        own: rows of what the episode proposed itself. Of an output of another episode, or of a dry
+            run, only the outcome is known here.
+    """
+    settled = {each.output_key: each for each in outcomes}
+    rows: list[Row] = []
+    for each in own:
+        outcome = settled.pop(str(each["output_key"]), None)
+        rows.append({**each, "outcome": outcome and outcome.outcome})
+    for left in settled.values():
+        said = {"output_key": left.output_key, "outcome": left.outcome}
+        rows.append({**said, "error_class": left.error_class or None})
+    return rows
+
+
+async def _record(pool: Pool, stack: Stack, episode_id: UUID) -> dict[str, object] | None:
+    """Return an episode's row, with `waits_for` (a row or None) and `outputs` (see `came_to`)."""
+    row = await show_episode(pool, stack, episode_id)
+    if row is None:
+        return None
+    block = await show_block(pool, stack, episode_id) if row["blocked_by"] else None
+    is_open = block is not None and block["resolution"] is None
+    own = await list_outputs(pool, stack, episode_id=episode_id, limit=ROWS_MAX)
+    outcomes = msgspec.convert(row["outputs"] or (), tuple[OutputOutcome, ...])
+    return row | {"waits_for": block if is_open else None, "outputs": came_to(outcomes, own)}
+
+
+def _asked(block: Mapping[str, object]) -> Row:
+    """Return what an episode waits for as people read it, with the command to type."""
+    if block["reason"] == BlockReason.WAIT:
+        asks: Row = {"ref": block["ref"]}
+        todo = f"resolve {shlex.quote(str(block['ref']))}"
+    else:
+        asks = {
+            "summary": block["summary"],
+            "approvers": block["approvers"] or ANYBODY,
+            "plan_hash": block["plan_hash"],
+            "plan": block["plan"],
+        }
+        todo = f"approve {block['episode_id']}"
+    return {
+        "waits_for": block["reason"],
+        "since": block["blocked_at"],
+        "expires_at": block["expires_at"],
+        "on_expiry": block["on_expiry"] if block["expires_at"] else None,
+        **asks,
+        "what_to_do": f"vigil episodes {todo}",
+    }
+
+
+def _frame_row(frame: Frame) -> Row:
+    episode = frame.episode
+    return {
+        "number": frame.number,
+        "seq": frame.seq,
+        "at": frame.at,
+        "event": frame.event.__struct_config__.tag,
+        "status": episode.status.value,
+        "node": episode.node,
+        "attempts": episode.attempts,
+        "crashes": episode.crashes,
+        "steps_recorded": episode.steps_recorded,
+        "checkpoints_saved": episode.checkpoints_saved,
+        "tokens_used": episode.tokens_used,
+        "wall_used_s": round(episode.wall_used_s, 3),
+    }
+
+
+def _whole_frame(frame: Frame) -> Row:
+    """Return everything in `frame`: the event, and the state after it."""
+    state: Row = unraw(raw(frame.episode))
+    return {**_frame_row(frame), "said": unraw(raw(_as_shown(frame.event))), **state}
+
+
+def _as_shown(event: EpisodeEvent) -> EpisodeEvent:
+    """Return `event` as people may see it: a step's result may be for the replay alone."""
+    if isinstance(event, StepRecorded) and event.result_shown != NOTHING:
+        return msgspec.structs.replace(event, result=event.result_shown)
+    return event
+
+
+def _print_each(episodes: Sequence[EpisodeToCancel], reading: Reading) -> None:
+    for each in episodes:
+        if each.is_known:
+            print(f"{each.episode_id}: {each.outlook}")
+        else:
+            hint = "`vigil episodes list` shows those that there are"
+            line = f"no episode {each.episode_id} in stack {reading.stack.name}; {hint}"
+            print(f"vigil: {line}", file=sys.stderr)
+
+
+def _named(reading: Reading, ids: Iterable[UUID]) -> list[EpisodeToCancel]:
+    """Return the episodes of these ids as the journal has them, each once."""
+    from engine.episodes.episode import fold
+    from vigil.asking.requests import in_batches
+
+    async def found(ports: Ports) -> list[EpisodeToCancel]:
+        async def one(id_: UUID) -> EpisodeToCancel:
+            episode = fold(await ports.log.read(ports.stack.episode(str(id_))))
+            if episode.opened is None:
+                return EpisodeToCancel(id_, "", UNKNOWN)
+            return EpisodeToCancel(id_, episode.opened.actor_id, episode.status.value)
+
+        return await in_batches(list(dict.fromkeys(ids)), one)
+
+    return with_ports(reading, found)
+
+
+def _unended(
+    reading: Reading, *, actor: str, expectation: str | None, status: str | None
+) -> list[EpisodeToCancel]:
+    """Return the unended episodes of an actor; raise `Trouble` if nobody knows the actor."""
+    from vigil.asking.stack import read_stack, require_expectation, require_known
+
+    async def known(ports: Ports) -> None:
+        seen = await read_stack(ports)
+        await require_known(reading, ports, seen, actor)
+        if expectation is not None:
+            require_expectation(seen, actor, expectation)
+
+    found = ask(
+        reading,
+        lambda pool: read_unended(
+            pool, reading.stack, actor=actor, expectation=expectation, status=status
+        ),
+    )
+    if not found:
+        with_ports(reading, known)
+    return found
+
+
+async def read_unended(
+    pool: Pool,
+    stack: Stack,
+    *,
+    actor: str,
+    expectation: str | None = None,
+    status: str | None = None,
+    round_max: int = ROWS_MAX,
+) -> list[EpisodeToCancel]:
+    """Return all episodes of an actor that have not ended as far as the rows show, oldest first.
+
+    `round_max` are asked for at a time; prints on stderr if `ROUNDS_MAX` such rounds find not all.
+    """
+    found: list[EpisodeToCancel] = []
+    past: Row | None = None
+    for _ in range(ROUNDS_MAX):
+        rows = await list_unended_episodes(
+            pool,
+            stack,
+            actor=actor,
+            expectation=expectation,
+            status=status,
+            past=past,
+            limit=round_max,
+        )
+        found += [
+            EpisodeToCancel(UUID(str(row["episode_id"])), str(row["actor_id"]), str(row["status"]))
+            for row in rows
+        ]
+        if len(rows) < round_max:
+            return found
+        past = rows[-1]
+    print(f"vigil: these are the oldest {len(found):,}; ask again", file=sys.stderr, flush=True)
+    return found
+
+
+def _request_cancel(
+    reading: Reading, episodes: Sequence[EpisodeToCancel], *, by: str, reason: str
+) -> None:
+    """Request that the open ones be canceled; print progress, and which no node can end now."""
+    from engine.cluster.members import live_nodes
+    from engine.episodes import cancel as episodes_cancel
+    from engine.operations.why_unheard import unheard
+    from vigil.asking.requests import IN_FLIGHT_MAX, in_batches, request
+
+    open_ = [each for each in episodes if each.is_open]
+
+    async def done(ports: Ports) -> None:
+        asked, told_s = 0, _CLOCK.monotonic_s()
+
+        async def one(each: EpisodeToCancel) -> None:
+            id_ = str(each.episode_id)
+            await episodes_cancel.cancel(ports, each.actor_id, id_, by=by, reason=reason)
+
+        for at in range(0, len(open_), IN_FLIGHT_MAX):
+            asked += len(await in_batches(open_[at : at + IN_FLIGHT_MAX], one))
+            if _CLOCK.monotonic_s() - told_s >= TOLD_EVERY_S:
+                told_s = _CLOCK.monotonic_s()
+                print(f"asked for {asked:,} of {len(open_):,}", file=sys.stderr, flush=True)
+        nodes = await live_nodes(ports.gates)
+        for actor in sorted({each.actor_id for each in open_}):
+            # To end an episode a node needs neither its revision nor its expectation.
+            if why := unheard(nodes, actor):
+                print(f"vigil: {why}", file=sys.stderr, flush=True)
+
+    if open_:
+        request(reading, done)
+
+
+def _wait_ends(
+    reading: Reading, episodes: Sequence[EpisodeToCancel], *, timeout_s: float
+) -> list[EpisodeToCancel]:
+    """Return `episodes` as they ended, once the rows show that of all that are known."""
+    until_s = _CLOCK.monotonic_s() + timeout_s
+
+    async def as_ended(pool: Pool, each: EpisodeToCancel) -> EpisodeToCancel:
+        if not each.is_open:
+            return each
+        row = await wait_ended(
+            pool, reading.stack, each.episode_id, until_s=until_s, timeout_s=timeout_s
+        )
+        return replace(each, status=str(row["status"]))
+
+    async def question(pool: Pool) -> list[EpisodeToCancel]:
+        return [await as_ended(pool, each) for each in episodes]
+
+    return ask(reading, question)
+
+
+async def _waiters(ports: Ports, ref: str, episode_id: str | None) -> list[WaitEntry]:
+    """Return the episodes that wait for `ref`: there may be an entry of one that was answered."""
+    from engine.waits.signals import find_waiters
+    from vigil.asking.requests import in_batches
+
+    async def waits(entry: WaitEntry) -> bool:
+        wait = _newest_wait(await ports.log.read(ports.stack.episode(entry.episode_id)), ref)
+        return wait is not None and wait.end is None
+
+    entries = await find_waiters(ports, ref)
+    meant = [each for each in entries if episode_id in (None, each.episode_id)]
+    both = zip(meant, await in_batches(meant, waits), strict=True)
+    return [each for each, is_waiting in both if is_waiting]
+
+
+def _sent(ports: Ports, waiter: WaitEntry, id_: str) -> SentCommand:
+    from vigil.asking.requests import CommandResult, SentCommand
+
+    def result(records: Sequence[Recorded]) -> CommandResult | None:
+        wait = _newest_wait(records, waiter.ref)
+        if wait is None or wait.end is None:
+            return None
+        is_wanted = isinstance(wait.end, EpisodeResolved) and wait.end.decision_id == id_
+        return CommandResult("resolved" if is_wanted else "it had ended by then", is_wanted)
+
+    return SentCommand(
+        name=waiter.episode_id,
+        actor_id=waiter.actor_id,
+        episode_id=waiter.episode_id,
+        subject=ports.stack.episode(waiter.episode_id),
+        result=result,
+    )
+
+
+def _newest_wait(records: Sequence[Recorded], ref: str) -> Wait | None:
+    """Return when an episode waited for `ref` last; None: never."""
+    from engine.waits.answer import waits_of
+
+    waits = [each for each in waits_of(records) if each.blocked.ref == ref]
+    return waits[-1] if waits else None

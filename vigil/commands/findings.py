@@ -1,0 +1,177 @@
+"""`vigil findings`: what actors found."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from projections.postgres.reader import list_causal_chain, list_findings, show_finding
+from streams.model.findings import Finding, FindingStatus, Severity
+from vigil import options
+from vigil.asking.connect import with_ports
+from vigil.asking.rows import ask, require
+from vigil.errors import Mistake, Trouble
+from vigil.options import By, IsJson, Limit, Reason, who
+from vigil.printing.output import show_record, show_rows
+from vigil.settings import Reading
+
+if TYPE_CHECKING:
+    from engine.findings.requests import Steward
+    from engine.findings.store import Change
+
+app = typer.Typer(no_args_is_help=True)
+
+COLUMNS: Final = (
+    "finding_key", "severity", "status", "class", "summary", "actor_id", "raised_at",
+    "updated_at", "expires_at", "caused_by_key",
+)  # fmt: skip
+SPARE: Final = (
+    "caused_by_key", "raised_at", "expires_at", "updated_at", "actor_id", "status", "class",
+    "summary",
+)  # fmt: skip
+HISTORY_COLUMNS: Final = (
+    "at", "kind", "raise_no", "severity", "summary", "episode_id", "person", "reason",
+)  # fmt: skip
+CHAIN_COLUMNS: Final = ("depth", "finding_key", "status", "severity", "class", "summary")
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The finding's key.")]
+
+
+class WantedStatus(StrEnum):
+    """Statuses to list. `superseded` is one of rows alone: a key has its last raise."""
+
+    ACTIVE = FindingStatus.ACTIVE
+    CLEARED = FindingStatus.CLEARED
+    EXPIRED = FindingStatus.EXPIRED
+    SUPERSEDED = "superseded"
+    ALL = "all"
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    *,
+    status: Annotated[
+        WantedStatus, typer.Option(help="Only with this status.")
+    ] = WantedStatus.ACTIVE,
+    severity: Annotated[Severity | None, typer.Option(help="Only of this severity.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only of this actor.")] = None,
+    limit: Limit = 50,
+    is_json: IsJson = False,
+) -> None:
+    """List findings: the most severe first, then the latest changed."""
+    reading = options.reading(ctx)
+    rows = ask(
+        reading,
+        lambda pool: list_findings(
+            pool,
+            reading.stack,
+            status=None if status is WantedStatus.ALL else status,
+            severity=severity,
+            actor=actor,
+            limit=limit,
+        ),
+    )
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+
+
+@app.command()
+def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
+    """Show one finding, and its history."""
+    reading = options.reading(ctx)
+    found = ask(reading, lambda pool: show_finding(pool, reading.stack, key))
+    found = require(found, f"finding {key!r}", reading.stack)
+    if is_json:
+        show_record(found, is_json=True)
+        return
+    history = found.pop("history")
+    show_record(found, is_json=False)
+    assert isinstance(history, list)
+    show_rows(history, HISTORY_COLUMNS, is_json=False)
+
+
+@app.command()
+def clear(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -> None:
+    """Clear a finding. One that has ended stays as it is."""
+    reading = options.reading(ctx)
+    name = who(reading, by)
+    change = _change(reading, key, lambda steward: steward.clear(key, by=name, reason=reason))
+    if change.is_made:
+        print(f"{key}: cleared by {name}")
+    else:
+        print(f"{key}: nothing to clear, it {_ended(_finding(change))}")
+
+
+@app.command()
+def ack(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -> None:
+    """Acknowledge a finding. It stays active; one that has ended is refused."""
+    reading = options.reading(ctx)
+    name = who(reading, by)
+    change = _change(reading, key, lambda steward: steward.acknowledge(key, by=name, reason=reason))
+    if change.is_made:
+        print(f"{key}: acknowledged by {name}")
+        return
+    finding = _finding(change)
+    if finding.status is not FindingStatus.ACTIVE:
+        raise Trouble(f"{key}: nothing to acknowledge, it {_ended(finding)}")
+    print(f"{key}: nothing to do, {finding.acknowledged_by} has acknowledged it")
+
+
+@app.command()
+def note(
+    ctx: typer.Context,
+    *,
+    key: Key,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The note.")],
+    by: By = None,
+) -> None:
+    """Add a note to a finding. It stays active."""
+    reading = options.reading(ctx)
+    name = who(reading, by)
+    _change(reading, key, lambda steward: steward.note(key, by=name, text=text))
+    print(f"{key}: noted")
+
+
+@app.command()
+def chain(
+    ctx: typer.Context,
+    *,
+    key: Key,
+    depth: Annotated[int, typer.Option(help="Most steps.", min=1, max=100)] = 10,
+    is_json: IsJson = False,
+) -> None:
+    """Show a finding and its causes, step by step."""
+    reading = options.reading(ctx)
+    rows = ask(reading, lambda pool: list_causal_chain(pool, reading.stack, key, depth=depth))
+    rows = require(rows, f"finding {key!r}", reading.stack)
+    show_rows(rows, CHAIN_COLUMNS, is_json=is_json)
+
+
+def _change(reading: Reading, key: str, act: Callable[[Steward], Awaitable[Change]]) -> Change:
+    from engine.errors import BadRequest, NoFinding
+    from engine.findings.requests import Steward
+    from streams.clock import SystemClock
+
+    try:
+        return with_ports(reading, lambda ports: act(Steward(ports, SystemClock())), creates=True)
+    except BadRequest as error:
+        raise Mistake(str(error)) from error
+    except NoFinding as error:
+        hint = "`vigil findings list --status all` shows those there are"
+        raise Mistake(f"no finding {key!r} in stack {reading.stack.name}; {hint}") from error
+
+
+def _finding(change: Change) -> Finding:
+    assert change.before is not None, "a change of a finding that exists"
+    return change.before
+
+
+def _ended(finding: Finding) -> str:
+    assert finding.cleared_at is not None, "a finding that has ended"
+    at = f"{finding.cleared_at:%Y-%m-%d %H:%M:%S} UTC"
+    if finding.status is FindingStatus.EXPIRED:
+        return f"expired at {at}"
+    return f"was cleared at {at} by {finding.cleared_by or 'its actor'}"

@@ -1,0 +1,176 @@
+"""`vigil fire`: an episode by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Final
+from uuid import UUID
+
+import typer
+
+from engine.app.tools import parse_overrides
+from engine.episodes import fire as requester
+from engine.validation import seconds_of
+from projections.postgres.pool import Pool
+from streams.clock import SystemClock
+from streams.model.events import EndStatus
+from streams.model.triggers import Overrides
+from streams.ports.all import Ports
+from vigil import options
+from vigil.asking.requests import KeyUse, key_use_of, request, say_begun, waiting
+from vigil.asking.rows import ask, wait_ended
+from vigil.asking.stack import (
+    read_stack,
+    require_expectation,
+    require_in_force,
+    require_plausible,
+    waking_obstacle,
+)
+from vigil.errors import EXIT_TROUBLE, Mistake
+from vigil.options import WAIT_S, By, IsJson, Reason, Timeout, who
+from vigil.printing import tables
+from vigil.printing.tables import Row
+
+DELAY_S_MAX: Final = 366 * 86_400
+"""Longest `--in`, in seconds. A later time can be given with `--at`."""
+
+_CLOCK: Final = SystemClock()
+
+
+def fire(
+    ctx: typer.Context,
+    *,
+    actor: Annotated[str, typer.Argument(metavar="ACTOR", help="The actor's id.")],
+    expectation: Annotated[
+        str, typer.Argument(metavar="EXPECTATION", help="The name of one of its expectations.")
+    ],
+    payload: Annotated[
+        str, typer.Option(help="A JSON object for the strategy; @FILE, or - for standard input.")
+    ] = "{}",
+    reason: Reason = "",
+    key: Annotated[
+        str | None,
+        typer.Option(help="Idempotency key: the same one opens no second episode."),
+    ] = None,
+    priority: Annotated[int, typer.Option(help="Episodes with a higher number run earlier.")] = 0,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When, such as 2030-01-31T09:00:00Z.")
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option("--in", metavar="DURATION", help="When, such as 90s, 15m or 2d.")
+    ] = None,
+    is_dry: Annotated[
+        bool, typer.Option("--dry-run", help="Run all of it, and change nothing outside.")
+    ] = False,
+    overrides: Annotated[
+        str | None,
+        typer.Option(
+            help="Results that a dry run uses instead of calling tools: a JSON object with tools,"
+            " synthesis, persist_findings; @FILE, or - for standard input."
+        ),
+    ] = None,
+    by: By = None,
+    is_waiting: Annotated[
+        bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it is done.")
+    ] = False,
+    timeout_s: Timeout = WAIT_S,
+    is_json: IsJson = False,
+) -> None:
+    """Open an episode by hand, now or later, and print its id."""
+    reading = options.reading(ctx)
+    body, name = options.read_object(payload, what="--payload"), who(reading, by)
+    when, replaced = time_of(at, within), None if overrides is None else overrides_of(overrides)
+
+    async def send(ports: Ports) -> tuple[str, str, KeyUse | None]:
+        seen = await read_stack(ports)
+        await require_plausible(reading, ports, seen, actor)
+        await require_in_force(ports, seen, actor)
+        require_expectation(seen, actor, expectation)
+        used = await key_use_of(ports, actor, expectation, key, dry_run=is_dry)
+        episode_id = await requester.fire(
+            ports,
+            actor,
+            expectation,
+            payload=body,
+            by=name,
+            reason=reason,
+            key=key,
+            priority=priority,
+            at=when,
+            dry_run=is_dry,
+            overrides=replaced,
+        )
+        is_over = used is not None and used.is_over
+        return episode_id, "" if is_over else waking_obstacle(seen, actor), used
+
+    episode_id, obstacle, used = request(reading, send)
+    row = None
+    with waiting(f"it goes on; `vigil episodes show {episode_id}` shows how far it is"):
+        say_begun(actor, episode_id, used=used, obstacle=obstacle, is_json=is_json)
+        if is_waiting:
+            delay_s = 0.0 if when is None else max(0.0, (when - _CLOCK.now()).total_seconds())
+            until_s = _CLOCK.monotonic_s() + delay_s + timeout_s
+
+            async def ended(pool: Pool) -> Row:
+                id_ = UUID(episode_id)
+                return await wait_ended(
+                    pool, reading.stack, id_, until_s=until_s, timeout_s=timeout_s
+                )
+
+            row = ask(reading, ended)
+    if is_json:
+        said = {
+            "episode_id": episode_id,
+            "is_new": used is None,
+            "actor_id": actor,
+            "expectation_id": expectation,
+            "mode": "dry_run" if is_dry else "live",
+            "at": when,
+        }
+        print(tables.as_json({**said, **(row or {})}))
+    elif row is not None:
+        print(_in_a_line(row))
+    if row is not None and row["status"] != EndStatus.DONE:
+        raise typer.Exit(EXIT_TROUBLE)
+
+
+def overrides_of(text: str, *, what: str = "--overrides") -> Overrides:
+    """Return the overrides in `text`, read as by `options.read_bytes`."""
+    try:
+        return parse_overrides(options.read_bytes(text, what=what))
+    except ValueError as error:
+        raise Mistake(f"{what}: {error}") from error
+
+
+def time_of(at: str | None, within: str | None) -> datetime | None:
+    """Return the time of `--at` or `--in`; None: neither is given."""
+    if at is not None and within is not None:
+        raise Mistake("--at and --in both give the time; leave one out")
+    if within is not None:
+        return _CLOCK.now() + timedelta(seconds=_delay_s(within))
+    return None if at is None else _time(at)
+
+
+def _in_a_line(row: Mapping[str, object]) -> str:
+    """Return how an episode ended. Of a traceback, its last line says what went wrong."""
+    detail = str(row["error_detail"] or "").splitlines()[-1:]
+    said = (row["status"], row["error_class"], *detail, row["summary"])
+    return ": ".join(str(each) for each in said if each)
+
+
+def _delay_s(within: str) -> float:
+    try:
+        return seconds_of(within, least_s=0, most_s=DELAY_S_MAX)
+    except ValueError as error:
+        raise Mistake(f"--in: {within!r}: write 90s, 15m or 2d, up to 366d") from error
+
+
+def _time(at: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(at)
+    except ValueError as error:
+        raise Mistake(f"--at: {at!r} is not a time, such as 2030-01-31T09:00:00Z") from error
+    if time.utcoffset() is None:
+        raise Mistake(f"--at: {at!r} is in no time zone; write Z or +01:00 after it")
+    return time

@@ -1,0 +1,59 @@
+"""`vigil inbox`: everything that waits for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from projections.postgres.reader import list_inbox
+from vigil import options
+from vigil.asking.rows import ask
+from vigil.options import IsJson, Limit
+from vigil.printing.output import say_nothing, show_rows
+from vigil.printing.tables import Row, in_words, printable, said, terminal
+
+INDENT: Final = "  "
+WHO: Final = "who may decide"
+
+
+def inbox(
+    ctx: typer.Context,
+    *,
+    actor: Annotated[str | None, typer.Option(help="Only of this actor.")] = None,
+    limit: Limit = 50,
+    is_json: IsJson = False,
+) -> None:
+    """List what waits for a person, with the command to type, oldest first."""
+    reading = options.reading(ctx)
+    rows = ask(reading, lambda pool: list_inbox(pool, reading.stack, actor=actor, limit=limit))
+    if is_json:
+        show_rows(rows, (), is_json=True, reading=reading)
+        return
+    for line in lines(rows):
+        terminal().print(line, soft_wrap=True)
+    if not rows:
+        say_nothing("nothing waits for anybody", reading)
+
+
+def lines(rows: Iterable[Row]) -> Iterator[Text]:
+    """Yield a few lines for each row of `list_inbox`; commands on lines of their own, to copy."""
+    for row in rows:
+        yield Text(_headline(row), style="bold")
+        yield Text(f"{INDENT}{_one_line(row['summary'])}")
+        if row["approvers"]:
+            yield Text(f"{INDENT}{WHO}: {_one_line(in_words(row)['approvers'])}")
+        yield Text(f"{INDENT}{printable(said(row['what_to_do']))}", style="cyan")
+
+
+def _headline(row: Row) -> str:
+    about = [said(row[each]) for each in ("actor_id", "expectation_id") if row[each]]
+    until = f", until {said(row['expires_at'])}" if row["expires_at"] else ""
+    words = [str(row["kind"]).replace("_", " "), *([".".join(about)] if about else [])]
+    return f"{' of '.join(words)} since {said(row['since'])}{until}"
+
+
+def _one_line(text: object) -> str:
+    return printable(" ".join(said(text).split()))

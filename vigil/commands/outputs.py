@@ -1,0 +1,317 @@
+"""`vigil outputs`: what actors deliver to the outside."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
+
+import typer
+
+from projections.postgres.query_result import ROWS_MAX
+from projections.postgres.reader import list_outputs, show_output
+from streams.model.outputs import OutputStatus
+from vigil import options
+from vigil.asking.rows import ask, require
+from vigil.errors import Mistake
+from vigil.options import (
+    DECISION_S,
+    By,
+    Hash,
+    IsJson,
+    IsSure,
+    IsWaiting,
+    Limit,
+    Reason,
+    Timeout,
+    require_consent,
+    who,
+)
+from vigil.printing import tables
+from vigil.printing.output import show_record, show_rows
+
+if TYPE_CHECKING:
+    from streams.model.events import LogEvent
+    from streams.ports.all import Ports
+    from streams.ports.log import Recorded
+    from vigil.asking.requests import CommandOutcome, CommandResult, SentCommand
+    from vigil.settings import Reading
+
+app = typer.Typer(no_args_is_help=True)
+
+COLUMNS: Final = (
+    "output_key", "adapter", "status", "actor_id", "summary", "attempts", "next_attempt_at",
+    "delivered_at", "error_class",
+)  # fmt: skip
+SPARE: Final = (
+    "attempts", "next_attempt_at", "delivered_at", "actor_id", "adapter", "summary", "error_class",
+)  # fmt: skip
+HISTORY_COLUMNS: Final = (
+    "at", "kind", "proposal_no", "attempt", "node", "person", "reason", "error_class",
+    "error_detail", "next_attempt_at",
+)  # fmt: skip
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The output's key, as the list shows it.")]
+
+ReadsResult: TypeAlias = "Callable[[str, LogEvent], CommandResult | None]"
+"""Request's id, an event after it → the request's result; None: the event is none."""
+
+
+class SendsRequest(Protocol):
+    """Sends a request about an output, and returns the request's id."""
+
+    async def __call__(self, ports: Ports, key: str, /, *, by: str, reason: str) -> str:
+        """Send it about the output of this key."""
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    *,
+    status: Annotated[OutputStatus | None, typer.Option(help="Only with this status.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only of this actor.")] = None,
+    adapter: Annotated[str | None, typer.Option(help="Only for this adapter.")] = None,
+    limit: Limit = 50,
+    is_json: IsJson = False,
+) -> None:
+    """List outputs, the latest proposed first."""
+    reading = options.reading(ctx)
+    rows = ask(
+        reading,
+        lambda pool: list_outputs(
+            pool, reading.stack, status=status, actor=actor, adapter=adapter, limit=limit
+        ),
+    )
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+
+
+@app.command()
+def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
+    """Show one output, and its history."""
+    reading = options.reading(ctx)
+    found = ask(reading, lambda pool: show_output(pool, reading.stack, key))
+    found = require(found, f"output {key!r}", reading.stack)
+    if is_json:
+        show_record(found, is_json=True)
+        return
+    history = found.pop("history")
+    assert isinstance(history, list)
+    show_record(tables.in_words(tables.spelled_out(found, "payload")), is_json=False)
+    show_rows(history, HISTORY_COLUMNS, is_json=False)
+
+
+@app.command()
+def approve(
+    ctx: typer.Context,
+    *,
+    key: Key,
+    hash_: Hash = None,
+    is_sure: IsSure = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Timeout = DECISION_S,
+) -> None:
+    """Approve an output, so that it is delivered. Shows it first, and asks for confirmation."""
+    from vigil.asking.approvals import Choice, decide_output
+
+    choice = Choice("approve", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+    decide_output(options.reading(ctx), key, choice)
+
+
+@app.command()
+def reject(
+    ctx: typer.Context,
+    *,
+    key: Key,
+    hash_: Hash = None,
+    is_sure: IsSure = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Timeout = DECISION_S,
+) -> None:
+    """Reject an output: it is not delivered. Shows it first, and asks for confirmation."""
+    from vigil.asking.approvals import Choice, decide_output
+
+    choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+    decide_output(options.reading(ctx), key, choice)
+
+
+@app.command()
+def retry(
+    ctx: typer.Context,
+    *,
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY", help="Outputs, as the list shows them."),
+    ] = None,
+    is_all: Annotated[bool, typer.Option("--all", help="Every output that has failed.")] = False,
+    actor: Annotated[str | None, typer.Option(help="With --all: only of this actor.")] = None,
+    adapter: Annotated[str | None, typer.Option(help="With --all: only for this adapter.")] = None,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", help="With --all: do not ask for confirmation.")
+    ] = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Timeout = DECISION_S,
+) -> None:
+    """Retry the delivery of outputs that have failed."""
+    from engine.outputs.requests import retry_output
+
+    if bool(keys) is is_all:
+        raise Mistake("name the outputs, or give --all")
+    if not is_all and (actor or adapter or is_sure):
+        raise Mistake("--actor, --adapter and --yes go with --all")
+    reading = options.reading(ctx)
+    chosen = keys or _failed(reading, actor=actor, adapter=adapter)
+    if is_all and chosen and not is_sure:
+        require_consent(f"retry {len(chosen):,} outputs?")
+    if not chosen:
+        print("nothing to retry")
+    name, wait_s = who(reading, by), timeout_s if is_waiting else None
+    _request(reading, chosen, retry_output, retry_result, by=name, reason=reason, wait_s=wait_s)
+
+
+@app.command()
+def cancel(
+    ctx: typer.Context,
+    *,
+    keys: Annotated[
+        list[str], typer.Argument(metavar="KEY", help="Outputs, as the list shows them.")
+    ],
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Timeout = DECISION_S,
+) -> None:
+    """Cancel outputs that are not delivered yet. Their episodes go on."""
+    from engine.outputs.requests import cancel_output
+
+    reading, wait_s = options.reading(ctx), timeout_s if is_waiting else None
+    name = who(reading, by)
+    _request(reading, keys, cancel_output, cancel_result, by=name, reason=reason, wait_s=wait_s)
+
+
+def retry_result(id_: str, event: LogEvent) -> CommandResult | None:
+    """Return what `event` means for the request `id_` to retry; None: nothing."""
+    from streams.model.events import OutputAttempted, OutputRetried
+    from vigil.asking.requests import CommandResult
+
+    match event:
+        case OutputRetried(retry_id=retry_id) if retry_id == id_:
+            return CommandResult("tried again", is_wanted=True)
+        case OutputRetried(by=by):
+            return CommandResult(f"{by} has it tried again", is_wanted=False)
+        case OutputAttempted():
+            return CommandResult("its time had come: it is being tried", is_wanted=False)
+        case _:
+            return None
+
+
+def cancel_result(id_: str, event: LogEvent) -> CommandResult | None:
+    """Return what `event` means for the request `id_` to cancel; None: nothing."""
+    from streams.model.events import OutputCanceled, OutputDelivered, OutputFailed, OutputRejected
+    from vigil.asking.requests import CommandResult
+
+    match event:
+        case OutputCanceled(cancel_id=cancel_id) if cancel_id == id_:
+            return CommandResult("canceled", is_wanted=True)
+        case OutputCanceled(by=by):
+            who_was = by or "who canceled its episode"
+            return CommandResult(f"{who_was} was faster", is_wanted=False)
+        case OutputDelivered():
+            return CommandResult("it was delivered before", is_wanted=False)
+        case OutputFailed(error_class=error_class):
+            return CommandResult(f"it has failed before: {error_class}", is_wanted=False)
+        case OutputRejected():
+            return CommandResult("it was rejected before", is_wanted=False)
+        case _:
+            return None
+
+
+def _failed(reading: Reading, *, actor: str | None, adapter: str | None) -> list[str]:
+    """Return the keys of outputs that have failed as far as the rows show, the latest first."""
+    failed = OutputStatus.FAILED
+    rows = ask(
+        reading,
+        lambda pool: list_outputs(
+            pool, reading.stack, status=failed, actor=actor, adapter=adapter, limit=ROWS_MAX
+        ),
+    )
+    if len(rows) == ROWS_MAX:
+        print(f"vigil: these are the latest {ROWS_MAX:,}; ask again", file=sys.stderr, flush=True)
+    return [str(row["output_key"]) for row in rows]
+
+
+def _request(
+    reading: Reading,
+    keys: Iterable[str],
+    send: SendsRequest,
+    result: ReadsResult,
+    *,
+    by: str,
+    reason: str,
+    wait_s: float | None,
+) -> None:
+    """Send a request about each output, and report what became of each."""
+    from vigil.asking import requests
+
+    async def sent(ports: Ports) -> list[CommandOutcome]:
+        asked = await requests.in_batches(
+            list(dict.fromkeys(keys)),
+            lambda key: _send(ports, key, send, result, by=by, reason=reason),
+        )
+        known = [each for each in asked if isinstance(each, requests.SentCommand)]
+        watched = iter(await requests.watch(ports, known, wait_s=wait_s))
+        return [next(watched) if isinstance(each, requests.SentCommand) else each for each in asked]
+
+    requests.report(requests.request(reading, sent))
+
+
+async def _send(
+    ports: Ports, key: str, send: SendsRequest, result: ReadsResult, *, by: str, reason: str
+) -> SentCommand | CommandOutcome:
+    from engine.errors import Refused
+    from streams.errors import BadName
+    from vigil.asking.approvals import owner_of
+    from vigil.asking.requests import CommandOutcome, SentCommand
+
+    try:
+        subject = ports.stack.output(key)
+        records = await ports.log.read(subject)
+        id_ = await send(ports, key, by=by, reason=reason)
+    except (Refused, BadName) as error:
+        return CommandOutcome(name=key, refused=str(error))
+    actor_id, episode_id = owner_of(records)
+    return SentCommand(
+        name=key,
+        actor_id=actor_id,
+        episode_id=episode_id,
+        subject=subject,
+        result=partial(_result_after, len(_events(records)), partial(result, id_)),
+    )
+
+
+def _result_after(
+    seen: int,
+    result: Callable[[LogEvent], CommandResult | None],
+    records: Iterable[Recorded],
+) -> CommandResult | None:
+    """Return the result of a request that was sent when the journal had `seen` events."""
+    from streams.model.events import OutputProposed
+    from vigil.asking.requests import CommandResult
+
+    for event in islice(_events(records), seen, None):
+        if (found := result(event)) is not None:
+            return found
+        if isinstance(event, OutputProposed):
+            return CommandResult("another episode has proposed it anew", is_wanted=False)
+    return None
+
+
+def _events(records: Iterable[Recorded]) -> Sequence[LogEvent]:
+    return [event for record in records for event in record.commit.events]

@@ -1,0 +1,101 @@
+"""`vigil publish`: domain events from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from itertools import count
+from typing import Annotated, Final
+
+import typer
+
+from streams.clock import SystemClock
+from streams.json import JsonObject
+from streams.layout import Stream
+from streams.ports.all import Ports
+from streams.ports.delivery import Unreadable
+from streams.ports.domain_events import EVENT_BYTES_MAX
+from streams.subjects import Stack
+from streams.wire.messages import MESSAGE_ID_HEADER, parse_event
+from vigil import options
+from vigil.asking.connect import with_ports
+from vigil.errors import Mistake
+
+_CLOCK: Final = SystemClock()
+
+
+def publish(
+    ctx: typer.Context,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The event's dotted name.")],
+    payload: Annotated[
+        str, typer.Argument(metavar="JSON", help="A JSON object; - reads standard input.")
+    ] = "-",
+    event_id: Annotated[
+        str | None,
+        typer.Option("--id", help="Within two minutes, an event with the same id is kept once."),
+    ] = None,
+    is_lines: Annotated[
+        bool, typer.Option("--lines", help="Each line of standard input is an event.")
+    ] = False,
+) -> None:
+    """Publish a domain event."""
+    reading = options.reading(ctx)
+    id_ = event_id or f"{reading.node}-{_CLOCK.now().isoformat()}"
+    if is_lines:
+        if payload != "-":
+            raise Mistake("--lines reads standard input; leave the JSON out, or give -")
+        # A read of a terminal or a pipe cannot be cancelled; there is nothing to put in order.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        published = with_ports(reading, lambda p: _publish_lines(p, name, prefix=id_), creates=True)
+        print(f"published {published:,} events")
+        return
+    data = sys.stdin.buffer.read(EVENT_BYTES_MAX + 1) if payload == "-" else payload.encode()
+    body = checked(data, name=name, id=id_, stack=reading.stack)
+
+    async def stored(ports: Ports) -> str:
+        newest_seq = await ports.log.head(Stream.EVENTS)
+        seq = await ports.world.publish(name, body, id=id_)
+        was_there = seq <= newest_seq
+        return (
+            f"was there already, at sequence {seq}" if was_there else f"published, sequence {seq}"
+        )
+
+    print(f"{name} {id_}: {with_ports(reading, stored, creates=True)}")
+
+
+def checked(data: bytes, *, name: str, id: str, stack: Stack) -> JsonObject:
+    """Return the payload in `data`; raise `Mistake` if no engine would accept it."""
+    event = parse_event(
+        data,
+        {MESSAGE_ID_HEADER: id},
+        stack=stack,
+        stream=stack.stream(Stream.EVENTS),
+        subject=stack.event(name),
+        seq=0,
+        at=_CLOCK.now(),
+    )
+    if isinstance(event, Unreadable):
+        raise Mistake(f"{name}: {event.reason}: {event.detail}")
+    return event.payload
+
+
+async def _publish_lines(ports: Ports, name: str, *, prefix: str) -> int:
+    """Publish each line of standard input, in order, with ids `<prefix>-<line>`."""
+    published = 0
+    for number in count(1):
+        line = await asyncio.to_thread(sys.stdin.buffer.readline, EVENT_BYTES_MAX + 1)
+        if not line:
+            break
+        if line.strip():
+            id_ = f"{prefix}-{number}"
+            try:
+                body = checked(line.rstrip(b"\r\n"), name=name, id=id_, stack=ports.stack)
+            except Mistake as error:
+                raise Mistake(
+                    f"line {number}: {error}; the lines before it are published"
+                ) from error
+            await ports.world.publish(name, body, id=id_)
+            published += 1
+    return published

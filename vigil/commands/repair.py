@@ -1,0 +1,328 @@
+"""`vigil recover`, `reconcile` and `repartition`: repairing a stack by hand."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Final, TypeAlias
+
+import typer
+from msgspec.structs import replace
+
+from engine.episodes.recovery import Verdict
+from engine.operations import reconcile as engine_reconciler
+from engine.operations.drift import REASON_MAX, Outcome, Step
+from engine.operations.reconcile import Reconciled
+from engine.operations.sweep import Candidate, InstanceSweeper, Sweeper
+from engine.validation import BY_CHARS_MAX, check_text
+from projections.postgres.pool import Pool
+from projections.postgres.query_result import Row
+from projections.postgres.reader import list_silent_episodes, list_silent_instances
+from streams.clock import SystemClock
+from streams.ports.all import Ports
+from streams.repartition import repartition as streams_repartition
+from vigil import options
+from vigil.asking.connect import link_settings, run, with_ports
+from vigil.asking.instances import advice, by_workflow, unserved_instances
+from vigil.asking.requests import explained, request
+from vigil.asking.rows import ask
+from vigil.asking.stack import read_stack, require_plausible
+from vigil.errors import Mistake
+from vigil.options import By, IsJson, Reason, who
+from vigil.printing import tables
+from vigil.printing.output import show_rows
+from vigil.settings import Reading
+
+STALE_AFTER_S: Final = 120.0
+"""How long without progress before an episode is looked at, in seconds: the default wall time of a
+whole episode. Looking at one that is well costs three requests and changes nothing."""
+
+NEEDED: Final = "recovered"
+"""The count of what no node was running."""
+
+TOLD_EVERY_S: Final = 1.0
+"""Between two lines of progress, in seconds; the end of a stage is always told."""
+
+_HOW_ON: Final = """\
+The old streams are kept: `vigil repartition --drop-old` deletes them once all is well.
+The journal's positions are others now: before a projector starts, drop the schema vigil with
+CASCADE in Postgres, and the tables are made anew.
+Nodes find the new number by themselves; one that is set to another number does not start."""
+
+_CLOCK: Final = SystemClock()
+
+COLUMNS: Final = ("episode_id", "actor_id", "status", "latest_at", "verdict")
+ACTION_COLUMNS: Final = ("action", "actor_id", "expectation_id", "about", "outcome")
+INSTANCE_COLUMNS: Final = ("instance_id", "workflow_id", "status", "latest_at", "verdict")
+
+
+def recover(
+    ctx: typer.Context,
+    *,
+    stale_after_s: Annotated[
+        float,
+        typer.Option("--stale-after", min=0.0, help="Seconds without progress."),
+    ] = STALE_AFTER_S,
+    is_dry: Annotated[bool, typer.Option("--dry-run", help="Change nothing; only look.")] = False,
+    is_json: IsJson = False,
+) -> None:
+    """Restart episodes and workflow instances that no node is running.
+
+    The crash of a node is recovered without this command; it finds what even that has missed.
+    """
+    done = recover_all(options.reading(ctx), stale_after_s=stale_after_s, is_dry=is_dry)
+    if is_json:
+        said = {
+            "dry_run": is_dry,
+            "episodes": done.episodes,
+            "instances": done.instances,
+            "unserved": done.unserved,
+        }
+        print(tables.as_json({**done.counts, **said}))
+        return
+    if done.episodes:
+        show_rows(done.episodes, COLUMNS, is_json=False)
+    if done.instances:
+        show_rows(done.instances, INSTANCE_COLUMNS, is_json=False)
+    for each in by_workflow(done.unserved):
+        print(advice(each))
+    counts = ", ".join(f"{name} {count:,}" for name, count in done.counts.items())
+    print(f"dry run: {counts}" if is_dry else counts)
+    if not done.counts[NEEDED] and not done.unserved:
+        print("nothing was forgotten: each waits for something that will come, or is being done")
+
+
+@dataclass(frozen=True)
+class RecoverReport:
+    """What was found, and restarted."""
+
+    counts: Mapping[str, int]
+    """Verdict → episodes and instances, for every verdict."""
+    episodes: Sequence[Row]
+    """What the row of each candidate says, and its `verdict`."""
+    instances: Sequence[Row]
+    """The same, of instances of workflows."""
+    unserved: Sequence[Row]
+    """Open instances whose workflow no node runs: nobody could restart them."""
+
+
+def recover_all(reading: Reading, *, stale_after_s: float, is_dry: bool) -> RecoverReport:
+    """Restart what shows no progress since `stale_after_s` seconds and that no node is running."""
+    before = _CLOCK.now() - timedelta(seconds=stale_after_s)
+    episodes, instances = ask(reading, lambda pool: _silent(pool, reading, before))
+
+    async def swept(ports: Ports) -> tuple[Sequence[Verdict], Sequence[Verdict]]:
+        sweeper = Sweeper(ports, _CLOCK, reading.node, stale_after_s, is_dry)
+        of_episodes = await sweeper.sweep(_candidate(row) for row in episodes)
+        others = InstanceSweeper(ports, _CLOCK, stale_after_s, is_dry)
+        return of_episodes, await others.sweep(str(row["instance_id"]) for row in instances)
+
+    of_episodes, of_instances = with_ports(reading, swept, creates=True)
+    found = Counter((*of_episodes, *of_instances))
+    return RecoverReport(
+        counts={verdict.value: found[verdict] for verdict in Verdict},
+        episodes=_judged(episodes, of_episodes),
+        instances=_judged(instances, of_instances),
+        unserved=run(unserved_instances(reading)),
+    )
+
+
+async def _silent(pool: Pool, reading: Reading, before: datetime) -> tuple[list[Row], list[Row]]:
+    """Return the rows of episodes and of instances that have shown nothing since."""
+    episodes = await list_silent_episodes(pool, reading.stack, before=before)
+    return episodes, await list_silent_instances(pool, reading.stack, before=before)
+
+
+def _judged(rows: Sequence[Row], verdicts: Sequence[Verdict]) -> list[Row]:
+    return [row | {"verdict": v.value} for row, v in zip(rows, verdicts, strict=True)]
+
+
+def _candidate(row: Row) -> Candidate:
+    return Candidate(actor_id=str(row["actor_id"]), episode_id=str(row["episode_id"]))
+
+
+def reconcile(
+    ctx: typer.Context,
+    *,
+    actors: Annotated[
+        list[str] | None,
+        typer.Option("--actor", metavar="ACTOR", help="Only of this actor. May be given again."),
+    ] = None,
+    is_dry: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; show what would be done.")
+    ] = False,
+    by: By = None,
+    reason: Reason = "",
+    is_json: IsJson = False,
+) -> None:
+    """End what no live node declares any more, and start new schedules.
+
+    Timers, blocked episodes, cooldowns and circuit breakers of schedules and expectations that no
+    live node declares are ended. Schedules without a timer get one. Queued and running episodes go
+    on, and actors that no node has stay as they are.
+    """
+    reading = options.reading(ctx)
+    done = reconcile_stack(reading, actors=actors or [], by=by, reason=reason, is_dry=is_dry)
+    if is_json:
+        print(tables.as_json(as_report(done, is_dry=is_dry)))
+        return
+    show_reconciled(done, is_dry=is_dry)
+
+
+def show_reconciled(done: Reconciled, *, is_dry: bool) -> None:
+    """Print what was done, or would be."""
+    for actor, why in done.skipped.items():
+        line = f"vigil: {actor}: {why}; nothing of it is touched"
+        tables.terminal(stderr=True).print(line, markup=False)
+    if done.steps:
+        show_rows([row_of(each) for each in done.steps], ACTION_COLUMNS, is_json=False)
+    said = in_words(done)
+    print(f"dry run: {said}" if is_dry and done.steps else said)
+
+
+Reconcile: TypeAlias = Callable[[Sequence[str]], Reconciled]
+"""Reconciles these actors."""
+
+
+def reconcile_stack(
+    reading: Reading, *, actors: Sequence[str], by: str | None, reason: str, is_dry: bool
+) -> Reconciled:
+    """Reconcile `actors`, or all that a live node has, with what live nodes declare.
+
+    Raises:
+        Mistake: a value is impossible.
+        Trouble: a node is up, and nobody knows one of the actors.
+        UnreadableEvent: a newer version has written to the journal.
+    """
+    name = who(reading, by)
+
+    async def done(ports: Ports) -> Reconciled:
+        seen = await read_stack(ports)
+        for actor in actors:
+            await require_plausible(reading, ports, seen, actor)
+        return await engine_reconciler.reconcile(
+            ports, by=name, reason=reason, actors=actors or None, dry_run=is_dry
+        )
+
+    return request(reading, done)
+
+
+def reconciler(reading: Reading, *, by: str | None, reason: str) -> Reconcile:
+    """Return what reconciles actors later; values that would be refused then are refused now."""
+    name = who(reading, by)
+    with explained():
+        check_text("by", name, least=1, most=BY_CHARS_MAX)
+        check_text("reason", reason, least=0, most=REASON_MAX)
+    return lambda actors: reconcile_stack(
+        reading, actors=actors, by=name, reason=reason, is_dry=False
+    )
+
+
+def row_of(step: Step) -> Row:
+    """Return a step as a row."""
+    return {
+        "action": step.action.name,
+        "actor_id": step.action.actor_id,
+        "expectation_id": step.action.expectation_id,
+        "about": step.action.about,
+        "outcome": step.outcome.value,
+    }
+
+
+def as_report(done: Reconciled, *, is_dry: bool) -> Row:
+    """Return all of it as programs read it."""
+    return {
+        **done.counts,
+        "overtaken": _overtaken(done),
+        "left": done.left,
+        "dry_run": is_dry,
+        "nodes": done.nodes,
+        "actors": done.compared,
+        "skipped": done.skipped,
+        "actions": [row_of(each) for each in done.steps],
+    }
+
+
+def report_of(actor: str, done: Reconciled) -> Row:
+    """Return what became of one actor, as programs read it."""
+    own = replace(
+        done,
+        steps=[each for each in done.steps if each.action.actor_id == actor],
+        compared=[each for each in done.compared if each == actor],
+        skipped={each: why for each, why in done.skipped.items() if each == actor},
+    )
+    return as_report(own, is_dry=False)
+
+
+def in_words(done: Reconciled) -> str:
+    """Return one line about what came of it."""
+    if not done.nodes:
+        return "nothing to do: no node is up that says what is declared"
+    if not done.steps:
+        actors = ", ".join(done.compared) or "no actor"
+        return f"nothing to do: all that stands is declared ({actors})"
+    words = [f"{name} {count:,}" for name, count in done.counts.items()]
+    if overtaken := _overtaken(done):
+        words.append(f"changed meanwhile by others {overtaken:,}")
+    if done.left:
+        words.append(f"left {done.left:,}: reconcile again")
+    return ", ".join(words)
+
+
+def _overtaken(done: Reconciled) -> int:
+    return sum(each.outcome is Outcome.OVERTAKEN for each in done.steps)
+
+
+def repartition(
+    ctx: typer.Context,
+    *,
+    to: Annotated[
+        int | None,
+        typer.Option("--to", metavar="N", help="The number of partitions from then on: 1 to 64."),
+    ] = None,
+    is_dropping: Annotated[
+        bool, typer.Option("--drop-old", help="Delete the streams of layouts before.")
+    ] = False,
+) -> None:
+    """Spread a stopped stack over another number of streams.
+
+    Every commit is copied in order, and compared, before the copies are used. After an interruption
+    the same command goes on, and --to with the earlier number goes back. The tables are built again
+    afterwards, because the positions in the journal change.
+    """
+    if to is None and not is_dropping:
+        raise Mistake("repartition: give --to and a number of partitions, or --drop-old")
+    reading = options.reading(ctx)
+    url, link = reading.settings.nats_url, link_settings(reading)
+    if to is not None:
+        told = _Progress()
+        stack = run(
+            streams_repartition.repartition(
+                url, stack=reading.stack, to=to, tell=told, settings=link
+            )
+        )
+        print(f"stack {stack.name} is spread over {stack.partitions} partitions")
+        if told.has_told:
+            print(_HOW_ON)
+    if is_dropping:
+        names = run(streams_repartition.drop_retired(url, stack=reading.stack, settings=link))
+        print("\n".join(f"deleted {name}" for name in names) or "nothing to delete")
+
+
+class _Progress:
+    """Says how far it is, now and then."""
+
+    def __init__(self) -> None:
+        self.has_told = False
+        self._clock = SystemClock()
+        self._told_s = 0.0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        now_s = self._clock.monotonic_s()
+        if done < total and now_s - self._told_s < TOLD_EVERY_S:
+            return
+        self.has_told, self._told_s = True, now_s
+        print(f"{stage}: {done:,} of {total:,}", file=sys.stderr, flush=True)

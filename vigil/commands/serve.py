@@ -1,0 +1,126 @@
+"""`vigil demo`, `up`, `node`, `project`: programs that run until they are told to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from vigil import options
+
+if TYPE_CHECKING:
+    from vigil.serving.servers import Servers
+    from vigil.settings import Reading
+
+AppName: TypeAlias = Annotated[
+    str, typer.Option("--app", metavar="MODULE:ATTRIBUTE", help="The app, such as watch:app.")
+]
+
+Processes: TypeAlias = Annotated[
+    str, typer.Option(metavar="N", help="Number of nodes, a process each: 1 to 64.")
+]
+
+
+def demo(
+    ctx: typer.Context,
+    *,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=1.0, help="Stop after this many seconds.", show_default=False),
+    ] = None,
+) -> None:
+    """Watch this machine with actors, on own servers. Shows live findings, and SQL to try."""
+    from vigil.serving import demo
+
+    demo.show(options.given(ctx), seconds=seconds)
+
+
+def up(
+    ctx: typer.Context,
+    *,
+    app: AppName,
+    folder: Annotated[
+        Path, typer.Option("--dir", help="Where the servers store their data.")
+    ] = Path(".vigil"),
+    processes: Processes = "1",
+) -> None:
+    """Run own NATS and Postgres servers, a node and a projector, until Ctrl-C."""
+    from vigil.serving import node
+
+    def read(servers: Servers) -> Reading:
+        return options.reading(ctx, **servers.settings())
+
+    run = _serving(app, processes, is_projecting=True)
+    raise typer.Exit(node.up(folder, read, run))
+
+
+def node(
+    ctx: typer.Context,
+    *,
+    app: AppName,
+    is_projecting: Annotated[
+        bool,
+        typer.Option("--project/--no-project", help="Whether this node takes part in projecting."),
+    ] = True,
+    processes: Processes = "1",
+    stacks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B", help="Several stacks instead of one: a node for each, or more."
+        ),
+    ] = None,
+) -> None:
+    """Run an engine node against existing servers, until SIGINT or SIGTERM.
+
+    A second signal ends the node at once. Exit code 3: some episode did not reach a barrier in time
+    and was left to its lease. A process that ends by itself is restarted; of several processes, the
+    worst exit code counts.
+    """
+    if stacks is not None:
+        raise typer.Exit(_serve_each(ctx, app, processes, stacks, is_projecting=is_projecting))
+    reading = options.reading(ctx)
+    run = _serving(app, processes, is_projecting=is_projecting)
+    raise typer.Exit(run(reading, None))
+
+
+def project(ctx: typer.Context) -> None:
+    """Run a projector by itself, until SIGINT or SIGTERM."""
+    from vigil.serving import node
+
+    raise typer.Exit(node.serve(options.reading(ctx), app=None, is_projecting=True))
+
+
+def _serving(
+    name: str, processes_wanted: str, *, is_projecting: bool
+) -> Callable[[Reading, Callable[[], None] | None], int]:
+    """Return what runs the app called `name`, in this process or in several others."""
+    from vigil.serving import names, node, processes
+    from vigil.serving.app import load
+
+    app, count = load(name), processes.counted(processes_wanted)
+
+    def run(reading: Reading, abandon: Callable[[], None] | None) -> int:
+        with names.named(reading, app) as known:
+            if count == 1:
+                return node.serve(known, app=app, is_projecting=is_projecting, abandon=abandon)
+            return processes.supervise(
+                [known], app=name, count=count, is_projecting=is_projecting, abandon=abandon
+            )
+
+    return run
+
+
+def _serve_each(
+    ctx: typer.Context, name: str, processes_wanted: str, stacks: str, *, is_projecting: bool
+) -> int:
+    """Run the app called `name` in each of the `stacks`, and return the worst exit code."""
+    from vigil import settings
+    from vigil.serving import names, processes
+    from vigil.serving.app import load
+
+    app, count = load(name), processes.counted(processes_wanted)
+    readings = settings.read_each(options.given(ctx), stacks)
+    with names.named_each(readings, app) as known:
+        return processes.supervise(known, app=name, count=count, is_projecting=is_projecting)

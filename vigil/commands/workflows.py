@@ -1,0 +1,273 @@
+"""`vigil workflows`: graphs of steps, each an episode of an actor."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from projections.postgres.reader import list_workflows
+from streams.model.workflows import ResumeHow, WorkflowStatus
+from vigil import options
+from vigil.asking.rows import ask, parse_id
+from vigil.commands import definitions
+from vigil.errors import EXIT_TROUBLE, Mistake
+from vigil.options import (
+    DECISION_S,
+    WAIT_S,
+    By,
+    Hash,
+    IsJson,
+    IsSure,
+    IsWaiting,
+    Limit,
+    Reason,
+    Timeout,
+    who,
+)
+from vigil.printing import tables
+from vigil.printing.output import show_record, show_rows
+
+app = typer.Typer(no_args_is_help=True)
+
+COLUMNS: Final = (
+    "instance_id", "workflow_id", "status", "subject_value", "done", "items", "running", "waiting",
+    "started_at", "finished_at", "error_class",
+)  # fmt: skip
+SPARE: Final = ("finished_at", "started_at", "running", "waiting", "items", "done")
+
+DEFINED: Final = ("workflow_id", "source", "triggers", "steps", "nodes", "problems")
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The instance's id, as the list shows it.")]
+StepName = Annotated[str, typer.Argument(metavar="STEP", help="The step's name.")]
+
+
+class InstanceStatus(StrEnum):
+    """Statuses of instances that have begun."""
+
+    RUNNING = WorkflowStatus.RUNNING
+    BLOCKED = WorkflowStatus.BLOCKED
+    STOPPING = WorkflowStatus.STOPPING
+    COMPENSATING = WorkflowStatus.COMPENSATING
+    DONE = WorkflowStatus.DONE
+    FAILED = WorkflowStatus.FAILED
+    CANCELED = WorkflowStatus.CANCELED
+
+
+@app.command("list")
+def list_(
+    ctx: typer.Context,
+    *,
+    status: Annotated[InstanceStatus | None, typer.Option(help="Only with this status.")] = None,
+    workflow: Annotated[str | None, typer.Option(help="Only of this workflow.")] = None,
+    limit: Limit = 50,
+    is_json: IsJson = False,
+) -> None:
+    """List instances of workflows, the latest begun first."""
+    reading = options.reading(ctx)
+    rows = ask(
+        reading,
+        lambda pool: list_workflows(
+            pool, reading.stack, status=status, workflow=workflow, limit=limit
+        ),
+    )
+    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+
+
+@app.command()
+def show(ctx: typer.Context, *, instance_id: Id, is_json: IsJson = False) -> None:
+    """Show one instance, and the state of each of its steps."""
+    from vigil.asking.instances import read_instance
+    from vigil.printing import workflow_tree
+
+    instance = read_instance(options.reading(ctx), _parsed(instance_id))
+    row, steps = workflow_tree.record_of(instance), workflow_tree.rows_of(instance)
+    if is_json:
+        show_record({**row, "steps": steps}, is_json=True)
+        return
+    show_record(row, is_json=False)
+    terminal = tables.terminal()
+    if terminal.is_terminal:
+        terminal.print(workflow_tree.tree_of(instance))
+    else:
+        show_rows(steps, workflow_tree.STEP_COLUMNS, is_json=False)
+
+
+@app.command()
+def start(
+    ctx: typer.Context,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name.")],
+    payload: Annotated[
+        str,
+        typer.Option(help="A JSON object for the trigger; @FILE, or - for standard input."),
+    ] = "{}",
+    reason: Reason = "",
+    key: Annotated[
+        str | None,
+        typer.Option(help="Idempotency key: the same one starts no second instance."),
+    ] = None,
+    is_dry: Annotated[
+        bool, typer.Option("--dry-run", help="Run all of it, and change nothing outside.")
+    ] = False,
+    overrides: Annotated[
+        str | None,
+        typer.Option(
+            help="Results that a dry run uses instead of calling tools: a JSON object with tools,"
+            " synthesis, persist_findings; @FILE, or - for standard input."
+        ),
+    ] = None,
+    step_overrides: Annotated[
+        str | None,
+        typer.Option(
+            help="The same for single steps: a JSON object of step to overrides; @FILE, or - for"
+            " standard input."
+        ),
+    ] = None,
+    by: By = None,
+    is_waiting: Annotated[
+        bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it is done.")
+    ] = False,
+    timeout_s: Timeout = WAIT_S,
+    is_json: IsJson = False,
+) -> None:
+    """Start an instance of a workflow, and print its id; exit code 1 if none begins."""
+    from vigil.asking import instances
+    from vigil.asking.requests import say_begun, waiting
+    from vigil.commands.fire import overrides_of
+    from vigil.printing import workflow_tree
+
+    reading = options.reading(ctx)
+    asked = instances.StartRequest(
+        workflow=name,
+        payload=options.read_object(payload, what="--payload"),
+        by=who(reading, by),
+        reason=reason,
+        key=key,
+        dry_run=is_dry,
+        overrides=None if overrides is None else overrides_of(overrides),
+        step_overrides=(
+            None if step_overrides is None else instances.step_overrides_of(step_overrides)
+        ),
+    )
+    started = instances.start(reading, asked)
+    id_ = started.instance_id
+    row: dict[str, object] = {"instance_id": id_, "workflow_id": name}
+    is_done = True
+    with waiting(f"it goes on; `vigil workflows show {id_}` shows how far it is"):
+        say_begun(name, id_, used=started.used, obstacle=started.obstacle, is_json=is_json)
+        if is_waiting:
+            ended = instances.wait_end(reading, started, timeout_s=timeout_s)
+            row, is_done = workflow_tree.record_of(ended), ended.status is WorkflowStatus.DONE
+    if is_json:
+        print(tables.as_json({**row, "is_new": started.used is None}))
+    elif is_waiting:
+        print(": ".join(str(row[each]) for each in ("status", "error_class") if row[each]))
+    if not is_done:
+        raise typer.Exit(EXIT_TROUBLE)
+
+
+@app.command("definitions")
+def definitions_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
+    """List the workflows that nodes have, or that were defined: source, triggers, steps.
+
+    Problems: the nodes that cannot run one; `vigil actors show workflow-NAME` shows why.
+    """
+    from vigil.asking.definitions import list_workflows as list_defined
+    from vigil.asking.stack import in_short
+
+    rows = list_defined(options.reading(ctx))
+    shown = rows if is_json else [tables.in_words(in_short(row)) for row in rows]
+    show_rows(shown, DEFINED, is_json=is_json)
+
+
+@app.command()
+def resume(
+    ctx: typer.Context,
+    *,
+    instance_id: Id,
+    step: StepName,
+    is_retry: Annotated[bool, typer.Option("--retry", help="Try the step again.")] = False,
+    is_skip: Annotated[bool, typer.Option("--skip", help="Go on without the step.")] = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Timeout = DECISION_S,
+) -> None:
+    """Retry or skip a paused step."""
+    from vigil.asking import instances
+
+    if is_retry is is_skip:
+        raise Mistake("give --retry or --skip")
+    reading, wait_s = options.reading(ctx), timeout_s if is_waiting else None
+    how = ResumeHow.RETRY if is_retry else ResumeHow.SKIP
+    id_, name = _parsed(instance_id), who(reading, by)
+    instances.resume(reading, id_, step, how, by=name, reason=reason, wait_s=wait_s)
+
+
+@app.command()
+def cancel(
+    ctx: typer.Context,
+    *,
+    instance_id: Id,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Timeout = DECISION_S,
+) -> None:
+    """Cancel an instance: its running steps end, and finished steps are compensated."""
+    from vigil.asking import instances
+
+    reading, wait_s = options.reading(ctx), timeout_s if is_waiting else None
+    id_, name = _parsed(instance_id), who(reading, by)
+    instances.cancel(reading, id_, by=name, reason=reason, wait_s=wait_s)
+
+
+@app.command()
+def approve(
+    ctx: typer.Context,
+    *,
+    instance_id: Id,
+    step: StepName,
+    hash_: Hash = None,
+    is_sure: IsSure = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Timeout = DECISION_S,
+) -> None:
+    """Approve a step that waits for approval. Shows its inputs first, and asks for confirmation."""
+    from vigil.asking.approvals import Choice
+    from vigil.asking.instances import decide_step
+
+    choice = Choice("approve", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+    decide_step(options.reading(ctx), instance_id, step, choice)
+
+
+@app.command()
+def deny(
+    ctx: typer.Context,
+    *,
+    instance_id: Id,
+    step: StepName,
+    hash_: Hash = None,
+    is_sure: IsSure = False,
+    reason: Reason = "",
+    by: By = None,
+    is_waiting: IsWaiting = True,
+    timeout_s: Timeout = DECISION_S,
+) -> None:
+    """Deny a step that waits for approval: it fails. Shows its inputs first, and asks."""
+    from vigil.asking.approvals import Choice
+    from vigil.asking.instances import decide_step
+
+    choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
+    decide_step(options.reading(ctx), instance_id, step, choice)
+
+
+definitions.add_to(app)
+
+
+def _parsed(instance_id: str) -> str:
+    return str(parse_id(instance_id, of="instance"))

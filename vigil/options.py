@@ -1,0 +1,134 @@
+"""Options that commands share, and what their values mean."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias, cast
+
+import typer
+
+from vigil import settings
+from vigil.errors import Mistake, Trouble
+from vigil.settings import Reading
+
+WAIT_S: Final = 3_600.0
+"""How long `--wait` waits for the ends of episodes by default, in seconds."""
+
+DECISION_S: Final = 30.0
+"""How long commands wait by default until a request is on the journal, in seconds."""
+
+BY_CHARS_MAX: Final = 200
+"""Longest name of a person that is kept."""
+
+
+def _checked_limit(limit: int) -> int:
+    from projections.postgres.query_result import ROWS_MAX  # Help needs no Postgres.
+
+    if limit > ROWS_MAX:
+        raise typer.BadParameter(f"{limit:,} is more than {ROWS_MAX:,}")
+    return limit
+
+
+IsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Limit: TypeAlias = Annotated[
+    int, typer.Option(min=1, callback=_checked_limit, help="Most rows to print.")
+]
+Timeout: TypeAlias = Annotated[
+    float, typer.Option("--timeout", min=0.0, help="Longest wait, in seconds.")
+]
+By: TypeAlias = Annotated[
+    str | None, typer.Option(help="Your name, kept with the change; by default your user name.")
+]
+Reason: TypeAlias = Annotated[str, typer.Option(help="Why; kept with the change.")]
+Hash: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--hash", help="The first 8 hex digits, or more, of the hash of what you saw."),
+]
+IsSure: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+IsWaiting: TypeAlias = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Whether to wait until it is on the journal.")
+]
+
+
+def given(ctx: typer.Context) -> Mapping[str, object]:
+    """Return the settings that were given as flags; None for those that were not."""
+    return cast("Mapping[str, object]", ctx.obj or {})
+
+
+def reading(ctx: typer.Context, **known: object) -> Reading:
+    """Return the settings in force; `known` overrides even the flags."""
+    return settings.read({**given(ctx), **known})
+
+
+def who(reading: Reading, by: str | None) -> str:
+    """Return the person who gives a command: `by`, else the user name, else this program's."""
+    if by is not None and not by.strip():
+        raise Mistake("--by: give a name, or leave it out")
+    try:
+        return (by or getpass.getuser())[:BY_CHARS_MAX]
+    except (KeyError, OSError):  # A container may run as a number that has no name.
+        return reading.node
+
+
+def stranger_hint(approvers: Collection[str], by: str) -> str:
+    """Return what to add to the error that `by` is not one of the approvers; empty: `by` is."""
+    return "; give your name with --by" if approvers and by not in approvers else ""
+
+
+def require_consent(question: str) -> None:
+    """Ask for confirmation; raise `Mistake` if there is no terminal to ask on."""
+    if not sys.stdin.isatty():
+        raise Mistake("there is no terminal to confirm on; give --yes")
+    typer.confirm(question, abort=True, err=True)
+
+
+def read_bytes(text: str, *, what: str) -> bytes:
+    """Return the bytes of `text`; of the file after `@`; or, for `-`, of standard input.
+
+    Args:
+        text: as it was typed.
+        what: the option, for errors.
+
+    Raises:
+        Mistake: there are more than an event may have.
+        Trouble: the file cannot be read.
+    """
+    from streams.ports.domain_events import EVENT_BYTES_MAX
+
+    try:
+        if text == "-":
+            data = sys.stdin.buffer.read(EVENT_BYTES_MAX + 1)
+        elif text.startswith("@"):
+            with Path(text[1:]).open("rb") as file:
+                data = file.read(EVENT_BYTES_MAX + 1)
+        else:
+            data = text.encode(errors="surrogateescape")
+    except OSError as error:
+        raise Trouble(f"{what}: {text.removeprefix('@')}: {error.strerror or error}") from error
+    if len(data) > EVENT_BYTES_MAX:
+        raise Mistake(f"{what}: over {EVENT_BYTES_MAX:,} bytes")
+    return data
+
+
+def read_json(text: str, *, what: str) -> object:
+    """Return the JSON value in `text`, read as by `read_bytes`; raise `Mistake` if it has none."""
+    import msgspec
+
+    from streams.json import UNDECODABLE
+
+    try:
+        value: object = msgspec.json.decode(read_bytes(text, what=what))
+    except UNDECODABLE as error:
+        raise Mistake(f"{what}: not JSON: {error}") from error
+    return value
+
+
+def read_object(text: str, *, what: str) -> dict[str, object]:
+    """Return the JSON object in `text`, read as by `read_bytes`; raise `Mistake` if it has none."""
+    value = read_json(text, what=what)
+    if not isinstance(value, dict):
+        raise Mistake(f"{what}: a {type(value).__name__}, not a JSON object")
+    return value

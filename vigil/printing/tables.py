@@ -1,0 +1,325 @@
+"""Rows for people, and for programs."""
+
+from __future__ import annotations
+
+import io
+import sys
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TextIO, TypeAlias
+
+import msgspec
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from streams.model.events import EndStatus
+from streams.model.findings import FindingStatus, Severity
+from streams.model.outputs import OutputStatus
+
+PLAIN_WIDTH: Final = 100_000
+"""Columns of characters to use when nobody watches: in a file or a pipe a row is one line."""
+
+SEVERITY_STYLES: Final[Mapping[str, str]] = {
+    Severity.CRITICAL: "bold white on red",
+    Severity.HIGH: "bold red",
+    Severity.MEDIUM: "yellow",
+    Severity.LOW: "cyan",
+}
+STATUS_STYLES: Final[Mapping[str, str]] = {
+    "waiting": "yellow",
+    "requeued": "green",
+    "discarded": "dim",
+    "queued": "dim",
+    "running": "bold cyan",
+    "blocked": "magenta",
+    EndStatus.DONE: "green",
+    EndStatus.FAILED: "bold red",
+    EndStatus.PARTIALLY_FAILED: "red",
+    EndStatus.CANCELED: "dim",
+    OutputStatus.AWAITING_APPROVAL: "magenta",
+    OutputStatus.PROPOSED: "yellow",
+    OutputStatus.DELIVERED: "green",
+    OutputStatus.REJECTED: "dim",
+    FindingStatus.ACTIVE: "yellow",
+    FindingStatus.CLEARED: "green",
+    FindingStatus.EXPIRED: "dim",
+    "ok": "green",
+    "problem": "bold red",
+}
+
+UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
+"""What is shown for a character that only a terminal would understand."""
+
+SEPARATOR: Final = ", "
+"""Between two of several words in one cell."""
+
+NONE: Final = "none"
+"""A value among words that is nothing."""
+
+Row = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Rows as they fit where they are printed."""
+
+    body: RenderableType
+    left_out: Sequence[str]
+    """The columns that say something, and for which there was no room."""
+
+
+class _Trimmed(io.StringIO):
+    """A stream in front of another, without the blanks that fill up lines to the width of a table.
+
+    In a pager each of them would be a line of its own.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def write(self, text: str, /) -> int:
+        return self._stream.write("\n".join(line.rstrip(" ") for line in text.split("\n")))
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def terminal(*, stderr: bool = False) -> Console:
+    """Return where to print; a file or a pipe counts as wide."""
+    stream = sys.stderr if stderr else sys.stdout
+    if stream.isatty():
+        return Console(file=stream, highlight=False)
+    return Console(file=_Trimmed(stream), width=PLAIN_WIDTH, highlight=False)
+
+
+def as_json(value: object) -> str:
+    """Return `value` as JSON to read; what JSON cannot say is said in words."""
+    encoded = msgspec.json.encode(value, enc_hook=str)
+    return msgspec.json.format(encoded, indent=2).decode()
+
+
+def as_json_line(value: object) -> str:
+    """Return `value` as JSON on one line; what JSON cannot say is said in words."""
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def table(rows: Iterable[Row], columns: Sequence[str], *, title: str = "") -> Table:
+    """Return the chosen columns of `rows` as a table."""
+    made = Table(title=title or None, title_justify="left", header_style="bold", box=None)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*(cell(column, row.get(column)) for column in columns))
+    return made
+
+
+def fitted(
+    rows: Sequence[Row], columns: Sequence[str], *, width: int, spare: Sequence[str] = ()
+) -> Fitted:
+    """Return `rows` as a table no wider than `width`; if none is, as one record below another.
+
+    Args:
+        rows: what there is to show.
+        columns: what of it, from left to right.
+        width: columns of characters that there are; `PLAIN_WIDTH`: a row is one line.
+        spare: the columns to leave out if need be, the least important first.
+    """
+    shown = on_one_line if width == PLAIN_WIDTH else cell
+    texts = {column: [shown(column, row.get(column)) for row in rows] for column in columns}
+    cells = {column: [text.plain for text in found] for column, found in texts.items()}
+    found = fit(cells, width=width, spare=spare)
+    if found is None:
+        chosen = [{column: row.get(column) for column in columns} for row in rows]
+        return Fitted(Group(*(Group(record(row, width=width), Text()) for row in chosen)), ())
+    made = Table(header_style="bold", box=None)
+    for column, wide in found.items():
+        made.add_column(column, overflow="fold", width=wide)
+    for line in zip(*(texts[column] for column in found), strict=True):
+        made.add_row(*line)
+    return Fitted(made, left_out(cells, found))
+
+
+def record(row: Row, *, width: int) -> RenderableType:
+    """Return one row with a line for each column that says something.
+
+    A word that has no room beside its column's name has a line of its own, as long as it is: print
+    it uncropped, so that it is the terminal that breaks it, and it is copied whole.
+
+    Args:
+        row: what there is to show.
+        width: columns of characters that there are.
+    """
+    told = {column: value for column, value in row.items() if value is not None}
+    label = max(map(cell_len, told), default=0)
+    room = width - label - 2 * PADDING
+    return Group(*(_told(column, value, label, room) for column, value in told.items()))
+
+
+def _told(column: str, value: object, label: int, room: int) -> RenderableType:
+    """Return a column's name, `label` wide, and its value beside it, or below it."""
+    text = cell(column, value)
+    is_word = not isinstance(value, dict | list) and len(text.plain.split()) == 1
+    if is_word and text.cell_len > room:
+        name = Text(f" {column}", style="bold")
+        return Text("\n", no_wrap=True, overflow="ignore").join([name, Text(" ") + text])
+    made = Table(show_header=False, box=None)
+    made.add_column(style="bold", width=label)
+    made.add_column(overflow="fold")
+    made.add_row(column, text)
+    return made
+
+
+def cell(column: str, value: object) -> Text:
+    """Return what stands in a table for `value`."""
+    styles = {"severity": SEVERITY_STYLES, "status": STATUS_STYLES}.get(column, {})
+    words = said(value)
+    return Text(printable(words), style=styles.get(words, ""))
+
+
+def on_one_line(column: str, value: object) -> Text:
+    """Return what stands in a table for `value` where each row is a line."""
+    text = cell(column, value)
+    return Text(" ".join(text.plain.splitlines()), style=text.style)
+
+
+def printable(text: str) -> str:
+    """Return `text` without what would move a terminal's cursor or turn its letters around.
+
+    Summaries and plans are written by programs, from what others sent them: what somebody reads
+    before they decide must be what is there.
+    """
+    return "".join(each if each.isprintable() or each in "\n\t" else UNPRINTABLE for each in text)
+
+
+def spelled_out(row: Row, *columns: str) -> Row:
+    """Return `row` with the JSON of `columns` on lines of its own, behind everything else."""
+    last = {each: as_json(row[each]) for each in columns if row.get(each) is not None}
+    return {key: value for key, value in row.items() if key not in columns} | last
+
+
+def in_words(row: Row) -> Row:
+    """Return `row` with its objects and lists as people write them."""
+    return {column: _worded(value) for column, value in row.items()}
+
+
+def as_words(pairs: Mapping[str, object], *, usual: Mapping[str, object] | None = None) -> str:
+    """Return an object as `key=value` words, but for what is as usual.
+
+    What is within another object is named after both, as in `breaker.threshold=3`.
+    """
+    return SEPARATOR.join(_words(pairs, usual or {}))
+
+
+def _words(pairs: Mapping[str, object], usual: Mapping[str, object]) -> Iterable[str]:
+    for key, value in pairs.items():
+        as_usual = usual.get(key)
+        if isinstance(value, Mapping):
+            inner = list(_words(value, as_usual if isinstance(as_usual, Mapping) else {}))
+            yield from (f"{key}.{word}" for word in inner) if inner else (key,)
+        elif key not in usual or value != as_usual:
+            yield f"{key}={NONE if value is None else said(value)}"
+
+
+def _worded(value: object) -> object:
+    match value:
+        case list():
+            return SEPARATOR.join(map(str, value)) or None
+        case dict():
+            return as_words(value) or None
+        case "":
+            return None
+        case _:
+            return value
+
+
+def said(value: object) -> str:
+    """Return `value` in words: times in UTC to the second, objects as JSON, nothing as nothing."""
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return value.strftime("%Y-%m-%d %H:%M:%S")
+        case dict() | list():
+            return as_json_line(value)
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)
+
+
+WHOLE_MAX: Final = 64
+"""Most room that a word by itself claims, in columns of characters: a SHA-256 in hex."""
+
+TEXT_MIN: Final = 19
+"""Least room for a text of several words, in columns of characters: a time to the second."""
+
+PADDING: Final = 2
+"""What a column has besides its text: a blank on either side."""
+
+Cells: TypeAlias = Mapping[str, Sequence[str]]
+"""Column → what stands in it, row by row."""
+
+
+def fit(cells: Cells, *, width: int, spare: Sequence[str] = ()) -> dict[str, int] | None:
+    """Return the width of each column that is to be shown, or None if no table fits.
+
+    A table that fits as it is has all its columns. Otherwise those that say nothing are left out,
+    and of `spare`, the least important first, those that there is no room for.
+    """
+    least = {column: _least(column, texts) for column, texts in cells.items()}
+    kept = _kept(cells, least, width, spare)
+    if kept is None:
+        return None
+    room = width - PADDING * len(kept)
+    return _shared_out({column: cells[column] for column in cells if column in kept}, least, room)
+
+
+def left_out(cells: Cells, widths: Mapping[str, int]) -> list[str]:
+    """Return the columns that say something, and for which there was no room."""
+    return [column for column in cells if column not in widths and any(cells[column])]
+
+
+def _kept(
+    cells: Cells, least: Mapping[str, int], width: int, spare: Sequence[str]
+) -> Collection[str] | None:
+    def fits(columns: Collection[str]) -> bool:
+        return sum(least[column] + PADDING for column in columns) <= width
+
+    if fits(cells):
+        return cells
+    telling = [column for column, texts in cells.items() if any(texts)]
+    kept = [column for column in telling if column not in spare]
+    if not fits(kept):
+        return None
+    for column in reversed(spare):
+        if column in telling and fits([*kept, column]):
+            kept.append(column)
+    return kept
+
+
+def _least(column: str, texts: Sequence[str]) -> int:
+    return max([cell_len(column), *map(_narrowest, texts)])
+
+
+def _narrowest(text: str) -> int:
+    return min(_widest(text), TEXT_MIN if len(text.split()) > 1 else WHOLE_MAX)
+
+
+def _widest(text: str) -> int:
+    return max(map(cell_len, text.splitlines()), default=0)
+
+
+def _shared_out(cells: Cells, least: Mapping[str, int], room: int) -> dict[str, int]:
+    """Return widths that add up to `room` at most: what is wide gives way to what is narrow."""
+    full = {column: max([least[column], *map(_widest, cells[column])]) for column in cells}
+
+    def widths(most: int) -> dict[str, int]:
+        return {column: min(full[column], max(least[column], most)) for column in cells}
+
+    fitting = bisect_right(range(room + 1), room, key=lambda most: sum(widths(most).values()))
+    return widths(fitting - 1)

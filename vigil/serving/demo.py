@@ -1,0 +1,254 @@
+"""`vigil demo`: this machine, watched by actors.
+
+    publisher ──measurements──▶ NATS ──▶ node ──▶ journal ──▶ projector ──▶ Postgres ──▶ you
+
+The actors and the publisher are in `vigil.demo`. The publisher is a program of its own that knows
+nothing of Vigil. Everything is kept in
+`.vigil/demo`, so a second run goes on where the first one ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from typing import Final
+
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from engine.app.app import App
+from projections.errors import NotCaughtUp, PostgresUnavailable, QueryRefused
+from projections.postgres.pool import Pool
+from projections.postgres.progress import caught_up, heads
+from projections.postgres.query_result import Row
+from projections.postgres.reader import list_episodes, list_findings
+from streams.child import die_with
+from streams.clock import Clock, SystemClock
+from streams.model.findings import FindingStatus
+from streams.ports.all import Ports
+from streams.subjects import Stack
+from vigil.asking.connect import connected, pooled
+from vigil.asking.rows import answer, shown_question
+from vigil.errors import Trouble
+from vigil.printing import tables
+from vigil.serving import runfile, telemetry
+from vigil.serving.node import projecting, run_nodes, run_settings
+from vigil.serving.servers import Servers, embedded
+from vigil.serving.signals import run_program, stopping, unwind_on_sigterm, wait_stop
+from vigil.settings import Reading, read
+
+FOLDER: Final = runfile.FOLDER / "demo"
+PUBLISHER: Final = "vigil.demo.publisher"
+PUBLISH_EVERY_S: Final = 1.0
+
+PUBLISHER_STOP_S_MAX: Final = 5.0
+"""Longest wait for the publisher to end in order; then it is killed."""
+
+CATCH_UP_S_MAX: Final = 5.0
+"""Longest wait for the rows to show the last episodes."""
+
+QUESTIONS: Final = ("active_findings_by_severity", "newest_steps", "episodes_per_minute")
+"""Files in `vigil/sql`, in the order in which they are asked at the end."""
+
+
+def show(given: Mapping[str, object], *, seconds: float | None) -> None:
+    """Run the demo until Ctrl-C, or for `seconds`.
+
+    Raises:
+        Trouble: something is not installed, servers run here already, or the tables are another
+            version's.
+    """
+    unwind_on_sigterm()
+    app = _app()
+    with runfile.locked(runfile.FOLDER), embedded(FOLDER) as servers:
+        reading = read({**given, **servers.settings()})
+        print(f"NATS      {servers.nats.url}\nPostgres  {servers.postgres.dsn}", flush=True)
+        with (
+            runfile.announced(runfile.FOLDER, run_settings(reading)),
+            (FOLDER / "vigil.log").open("a", encoding="utf-8") as log,
+        ):
+            level = reading.settings.log_level
+            telemetry.log_to(log, form="console", level=level, node=reading.node)
+            telemetry.export(os.environ, node=reading.node)
+            run_program(_run(app, reading, servers, seconds=seconds))
+
+
+def _app() -> App:
+    """Return the demo's app; raise `Trouble` if what it measures with is not installed."""
+    if find_spec("psutil") is None:
+        raise Trouble("the demo needs psutil and own servers: pip install 'vigil-engine[demo]'")
+    from vigil.demo.app import app
+
+    return app
+
+
+async def _run(app: App, reading: Reading, servers: Servers, *, seconds: float | None) -> None:
+    stop = asyncio.Event()
+    with stopping(stop.set, abandon=servers.kill):
+        async with (
+            connected(reading) as ports,
+            pooled(reading) as pool,
+            projecting(ports, pool, node=reading.node),
+        ):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(run_nodes(app, ports, [], reading, stop=stop))
+                with _publisher(reading):
+                    clock = SystemClock()
+                    await watch(pool, ports.stack, clock=clock, stop=stop, seconds=seconds)
+                stop.set()
+            await _sum_up(ports, pool)
+
+
+@contextmanager
+def _publisher(reading: Reading) -> Iterator[None]:
+    """Run the program that measures this machine. It knows NATS and nothing of us."""
+    command = [
+        *(sys.executable, "-m", PUBLISHER),
+        *("--url", reading.settings.nats_url),
+        *("--stack", reading.stack.name),
+        *("--interval", str(PUBLISH_EVERY_S)),
+    ]
+    with (FOLDER / "publisher.log").open("ab") as log:
+        process = subprocess.Popen(  # noqa: S603 - our own program, our own arguments
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=PUBLISHER_STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+async def _sum_up(ports: Ports, pool: Pool) -> None:
+    """Ask the rows what happened, and say how to go on asking."""
+    console = tables.terminal()
+    try:
+        await caught_up(pool, ports.stack, await heads(ports), timeout_s=CATCH_UP_S_MAX)
+    except NotCaughtUp as error:
+        console.print(f"the rows are not complete yet: {error}")
+    for name in QUESTIONS:
+        console.print(f"\n{shown_question(name, ports.stack)}", style="dim", markup=False)
+        found = await answer(pool, ports.stack, name)
+        console.print(tables.table(found.as_rows(), found.columns))
+    console.print(_HOW_ON, markup=False)
+
+
+_HOW_ON: Final = f"""
+Everything is kept in {FOLDER}. Run `vigil demo` again, and in another terminal, here:
+
+  vigil findings list                 what is true now
+  vigil episodes list --limit 10      who found it
+  vigil episodes steps <episode id>   and how
+  vigil sql "table active_findings"
+"""
+
+
+LOOK_S: Final = 0.5
+"""Between two looks at the rows, in seconds."""
+
+LINE_LOOKS: Final = 4
+"""Looks per plain line."""
+
+EPISODES_SHOWN: Final = 12
+FINDINGS_SHOWN: Final = 12
+FINDINGS_COUNTED_MAX: Final = 1_000
+
+_EPISODE_COLUMNS: Final = (
+    "status", "actor_id", "expectation_id", "subject_id", "turns_used", "summary",
+)  # fmt: skip
+_FINDING_COLUMNS: Final = ("severity", "finding_key", "summary")
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows at one moment."""
+
+    elapsed_s: float
+    counts: list[Row] = []
+    """Episodes by status."""
+    episodes: list[Row] = []
+    """The newest."""
+    findings: list[Row] = []
+    """The active ones."""
+
+    def headline(self) -> str:
+        """Return how many there are of what."""
+        episodes = ", ".join(f"{row['episodes']} {row['status']}" for row in self.counts)
+        found = f"active findings: {len(self.findings)}"
+        return f"{self.elapsed_s:4.0f} s   episodes: {episodes or 'none yet'}   {found}"
+
+
+async def watch(
+    pool: Pool, stack: Stack, *, clock: Clock, stop: asyncio.Event, seconds: float | None
+) -> None:
+    """Show episodes and findings until `stop`, or for `seconds`."""
+    console = tables.terminal()
+    show = _watch_live if console.is_terminal else _watch_plainly
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await show(console, _Snapshots(pool, stack, clock), stop)
+
+
+class _Snapshots:
+    """Takes pictures of the rows."""
+
+    def __init__(self, pool: Pool, stack: Stack, clock: Clock) -> None:
+        self._pool, self._stack, self._clock = pool, stack, clock
+        self._began_s = clock.monotonic_s()
+
+    async def picture(self) -> Snapshot:
+        """Return the rows now; none while the tables are still being made."""
+        elapsed_s = self._clock.monotonic_s() - self._began_s
+        try:
+            return await self._taken(elapsed_s)
+        except (QueryRefused, PostgresUnavailable):
+            return Snapshot(elapsed_s=elapsed_s)
+
+    async def _taken(self, elapsed_s: float) -> Snapshot:
+        pool, stack = self._pool, self._stack
+        return Snapshot(
+            elapsed_s=elapsed_s,
+            counts=(await answer(pool, stack, "episodes_by_status")).as_rows(),
+            episodes=await list_episodes(pool, stack, limit=EPISODES_SHOWN),
+            findings=await list_findings(
+                pool, stack, status=FindingStatus.ACTIVE, limit=FINDINGS_COUNTED_MAX
+            ),
+        )
+
+
+async def _watch_live(console: Console, camera: _Snapshots, stop: asyncio.Event) -> None:
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while not stop.is_set():
+            live.update(_drawn(await camera.picture()), refresh=True)
+            await wait_stop(stop, timeout_s=LOOK_S)
+
+
+async def _watch_plainly(console: Console, camera: _Snapshots, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        console.print((await camera.picture()).headline())
+        await wait_stop(stop, timeout_s=LOOK_S * LINE_LOOKS)
+
+
+def _drawn(picture: Snapshot) -> Group:
+    return Group(
+        Text(picture.headline(), style="bold"),
+        Text(),
+        tables.table(picture.episodes, _EPISODE_COLUMNS, title="Episodes"),
+        Text(),
+        tables.table(picture.findings[:FINDINGS_SHOWN], _FINDING_COLUMNS, title="Active findings"),
+    )

@@ -1,0 +1,123 @@
+"""What a node is called: the same after a restart, and never the same for two at a time.
+
+    VIGIL_NODE  ▶  the app's node_name()  ▶  <host>-<six hex digits>
+
+The digits stand for the stack, the folder it is started in and a place there, from 0. A place is
+held by a lock of the kernel's, in `.vigil/nodes`, so it is free again when its process ends: the
+node that is started next takes the first that is free, and with it the name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from engine.app.app import App
+from streams.errors import BadName
+from streams.subjects import Stack
+from streams.tokens import name as checked_name
+from vigil.errors import Mistake, Trouble
+from vigil.serving import runfile
+from vigil.settings import Reading, host_name
+
+PLACES_MAX: Final = 64
+"""Most nodes without a name of their own that one stack has in one folder."""
+
+DIGEST_BYTES: Final = 3
+"""Of stack, folder and place: so many that two of one host hardly ever have the same name."""
+
+FOLDER: Final = "nodes"
+
+
+@contextmanager
+def named(reading: Reading, app: App) -> Iterator[Reading]:
+    """Yield `reading` with the name of the node of `app` that runs meanwhile.
+
+    Raises:
+        Mistake: the app gives a name that no node can have.
+        Trouble: too many nodes without a name of their own run here.
+    """
+    if chosen := _chosen(reading, app):
+        yield replace(reading, node=chosen)
+    else:
+        with _placed(reading) as name:
+            yield replace(reading, node=name or reading.node)
+
+
+@contextmanager
+def named_each(readings: Sequence[Reading], app: App) -> Iterator[list[Reading]]:
+    """Yield `readings`, each of another stack, with names for nodes of `app`, no two the same.
+
+    A place gives each stack a name of its own; any other name is followed by the stack's.
+
+    Raises:
+        Mistake: one is no name that a node can have.
+        Trouble: too many nodes without a name of their own run here.
+    """
+    chosen = _chosen(readings[0], app)
+    with ExitStack() as held:
+        places = [None if chosen else held.enter_context(_placed(each)) for each in readings]
+        yield [
+            replace(each, node=place or _of_stack(chosen or each.node, each.stack))
+            for each, place in zip(readings, places, strict=True)
+        ]
+
+
+def _of_stack(name: str, stack: Stack) -> str:
+    try:
+        return checked_name(f"{name}-{stack.name}", of="node")
+    except BadName as error:
+        raise Mistake(str(error)) from error
+
+
+def _chosen(reading: Reading, app: App) -> str | None:
+    """Return the name that somebody has chosen, or None."""
+    if reading.settings.node:
+        return reading.node
+    return None if app.node_name is None else _checked(app.node_name())
+
+
+def name_at(place: int, *, stack: Stack, folder: Path) -> str:
+    """Return the name of the node at `place` of `folder`, the same for ever."""
+    where = f"{stack.name}\0{folder}\0{place}".encode(errors="surrogateescape")
+    suffix = f"-{blake2b(where, digest_size=DIGEST_BYTES).hexdigest()}"
+    return host_name(room_for=suffix) + suffix
+
+
+def _is_writable(folder: Path) -> bool:
+    """Return whether files can be made in `folder`, which is made if it can be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def _checked(name: object) -> str:
+    try:
+        return checked_name(name if isinstance(name, str) else "", of="node")
+    except BadName as error:
+        raise Mistake(f"node_name() of the app gave {name!r}: {error}") from error
+
+
+@contextmanager
+def _placed(reading: Reading) -> Iterator[str | None]:
+    """Yield the name of the first free place; None if none can be kept."""
+    folder = runfile.FOLDER / FOLDER
+    if not _is_writable(folder):
+        print(f"vigil: no name is kept, for want of {folder}; say VIGIL_NODE", file=sys.stderr)
+        yield None
+        return
+    for place in range(PLACES_MAX):
+        name = name_at(place, stack=reading.stack, folder=Path.cwd())
+        with runfile.file_lock(folder / f"{name}.lock") as is_held:
+            if is_held:
+                yield name
+                return
+    raise Trouble(f"{PLACES_MAX} nodes without a name of their own run here; say VIGIL_NODE")

@@ -1,0 +1,279 @@
+"""`vigil node --processes N --stacks A,B`: N nodes of an app for each stack, and their parent.
+
+    parent ──starts──▶ <node>-1 (takes turns at projecting)   <node>-2   …   <node>-N
+       ▲                   │
+       └── SIGTERM ────────┴──▶ each hands its episodes over; the worst exit code is the parent's
+
+Python runs on one core, so a machine with several needs several nodes; and a node is of one stack.
+They are programs of their own, as if each had been typed, and share nothing but the servers; the
+parent only starts, restarts and stops them. The kernel ends them when the parent dies (Linux).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
+
+import structlog
+from msgspec import structs
+
+from streams.child import die_with
+from streams.clock import SystemClock
+from vigil import flags
+from vigil.asking.connect import connected, pooled, run
+from vigil.errors import EXIT_SIGNAL, Mistake
+from vigil.serving import telemetry
+from vigil.serving.signals import stopping, wait_stop
+from vigil.settings import NODE_NAME_CHARS_MAX, PREFIX, SECRET, Reading, host_name
+
+PROCESSES_MAX: Final = 64
+"""Most nodes of one parent: more cores than most machines have."""
+
+RESTART_S: Final = 0.5
+"""First pause before a node that ended by itself is started again; doubles each time."""
+
+RESTART_S_MAX: Final = 30.0
+
+STEADY_S: Final = 60.0
+"""A node that ran for so long, in seconds, is started again after the first pause."""
+
+STOP_MARGIN_S: Final = 10.0
+"""How much longer than its grace a stopping node may take; then it is killed."""
+
+EXIT_NOT_STARTED: Final = 126
+"""What a shell says of a program that it could not start."""
+
+log = structlog.get_logger("vigil.processes")
+
+_CLOCK: Final = SystemClock()
+
+
+@dataclass(frozen=True)
+class NodeProcess:
+    """One node to keep going."""
+
+    name: str
+    command: Sequence[str]
+
+
+def counted(text: str) -> int:
+    """Return the number of processes that `text` asks for.
+
+    Raises:
+        Mistake: it is no number from 1 to `PROCESSES_MAX`.
+    """
+    count = int(text) if text.isdecimal() else 0
+    if not 1 <= count <= PROCESSES_MAX:
+        raise Mistake(f"--processes {text!r}: use a whole number from 1 to {PROCESSES_MAX}")
+    return count
+
+
+def plans(reading: Reading, *, app: str, count: int, is_projecting: bool) -> list[NodeProcess]:
+    """Return the nodes of one stack that take the place of one; only the first may project.
+
+    Raises:
+        Mistake: the node's name leaves no room for theirs.
+    """
+    names = _names(reading.node, count)
+    if len(names[-1]) > NODE_NAME_CHARS_MAX:
+        raise Mistake(
+            f"node {reading.node!r}: too long for {count} processes, the last of which is "
+            f"{names[-1]!r}; a name has at most {NODE_NAME_CHARS_MAX} characters"
+        )
+    return [
+        NodeProcess(name, _command(reading, name, app=app, is_projecting=is_projecting and not nth))
+        for nth, name in enumerate(names)
+    ]
+
+
+def _names(node: str, count: int) -> list[str]:
+    return [node] if count == 1 else [f"{node}-{number}" for number in range(1, count + 1)]
+
+
+def supervise(
+    readings: Sequence[Reading],
+    *,
+    app: str,
+    count: int,
+    is_projecting: bool,
+    abandon: Callable[[], None] | None = None,
+) -> int:
+    """Keep `count` nodes of `app` in each stack going until SIGINT or SIGTERM.
+
+    The servers are tried first, so that what is wrong with them is said once. A second signal
+    kills the nodes, does `abandon`, and ends the program at once.
+
+    Args:
+        readings: the settings for each stack; they differ in the stack and the node's name alone.
+        app: as it was typed.
+        count: how many.
+        is_projecting: whether the first node of each stack takes turns at that.
+        abandon: what is still to be done before the program ends at once.
+
+    Returns:
+        The worst exit code.
+
+    Raises:
+        Mistake: a node's name is too long, or there are too many nodes.
+        Unavailable, Incompatible, PostgresUnavailable: the nodes could not start.
+    """
+    settings = readings[0].settings
+    telemetry.log_to_stderr(form=settings.log, level=settings.log_level, node=_parent(readings))
+    if (total := count * len(readings)) > PROCESSES_MAX:
+        raise Mistake(f"{total} processes for {len(readings)} stacks; {PROCESSES_MAX} are the most")
+    planned = [plans(each, app=app, count=count, is_projecting=is_projecting) for each in readings]
+    run(_try_servers(readings, is_projecting=is_projecting))
+    for reading, nodes in zip(readings, planned, strict=True):
+        print(_greeting(reading, nodes), flush=True)
+    family = _NodeProcesses({**os.environ, **_secrets(readings[0])}, grace_s=settings.grace_s)
+    return run(family.keep_all([*chain(*planned)], abandon=abandon))
+
+
+def _parent(readings: Sequence[Reading]) -> str:
+    """Return what the parent is called in its log: as its nodes are, as far as they share it."""
+    if len(readings) == 1:
+        return readings[0].node
+    return readings[0].settings.node or host_name(room_for="")
+
+
+def _greeting(reading: Reading, nodes: Sequence[NodeProcess]) -> str:
+    """Return one line: who is of the stack."""
+    first, last = nodes[0].name, nodes[-1].name
+    who = f"node {first}" if len(nodes) == 1 else f"{len(nodes)} nodes, {first} to {last}"
+    return f"{who} · stack {reading.stack.name}"
+
+
+async def _try_servers(readings: Sequence[Reading], *, is_projecting: bool) -> None:
+    for reading in readings:
+        async with connected(reading, is_for_node=True):
+            pass
+    if is_projecting:
+        async with pooled(readings[0]):
+            pass
+
+
+def _command(reading: Reading, name: str, *, app: str, is_projecting: bool) -> list[str]:
+    """Return what one node is started with: every setting is said, so that none is looked up."""
+    said = {**structs.asdict(reading.settings), "node": name}
+    settings = (
+        word
+        for flag, setting in flags.SETTINGS.items()
+        if said[setting] is not None and setting not in SECRET
+        for word in (flag, str(said[setting]))
+    )
+    projecting = "--project" if is_projecting else "--no-project"
+    return [sys.executable, "-m", "vigil", *settings, "node", "--app", app, projecting]
+
+
+def _secrets(reading: Reading) -> Mapping[str, str]:
+    """Return the variables that say what everyone could read on a command line."""
+    return {PREFIX + each.upper(): getattr(reading.settings, each) for each in sorted(SECRET)}
+
+
+@dataclass
+class _NodeProcesses:
+    """The nodes of one parent."""
+
+    environ: Mapping[str, str]
+    grace_s: float
+    _alive: dict[str, Process] = field(default_factory=dict)
+    _is_stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def keep_all(
+        self, planned: Sequence[NodeProcess], *, abandon: Callable[[], None] | None
+    ) -> int:
+        """Keep all nodes going until a signal; return the worst of their exit codes."""
+
+        def at_once() -> None:
+            self._kill()
+            if abandon is not None:
+                abandon()
+
+        with stopping(self._stop, abandon=at_once):
+            return max(await asyncio.gather(*(self._keep(plan) for plan in planned)))
+
+    async def _keep(self, plan: NodeProcess) -> int:
+        """Start a node, again whenever it ends by itself; return its last exit code."""
+        pause_s = RESTART_S
+        while True:
+            began_s = _CLOCK.monotonic_s()
+            code = await self._run(plan)
+            if self._is_stopping.is_set():
+                return code
+            if _CLOCK.monotonic_s() - began_s >= STEADY_S:
+                pause_s = RESTART_S
+            log.warning("started again: it ended", ended=plan.name, code=code, pause_s=pause_s)
+            await wait_stop(self._is_stopping, timeout_s=pause_s)
+            if self._is_stopping.is_set():
+                return code
+            pause_s = min(2 * pause_s, RESTART_S_MAX)
+
+    async def _run(self, plan: NodeProcess) -> int:
+        """Run a node to its end, and return its exit code as a shell would say it."""
+        try:
+            process = await self._start(plan)
+        except OSError as error:  # The machine is short of something, and the others run on.
+            log.warning("could not be started", process=plan.name, error=str(error))
+            return EXIT_NOT_STARTED
+        self._alive[plan.name] = process
+        try:
+            if self._is_stopping.is_set():  # The signal came while it was being started.
+                process.terminate()
+            return _as_exit_code(await self._end_of(process), stopped=self._is_stopping.is_set())
+        finally:
+            del self._alive[plan.name]
+            _kill(process)
+
+    async def _start(self, plan: NodeProcess) -> Process:
+        return await asyncio.create_subprocess_exec(
+            *plan.command,
+            env=self.environ,
+            stdin=DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the parent, who passes it on.
+            preexec_fn=die_with(os.getpid()),
+        )
+
+    async def _end_of(self, process: Process) -> int:
+        """Wait for the end of a process, which is killed if it does not stop in time."""
+        ended = asyncio.ensure_future(process.wait())
+        told = asyncio.ensure_future(self._is_stopping.wait())
+        try:
+            await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({ended}, timeout=self.grace_s + STOP_MARGIN_S)
+            if not ended.done():
+                _kill(process)
+            return await ended
+        finally:
+            told.cancel()
+            ended.cancel()
+
+    def _stop(self) -> None:
+        """Have every node hand its episodes over and end."""
+        self._is_stopping.set()
+        for process in self._alive.values():
+            with suppress(ProcessLookupError):
+                process.terminate()
+
+    def _kill(self) -> None:
+        for process in self._alive.values():
+            _kill(process)
+
+
+def _kill(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+
+
+def _as_exit_code(code: int, *, stopped: bool) -> int:
+    """Return what a shell would say of a process that ended with `code`, below 0 for a signal."""
+    if stopped and code == -signal.SIGTERM:
+        return 0  # It was told to stop before it had begun.
+    return code if code >= 0 else EXIT_SIGNAL - code

@@ -1,0 +1,100 @@
+"""`.vigil/run.toml`: how other terminals find the servers that run in this folder.
+
+`vigil up` and `vigil demo` write it once their servers listen and remove it when they stop;
+settings fall back to it. It is always here, in the current folder, wherever `--dir` has the
+servers keep what they store: here is where the other terminals look. What a killed process
+leaves behind is ignored, because it names the process; the lock beside it is the kernel's, so
+it ends with the process as well.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from vigil.errors import Trouble
+
+FOLDER: Final = Path(".vigil")
+NAME: Final = "run.toml"
+PATH: Final = FOLDER / NAME
+_LOCK: Final = "run.lock"
+
+_HEAD: Final = "# Written by vigil for other terminals, removed when it stops.\n"
+
+
+@contextmanager
+def locked(*folders: Path) -> Iterator[None]:
+    """Be the only one who runs servers in `folders`, made when missing.
+
+    Raises:
+        Trouble: someone else does.
+    """
+    different = {folder.resolve(): folder for folder in folders}
+    with ExitStack() as stack:
+        for folder in different.values():
+            stack.enter_context(_locked(folder))
+        yield
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with file_lock(folder / _LOCK) as is_held:
+        if not is_held:
+            raise Trouble(
+                f"another `vigil up` or `vigil demo` runs in {folder}; stop it, or go elsewhere"
+            )
+        yield
+
+
+@contextmanager
+def file_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock that is the file at `path`, and yield whether nobody else does."""
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+@contextmanager
+def announced(folder: Path, settings: Mapping[str, str]) -> Iterator[None]:
+    """Let other terminals find what runs in `folder`."""
+    path = folder / NAME
+    # JSON's strings and integers are TOML's as well.
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings.items()]
+    partial = path.with_suffix(".partial")
+    partial.write_text("".join([_HEAD, f"pid = {os.getpid()}\n", *lines]), encoding="utf-8")
+    partial.replace(path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def read(path: Path) -> Mapping[str, object]:
+    """Return the settings in the run file at `path`; none if nobody runs."""
+    try:
+        said = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, tomllib.TOMLDecodeError):
+        return {}
+    pid = said.pop("pid", 0)
+    return said if isinstance(pid, int) and pid and _lives(pid) else {}
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,84 @@
+"""Running a program's coroutine, and ending it when a signal says so."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, Final, NoReturn, TypeVar
+
+from vigil.errors import EXIT_SIGNAL
+
+T = TypeVar("T")
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_program(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns, on uvloop where it is installed."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(work)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+@contextmanager
+def stopping(
+    stop: Callable[[], None], *, abandon: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Call `stop` on the first SIGINT or SIGTERM; on the second end the program at once.
+
+    Handled by the interpreter, not by the loop: the second signal is heard even while
+    somebody's code blocks the loop.
+
+    Args:
+        stop: begins an orderly end; called on the loop.
+        abandon: what must still be done before the program ends at once.
+    """
+    loop = asyncio.get_running_loop()
+    is_stopping = False
+
+    def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signals call it
+        nonlocal is_stopping
+        if is_stopping:
+            _end_at_once(number, abandon)
+        is_stopping = True
+        loop.call_soon_threadsafe(stop)
+
+    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_at_once(number: int, abandon: Callable[[], None] | None) -> NoReturn:
+    if abandon is not None:
+        abandon()
+    os._exit(EXIT_SIGNAL + number)
+
+
+def unwind_on_sigterm() -> None:
+    """Let SIGTERM end this program as Ctrl-C does, so that what it started is stopped."""
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - as signals call it
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+async def wait_stop(stop: asyncio.Event, *, timeout_s: float) -> None:
+    """Wait until `stop` is set, for at most `timeout_s`: the pause of a loop that looks again."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await stop.wait()
