@@ -31,7 +31,7 @@ from bench.app import ConvergeOnly, Key
 from engine.app.actions import fingerprint
 from engine.episodes.episode import fold
 from engine.episodes.writer import EVENTS_PER_COMMIT_MAX
-from engine.execution.strategy import Thinker
+from engine.execution.strategy import StrategyRunner
 from streams.clock import SystemClock
 from streams.embedded import EmbeddedNats
 from streams.jetstream import connect
@@ -115,7 +115,7 @@ async def replay(ports: Ports, subject: str) -> int:
     records = await ports.log.read(subject)
     episode = fold(records)
     assert episode.opened is not None
-    await Thinker(expectation, episode.opened, STACK.name).restore(records)
+    await StrategyRunner(expectation, episode.opened, STACK.name).restore(records)
     return episode.steps_recorded
 
 

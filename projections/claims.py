@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from projections.rows import Change, Row, Statement, key
+from projections.rows import Row, RowChange, Statement, key
 from streams.ports.leases import Claim, ClaimChange
 
 
@@ -47,12 +47,12 @@ TAKE: Final = Statement(name="take_claims", table="work_claims", keys=("dedupe_k
 END: Final = Statement(name="end_claims", table="work_claims", keys=("dedupe_key",))
 
 
-def forget(now: datetime) -> Change:
+def forget(now: datetime) -> RowChange:
     """Return the change after which no claim shows as held. It must be a batch's first."""
-    return Change(FORGET, Forgotten(finished_at=now))
+    return RowChange(FORGET, Forgotten(finished_at=now))
 
 
-def project(seen: Iterable[ClaimChange]) -> list[Change]:
+def project(seen: Iterable[ClaimChange]) -> list[RowChange]:
     """Return the row changes that changes in the bucket ask for, each row once."""
     rows: dict[str, Ended] = {}
     for change in seen:
@@ -63,7 +63,7 @@ def project(seen: Iterable[ClaimChange]) -> list[Change]:
             _end(rows[dedupe_key], change)
         else:
             rows[dedupe_key] = _ended(change, dedupe_key=dedupe_key)
-    return [Change(TAKE if isinstance(row, Taken) else END, row) for row in rows.values()]
+    return [RowChange(TAKE if isinstance(row, Taken) else END, row) for row in rows.values()]
 
 
 def _taken(change: ClaimChange, claim: Claim, *, dedupe_key: str) -> Taken:

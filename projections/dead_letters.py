@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final, assert_never, get_args
 
-from projections.rows import Change, Row, Statement, events_of, key, uuid_or_none
+from projections.rows import Row, RowChange, Statement, events_of, key, uuid_or_none
 from streams.errors import BadName
 from streams.layout import Kind
 from streams.model.events import DeadDiscarded, DeadEvent, DeadLettered, DeadRequeued
@@ -25,7 +25,7 @@ class Settlement(Row, omit_defaults=True, kw_only=True):
     settled_note: str | None = None
 
 
-class Letter(Settlement, omit_defaults=True, kw_only=True):
+class LetterState(Settlement, omit_defaults=True, kw_only=True):
     """One row of `sql/save_dead_letters.sql`, with what was decided about it since."""
 
     reason: str
@@ -51,7 +51,7 @@ _OF_OUTPUTS: Final = f"{Kind.OUTPUT}."
 _EVENTS: Final[frozenset[type[DeadEvent]]] = frozenset(get_args(DeadEvent))
 
 
-class DeadLife:
+class DeadLetterFold:
     """What some commits in the life of one dead letter, one after the other, come to."""
 
     def __init__(self, letter_key: str) -> None:
@@ -73,10 +73,10 @@ class DeadLife:
                 case _:
                     assert_never(event)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[RowChange]:
         """Yield what they ask for: one change of one row."""
         if self._row is not None:
-            yield Change(SAVE if isinstance(self._row, Letter) else SETTLE, self._row)
+            yield RowChange(SAVE if isinstance(self._row, LetterState) else SETTLE, self._row)
 
     def _settle(self, event: DeadRequeued | DeadDiscarded, *, seq: int, at: datetime) -> None:
         row = self._row or Settlement(letter_key=self._letter_key, journal_seq=seq, status="")
@@ -98,8 +98,8 @@ def _note(event: DeadRequeued | DeadDiscarded) -> str | None:
             return f"episode {episode_id}"
 
 
-def _letter(record: Recorded, event: DeadLettered, *, letter_key: str) -> Letter:
-    return Letter(
+def _letter(record: Recorded, event: DeadLettered, *, letter_key: str) -> LetterState:
+    return LetterState(
         letter_key=letter_key,
         journal_seq=record.seq,
         status="waiting",

@@ -17,7 +17,7 @@ from typing import Final, TypeVar, assert_never, get_args
 
 import msgspec
 
-from projections.rows import Change, Row, Statement, events_of, key
+from projections.rows import Row, RowChange, Statement, events_of, key
 from streams.errors import UnreadableEvent
 from streams.json import NOTHING, UNDECODABLE
 from streams.model.events import (
@@ -82,7 +82,7 @@ _agent_decoder: Final = msgspec.json.Decoder(AgentContents)
 _workflow_decoder: Final = msgspec.json.Decoder(WorkflowContents)
 
 
-class Standing(Row, omit_defaults=True, kw_only=True):
+class DefinitionState(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/disable_agent_definitions.sql`, or of the same for workflows."""
 
     journal_seq: int
@@ -96,7 +96,7 @@ class Standing(Row, omit_defaults=True, kw_only=True):
     disabled_reason: str | None = None
 
 
-class Applied(Standing, omit_defaults=True, kw_only=True):
+class DefinitionRevisionAdded(DefinitionState, omit_defaults=True, kw_only=True):
     """One row of `sql/apply_agent_definitions.sql`, or of the same for workflows."""
 
     revision: int
@@ -116,7 +116,7 @@ class Applied(Standing, omit_defaults=True, kw_only=True):
     steps: tuple[str, ...] = ()
 
 
-class Happened(Row, omit_defaults=True, kw_only=True):
+class DefinitionHappened(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/record_definition_history.sql`."""
 
     kind: str
@@ -167,16 +167,16 @@ _CHANGES: Final[Mapping[type[DefinitionEvent], str]] = {
 _EVENTS: Final[frozenset[type[DefinitionEvent]]] = frozenset(get_args(DefinitionEvent))
 
 
-class DefinitionLife:
+class DefinitionFold:
     """What some commits in the life of one definition, one after the other, come to."""
 
     def __init__(self, aggregate: str) -> None:
         self._name = key(aggregate)
         self._kind = DefinitionKind.AGENT
         """As the events say; of no meaning before there is one."""
-        self._row: Standing | None = None
+        self._row: DefinitionState | None = None
         """What is to happen to the definition's row; an `Applied`, if they apply it."""
-        self._happened: list[Happened] = []
+        self._happened: list[DefinitionHappened] = []
 
     def add(self, record: Recorded) -> None:
         """Take the next commit.
@@ -193,22 +193,26 @@ class DefinitionLife:
             self._add(event, seq=record.seq, at=record.commit.at)
             self._happened.append(_happened(event, record, event_no=event_no))
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[RowChange]:
         """Yield what they ask for, each row once."""
         if self._row is not None:
-            statements = _APPLY if isinstance(self._row, Applied) else _DISABLE
-            yield Change(statements[self._kind], self._row)
+            statements = _APPLY if isinstance(self._row, DefinitionRevisionAdded) else _DISABLE
+            yield RowChange(statements[self._kind], self._row)
         for each in self._happened:
-            yield Change(RECORD, each)
+            yield RowChange(RECORD, each)
 
     def _add(self, event: DefinitionEvent, *, seq: int, at: datetime) -> None:
         self._kind = event.kind
         match event:
             case DefinitionApplied():
-                known = self._row.first_applied_at if isinstance(self._row, Applied) else at
+                known = (
+                    self._row.first_applied_at
+                    if isinstance(self._row, DefinitionRevisionAdded)
+                    else at
+                )
                 self._row = _applied(event, seq=seq, at=at, first_applied_at=known)
             case DefinitionDisabled():
-                row = self._row or Standing(journal_seq=seq)
+                row = self._row or DefinitionState(journal_seq=seq)
                 row.journal_seq = seq
                 row.disabled_at = at
                 row.disabled_by, row.disabled_reason = event.by, event.reason or None
@@ -220,8 +224,8 @@ class DefinitionLife:
 
 def _applied(
     event: DefinitionApplied, *, seq: int, at: datetime, first_applied_at: datetime
-) -> Applied:
-    row = Applied(
+) -> DefinitionRevisionAdded:
+    row = DefinitionRevisionAdded(
         journal_seq=seq,
         revision=event.revision,
         definition=event.body,
@@ -242,7 +246,7 @@ def _applied(
     return row
 
 
-def _name(row: Standing, event: DefinitionEvent) -> None:
+def _name(row: DefinitionState, event: DefinitionEvent) -> None:
     """Say in `row` whose it is."""
     match event.kind:
         case DefinitionKind.AGENT:
@@ -251,8 +255,8 @@ def _name(row: Standing, event: DefinitionEvent) -> None:
             row.workflow_id = key(event.id)
 
 
-def _happened(event: DefinitionEvent, record: Recorded, *, event_no: int) -> Happened:
-    return Happened(
+def _happened(event: DefinitionEvent, record: Recorded, *, event_no: int) -> DefinitionHappened:
+    return DefinitionHappened(
         kind=event.kind.value,
         definition_id=key(event.id),
         journal_seq=record.seq,

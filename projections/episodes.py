@@ -13,7 +13,7 @@ from typing import Final, TypedDict, assert_never, get_args
 
 import msgspec
 
-from projections.rows import Change, Row, Statement, events_of, uuid_or_none
+from projections.rows import Row, RowChange, Statement, events_of, uuid_or_none
 from streams.errors import UnreadableEvent
 from streams.json import NOTHING, JsonObject
 from streams.model.events import (
@@ -44,7 +44,7 @@ from streams.model.waits import Approval
 from streams.ports.log import Recorded
 
 
-class Answer(Row, omit_defaults=True, kw_only=True):
+class AnswerGiven(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/answer_episode_blocks.sql`."""
 
     episode_id: str
@@ -57,7 +57,7 @@ class Answer(Row, omit_defaults=True, kw_only=True):
     resolved_at: datetime | None = None
 
 
-class Block(Answer, omit_defaults=True, kw_only=True):
+class BlockBegun(AnswerGiven, omit_defaults=True, kw_only=True):
     """One row of `sql/save_episode_blocks.sql`, with its answer as far as there is one.
 
     Not the fingerprint, for the reason that a step's is in no row.
@@ -81,9 +81,9 @@ SAVE_BLOCKS: Final = Statement(name="save_episode_blocks", table="episode_blocks
 ANSWER: Final = Statement(name="answer_episode_blocks", table="episode_blocks", keys=_KEYS)
 
 
-def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -> Block:
+def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -> BlockBegun:
     """Return the row of a block that nobody has answered."""
-    block = Block(
+    block = BlockBegun(
         episode_id=episode_id,
         step_no=event.step_no,
         journal_seq=seq,
@@ -103,10 +103,10 @@ def blocked(event: EpisodeBlocked, *, episode_id: str, seq: int, at: datetime) -
 
 
 def answered(
-    event: EpisodeResolved, *, earlier: Answer | None, episode_id: str, seq: int, at: datetime
-) -> Answer:
+    event: EpisodeResolved, *, earlier: AnswerGiven | None, episode_id: str, seq: int, at: datetime
+) -> AnswerGiven:
     """Return `earlier`, the row of the same block if it is at hand, with its answer."""
-    row = earlier or Answer(episode_id=episode_id, step_no=event.step_no, journal_seq=seq)
+    row = earlier or AnswerGiven(episode_id=episode_id, step_no=event.step_no, journal_seq=seq)
     row.journal_seq = seq
     row.resolution = event.resolution.value
     row.resolved_by = event.by or None
@@ -116,14 +116,14 @@ def answered(
     return row
 
 
-def _request(block: Block, approval: Approval) -> None:
+def _request(block: BlockBegun, approval: Approval) -> None:
     block.plan = approval.plan
     block.plan_hash = approval.plan_hash
     block.summary = approval.summary or None
     block.approvers = approval.approvers
 
 
-class Step(Row, omit_defaults=True, kw_only=True):
+class StepChange(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/record_steps.sql`; None leaves a column as it is.
 
     Not the fingerprint: it is of the arguments before redaction, and a short secret can be
@@ -148,7 +148,7 @@ class Step(Row, omit_defaults=True, kw_only=True):
     model: str | None = None
 
 
-class Checkpoint(Row, omit_defaults=True, kw_only=True):
+class CheckpointChange(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/save_checkpoints.sql`.
 
     Not the state: it may hold results as the strategy saw them, which `redact_result` keeps
@@ -173,10 +173,10 @@ SAVE: Final = Statement(
 )
 
 
-def announced(event: StepAnnounced, *, episode_id: str, seq: int, at: datetime) -> Step:
+def announced(event: StepAnnounced, *, episode_id: str, seq: int, at: datetime) -> StepChange:
     """Return the row of a step whose side effect is about to happen."""
     kind = StepKind.OUTPUT if event.output_key else StepKind.TOOL_CALL
-    return Step(
+    return StepChange(
         episode_id=episode_id,
         step_no=event.step_no,
         journal_seq=seq,
@@ -189,9 +189,9 @@ def announced(event: StepAnnounced, *, episode_id: str, seq: int, at: datetime) 
     )
 
 
-def recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) -> Step:
+def recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) -> StepChange:
     """Return the row of a step that is done."""
-    return Step(
+    return StepChange(
         episode_id=episode_id,
         step_no=event.step_no,
         journal_seq=seq,
@@ -209,7 +209,7 @@ def recorded(event: StepRecorded, *, episode_id: str, seq: int, at: datetime) ->
     )
 
 
-def filled_in(earlier: Step, later: Step) -> Step:
+def filled_in(earlier: StepChange, later: StepChange) -> StepChange:
     """Return `later`, and where it says nothing, `earlier`."""
     said = msgspec.structs.asdict(later).items()
     return msgspec.structs.replace(
@@ -217,9 +217,11 @@ def filled_in(earlier: Step, later: Step) -> Step:
     )
 
 
-def checkpoint(event: CheckpointSaved, *, episode_id: str, seq: int, at: datetime) -> Checkpoint:
+def checkpoint(
+    event: CheckpointSaved, *, episode_id: str, seq: int, at: datetime
+) -> CheckpointChange:
     """Return the row of a checkpoint."""
-    return Checkpoint(
+    return CheckpointChange(
         episode_id=episode_id,
         checkpoint_no=event.checkpoint_no,
         journal_seq=seq,
@@ -231,7 +233,7 @@ def checkpoint(event: CheckpointSaved, *, episode_id: str, seq: int, at: datetim
     )
 
 
-class Advance(Row, omit_defaults=True, kw_only=True):
+class EpisodeProgress(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/advance_episodes.sql`; None leaves a column as it is."""
 
     episode_id: str
@@ -257,7 +259,7 @@ class Advance(Row, omit_defaults=True, kw_only=True):
     """Those that are settled; none: as far as is known, none is."""
 
 
-class Opened(Advance, omit_defaults=True, kw_only=True):
+class Opened(EpisodeProgress, omit_defaults=True, kw_only=True):
     """One row of `sql/open_episodes.sql`: the opening, and what is known to have followed it."""
 
     actor_id: str
@@ -306,19 +308,19 @@ class _Place(TypedDict):
     at: datetime
 
 
-class EpisodeLife:
+class EpisodeFold:
     """What some commits in the life of one episode, one after the other, come to."""
 
     def __init__(self, episode_id: str) -> None:
         self._episode_id = episode_id
-        self._advance: Advance | None = None
+        self._advance: EpisodeProgress | None = None
         """What is to happen to the episode's row; an `Opened`, if they open it."""
-        self._steps: dict[int, Step] = {}
-        self._saved: dict[int, Checkpoint] = {}
-        self._blocks: dict[int, Answer] = {}
+        self._steps: dict[int, StepChange] = {}
+        self._saved: dict[int, CheckpointChange] = {}
+        self._blocks: dict[int, AnswerGiven] = {}
 
     @classmethod
-    def begin(cls, record: Recorded, aggregate: str) -> EpisodeLife:
+    def begin(cls, record: Recorded, aggregate: str) -> EpisodeFold:
         """Return what no commit comes to yet, for the `aggregate` that `record` is about.
 
         Raises:
@@ -338,16 +340,16 @@ class EpisodeLife:
         for event in events_of(record, _EVENTS, whose="an episode"):
             self._add(event, seq=record.seq, at=record.commit.at)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[RowChange]:
         """Yield what they ask for, each row once."""
         if self._advance is not None:
-            yield Change(OPEN if isinstance(self._advance, Opened) else ADVANCE, self._advance)
+            yield RowChange(OPEN if isinstance(self._advance, Opened) else ADVANCE, self._advance)
         for step in self._steps.values():
-            yield Change(RECORD, step)
+            yield RowChange(RECORD, step)
         for saved in self._saved.values():
-            yield Change(SAVE, saved)
+            yield RowChange(SAVE, saved)
         for block in self._blocks.values():
-            yield Change(SAVE_BLOCKS if isinstance(block, Block) else ANSWER, block)
+            yield RowChange(SAVE_BLOCKS if isinstance(block, BlockBegun) else ANSWER, block)
 
     def _add(self, event: EpisodeEvent, *, seq: int, at: datetime) -> None:
         match event:
@@ -399,14 +401,14 @@ class EpisodeLife:
                 self._blocks[event.step_no] = answered(event, earlier=earlier, **place)
                 _enter(self._advanced(seq), "queued")
 
-    def _advanced(self, seq: int) -> Advance:
+    def _advanced(self, seq: int) -> EpisodeProgress:
         """Return what the commit at `seq` may add to."""
         if self._advance is None:
-            self._advance = Advance(episode_id=self._episode_id, journal_seq=seq)
+            self._advance = EpisodeProgress(episode_id=self._episode_id, journal_seq=seq)
         self._advance.journal_seq = seq
         return self._advance
 
-    def _put(self, step: Step) -> None:
+    def _put(self, step: StepChange) -> None:
         earlier = self._steps.get(step.step_no)
         self._steps[step.step_no] = step if earlier is None else filled_in(earlier, step)
 
@@ -436,19 +438,19 @@ def _opened(event: EpisodeOpened, *, episode_id: str, seq: int, at: datetime) ->
     )
 
 
-def _enter(advance: Advance, status: str, *, blocked_by: str | None = None) -> None:
+def _enter(advance: EpisodeProgress, status: str, *, blocked_by: str | None = None) -> None:
     advance.status = status
     advance.blocked_by = blocked_by
 
 
-def _start(advance: Advance, event: EpisodeStarted, *, at: datetime) -> None:
+def _start(advance: EpisodeProgress, event: EpisodeStarted, *, at: datetime) -> None:
     _enter(advance, "running")
     advance.node = event.node
     advance.attempts = event.attempt
     advance.started_at = advance.started_at or at
 
 
-def _converge(advance: Advance, event: EpisodeConverged) -> None:
+def _converge(advance: EpisodeProgress, event: EpisodeConverged) -> None:
     if event.classification != NOTHING:
         advance.classification = event.classification
     if event.confidence is not None:
@@ -456,12 +458,12 @@ def _converge(advance: Advance, event: EpisodeConverged) -> None:
     advance.summary = event.summary or advance.summary
 
 
-def _defer(advance: Advance, event: EpisodeDeferred) -> None:
+def _defer(advance: EpisodeProgress, event: EpisodeDeferred) -> None:
     _enter(advance, "blocked", blocked_by=OUTPUTS)
     advance.outputs = event.outputs or advance.outputs
 
 
-def _finish(advance: Advance, event: EpisodeFinished, *, at: datetime) -> None:
+def _finish(advance: EpisodeProgress, event: EpisodeFinished, *, at: datetime) -> None:
     _enter(advance, event.status.value)
     advance.finished_at = at
     advance.turns_used = event.turns_used

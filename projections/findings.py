@@ -13,7 +13,7 @@ from typing import Final, get_args
 import msgspec
 from msgspec.structs import replace
 
-from projections.rows import Change, Row, Statement, events_of, key, uuid_or_none
+from projections.rows import Row, RowChange, Statement, events_of, key, uuid_or_none
 from streams.model.events import (
     FindingAcknowledged,
     FindingCleared,
@@ -70,7 +70,7 @@ class Superseded(Row, omit_defaults=True, kw_only=True):
     superseded_at: datetime
 
 
-class Happened(Row, omit_defaults=True, kw_only=True):
+class FindingHappened(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/record_finding_events.sql`."""
 
     finding_key: str
@@ -118,14 +118,14 @@ _KINDS: Final[dict[type[FindingEvent], str]] = {
 }
 
 
-class FindingLife:
+class FindingFold:
     """What some commits in the life of one finding, one after the other, come to."""
 
     def __init__(self, finding_key: str) -> None:
         self._finding_key = key(finding_key)
         self._saved: dict[int, Saved] = {}
         self._superseded: dict[int, Superseded] = {}
-        self._happened: list[Happened] = []
+        self._happened: list[FindingHappened] = []
 
     def add(self, record: Recorded) -> None:
         """Take the next commit.
@@ -156,14 +156,14 @@ class FindingLife:
             said = {"journal_seq": by.journal_seq, "superseded_at": by.raised_at}
             self._saved[earlier.raise_no] = replace(saved, status=SUPERSEDED, **said)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[RowChange]:
         """Yield what they ask for, each row once."""
         for superseded in self._superseded.values():
-            yield Change(SUPERSEDE, superseded)
+            yield RowChange(SUPERSEDE, superseded)
         for saved in self._saved.values():
-            yield Change(SAVE, saved)
+            yield RowChange(SAVE, saved)
         for happened in self._happened:
-            yield Change(RECORD, happened)
+            yield RowChange(RECORD, happened)
 
 
 def _saved(event: FindingEvent, *, finding_key: str, seq: int) -> Saved:
@@ -198,9 +198,11 @@ def _saved(event: FindingEvent, *, finding_key: str, seq: int) -> Saved:
     )
 
 
-def _happened(record: Recorded, event: FindingEvent, saved: Saved, *, event_no: int) -> Happened:
+def _happened(
+    record: Recorded, event: FindingEvent, saved: Saved, *, event_no: int
+) -> FindingHappened:
     cause = event.cause
-    return Happened(
+    return FindingHappened(
         finding_key=saved.finding_key,
         journal_seq=record.seq,
         event_no=event_no,

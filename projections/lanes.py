@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal, assert_never, get_args
 
-from projections.rows import Change, Row, Statement, events_of, key, uuid_or_none
+from projections.rows import Row, RowChange, Statement, events_of, key, uuid_or_none
 from streams.errors import UnreadableEvent
 from streams.model.events import LaneEvent, LaneKept, LaneMoved
 from streams.model.lanes import Ticket
@@ -56,7 +56,7 @@ REMOVE: Final = Statement(name="remove_lane_tickets", table="lane_tickets", keys
 _EVENTS: Final[frozenset[type[LaneEvent]]] = frozenset(get_args(LaneEvent))
 
 
-class LaneLife:
+class LaneFold:
     """What some commits in the life of one lane, one after the other, come to."""
 
     def __init__(self, actor_id: str) -> None:
@@ -81,12 +81,12 @@ class LaneLife:
         for event in events:
             self._add(event, seq=record.seq)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[RowChange]:
         """Yield what they ask for: the lane's emptying, and each row once."""
         if self._kept_seq:
-            yield Change(EMPTY, Emptied(actor_id=self._actor_id, journal_seq=self._kept_seq))
+            yield RowChange(EMPTY, Emptied(actor_id=self._actor_id, journal_seq=self._kept_seq))
         for row in self._rows.values():
-            yield Change(_statement(row), row)
+            yield RowChange(_statement(row), row)
 
     def _add(self, event: LaneEvent, *, seq: int) -> None:
         match event:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, assert_never, get_args
 
 import msgspec
 
-from projections.rows import Change, Row, Statement, events_of, key, uuid_or_none
+from projections.rows import Row, RowChange, Statement, events_of, key, uuid_or_none
 from streams.model.events import (
     OutputApproved,
     OutputAttempted,
@@ -33,7 +33,7 @@ from streams.model.waits import Approval
 from streams.ports.log import Recorded
 
 
-class Happened(Row, omit_defaults=True, kw_only=True):
+class OutputHappened(Row, omit_defaults=True, kw_only=True):
     """One row of `sql/record_output_events.sql`."""
 
     output_key: str
@@ -85,9 +85,11 @@ _KINDS: Final[Mapping[type[Told], str]] = {
 }
 
 
-def happened(event: Told, *, output_key: str, seq: int, event_no: int, at: datetime) -> Happened:
+def happened(
+    event: Told, *, output_key: str, seq: int, event_no: int, at: datetime
+) -> OutputHappened:
     """Return the row of one event: the `event_no`-th, from 0, of the commit at `seq`."""
-    row = Happened(
+    row = OutputHappened(
         output_key=output_key,
         journal_seq=seq,
         event_no=event_no,
@@ -98,7 +100,7 @@ def happened(event: Told, *, output_key: str, seq: int, event_no: int, at: datet
     return row
 
 
-def _tell(row: Happened, event: Told) -> None:
+def _tell(row: OutputHappened, event: Told) -> None:
     """Put into `row` what only such an event says."""
     match event:
         case OutputProposed():
@@ -198,14 +200,14 @@ _STATUSES: Final[Mapping[type[_Later], OutputStatus]] = {
 """Event → where the output is from then on."""
 
 
-class OutputLife:
+class OutputFold:
     """What some commits in the life of one output, one after the other, come to."""
 
     def __init__(self, output_key: str) -> None:
         self._output_key = key(output_key)
         self._row: Progress | None = None
         """What is to happen to the output's row; a `Proposed`, if they propose it."""
-        self._happened: list[Happened] = []
+        self._happened: list[OutputHappened] = []
 
     def add(self, record: Recorded) -> None:
         """Take the next commit.
@@ -222,12 +224,12 @@ class OutputLife:
                 happened(event, output_key=self._output_key, seq=seq, event_no=event_no, at=at)
             )
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[RowChange]:
         """Yield what they ask for, each row once."""
         if self._row is not None:
-            yield Change(PROPOSE if isinstance(self._row, Proposed) else ADVANCE, self._row)
+            yield RowChange(PROPOSE if isinstance(self._row, Proposed) else ADVANCE, self._row)
         for each in self._happened:
-            yield Change(RECORD, each)
+            yield RowChange(RECORD, each)
 
     def _add(self, event: OutputProposed | _Later, *, seq: int, at: datetime) -> None:
         if isinstance(event, OutputProposed):

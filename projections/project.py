@@ -10,38 +10,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from projections.dead_letters import DeadLife
-from projections.definitions import DefinitionLife
-from projections.episodes import EpisodeLife
-from projections.findings import FindingLife
-from projections.lanes import LaneLife
-from projections.outputs import OutputLife
-from projections.rows import Change, key
-from projections.workflows import WorkflowLife
+from projections.dead_letters import DeadLetterFold
+from projections.definitions import DefinitionFold
+from projections.episodes import EpisodeFold
+from projections.findings import FindingFold
+from projections.lanes import LaneFold
+from projections.outputs import OutputFold
+from projections.rows import RowChange, key
+from projections.workflows import WorkflowFold
 from streams.errors import BadName, UnreadableEvent
 from streams.layout import Kind
 from streams.ports.log import Recorded
 from streams.subjects import Stack
 
 
-class Life(Protocol):
+class AggregateFold(Protocol):
     """What some commits of one aggregate come to."""
 
     def add(self, record: Recorded) -> None:
         """Take the next commit, or raise `UnreadableEvent` and leave it out."""
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[RowChange]:
         """Yield what they ask for, each row once."""
 
 
-class Lives:
+class AggregateFolds:
     """What a stretch of the log comes to."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        self._at: dict[str, Life] = {}
+        self._at: dict[str, AggregateFold] = {}
         """By subject."""
-        self._of: dict[tuple[Kind, str], Life] = {}
+        self._of: dict[tuple[Kind, str], AggregateFold] = {}
         """By what names its rows: two subjects may come to that, if one has a NUL."""
 
     def add(self, record: Recorded) -> None:
@@ -55,12 +55,12 @@ class Lives:
             life = self._at[record.subject] = self._life_of(record)
         life.add(record)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[RowChange]:
         """Yield what it asks for, each row once."""
         for life in self._of.values():
             yield from life.changes()
 
-    def _life_of(self, record: Recorded) -> Life:
+    def _life_of(self, record: Recorded) -> AggregateFold:
         try:
             kind, aggregate = self._stack.aggregate_of(record.subject)
         except BadName as error:
@@ -71,31 +71,31 @@ class Lives:
         return self._of[place]
 
 
-def project(records: Iterable[Recorded], *, stack: Stack) -> list[Change]:
+def project(records: Iterable[Recorded], *, stack: Stack) -> list[RowChange]:
     """Return the row changes that `records` ask for, whatever their aggregates are.
 
     Raises:
         UnreadableEvent: one of them does not belong where it is.
     """
-    lives = Lives(stack)
+    lives = AggregateFolds(stack)
     for record in records:
         lives.add(record)
     return list(lives.changes())
 
 
-def _begin(kind: Kind, aggregate: str, record: Recorded) -> Life:
+def _begin(kind: Kind, aggregate: str, record: Recorded) -> AggregateFold:
     match kind:
         case Kind.EPISODE:
-            return EpisodeLife.begin(record, aggregate)
+            return EpisodeFold.begin(record, aggregate)
         case Kind.FINDING:
-            return FindingLife(aggregate)
+            return FindingFold(aggregate)
         case Kind.OUTPUT:
-            return OutputLife(aggregate)
+            return OutputFold(aggregate)
         case Kind.LANE:
-            return LaneLife(aggregate)
+            return LaneFold(aggregate)
         case Kind.WORKFLOW:
-            return WorkflowLife(aggregate)
+            return WorkflowFold(aggregate)
         case Kind.DEFINITION:
-            return DefinitionLife(aggregate)
+            return DefinitionFold(aggregate)
         case Kind.DEAD:
-            return DeadLife(aggregate)
+            return DeadLetterFold(aggregate)

@@ -101,14 +101,14 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """The fields that name a row: within a stack, the table's primary key."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class RowChange(msgspec.Struct, frozen=True):
     """What one statement is to do to one row."""
 
     statement: Statement
     row: Row
 
 
-class Batch(msgspec.Struct, frozen=True):
+class RowBatch(msgspec.Struct, frozen=True):
     """One run of a statement."""
 
     statement: Statement
@@ -116,7 +116,7 @@ class Batch(msgspec.Struct, frozen=True):
     """Its rows: a JSON array of objects."""
 
 
-def arrange(changes: Iterable[Change]) -> list[Batch]:
+def arrange(changes: Iterable[RowChange]) -> list[RowBatch]:
     """Return one batch for each statement, in the order in which `changes` first ask for it."""
     rows: dict[str, tuple[Statement, list[Row]]] = {}
     for change in changes:
@@ -124,4 +124,4 @@ def arrange(changes: Iterable[Change]) -> list[Batch]:
         if name not in rows:
             rows[name] = (change.statement, [])
         rows[name][1].append(change.row)
-    return [Batch(statement, document(its_rows)) for statement, its_rows in rows.values()]
+    return [RowBatch(statement, document(its_rows)) for statement, its_rows in rows.values()]

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, assert_never, get_args
 
 import msgspec
 
-from projections.rows import Change, Row, Statement, events_of, key, uuid_or_none
+from projections.rows import Row, RowChange, Statement, events_of, key, uuid_or_none
 from streams.errors import UnreadableEvent
 from streams.json import raw
 from streams.model.events import (
@@ -245,7 +245,7 @@ ADVANCE_INSTANCE: Final = Statement(
 _EVENTS: Final[frozenset[type[WorkflowEvent]]] = frozenset(get_args(WorkflowEvent))
 
 
-class WorkflowLife:
+class WorkflowFold:
     """What some commits in the life of one instance, one after the other, come to."""
 
     def __init__(self, instance_id: str) -> None:
@@ -268,17 +268,17 @@ class WorkflowLife:
         for event in events:
             self._add(event, seq=record.seq, at=record.commit.at)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[RowChange]:
         """Yield what they ask for, each row once."""
         if self._row is not None:
             is_begun = isinstance(self._row, BegunInstance)
-            yield Change(BEGIN_INSTANCE if is_begun else ADVANCE_INSTANCE, self._row)
+            yield RowChange(BEGIN_INSTANCE if is_begun else ADVANCE_INSTANCE, self._row)
         for resumed in self._resumed.values():
-            yield Change(RESUME, resumed)
+            yield RowChange(RESUME, resumed)
         if self._stopped is not None:
-            yield Change(STOP, self._stopped)
+            yield RowChange(STOP, self._stopped)
         for item in self._items.values():
-            yield Change(PLACE if isinstance(item, PlacedItem) else ADVANCE, item)
+            yield RowChange(PLACE if isinstance(item, PlacedItem) else ADVANCE, item)
 
     def _add(self, event: WorkflowEvent, *, seq: int, at: datetime) -> None:
         if isinstance(event, WorkflowStarted):

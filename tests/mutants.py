@@ -284,8 +284,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the command is acknowledged only after the fence",
         "engine/execution/run.py",
-        "        tenure = Tenure(",
-        "        await self.accept()\n        tenure = Tenure(",
+        "        tenure = Attempt(",
+        "        await self.accept()\n        tenure = Attempt(",
         SIMULATION,
     ),
     Mutant(
@@ -1333,9 +1333,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a lane without limits is drained while its actor is paused",
-        "engine/node/lineup.py",
-        "Post(Drainer(crew, keeper, vacancies), runs)",
-        "Post(Drainer(crew, keeper, vacancies), wakes)",
+        "engine/node/supervisor.py",
+        "Service(LaneCloser(crew, keeper, vacancies), runs)",
+        "Service(LaneCloser(crew, keeper, vacancies), wakes)",
         "tests/engine/lanes/test_stint.py",
     ),
     Mutant(
@@ -2412,7 +2412,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a new dispatcher looks for those who have ended",
         "engine/lanes/scheduler.py",
-        "self._mailbox.put(Item(left=each) for each in gone)\n        self._make_room()",
+        "self._mailbox.put(InputItem(left=each) for each in gone)\n        self._make_room()",
         "self._make_room()",
         "tests/engine/lanes/test_stint.py",
     ),
@@ -3377,7 +3377,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an instance is left alone by code that lacks what it began with",
         "engine/workflows/worker.py",
-        "            raise Hindered(Obstacle(NO_SUCH_CODE, problem))",
+        "            raise CannotRun(Hindrance(NO_SUCH_CODE, problem))",
         "            pass",
         CONDUCTING,
     ),
@@ -3655,7 +3655,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an episode that is blocked is seen to by whoever is called next",
         "engine/execution/run.py",
-        "            await Blocker(self._crew).settle(self.opened)",
+        "            await WaitRegistry(self._crew).settle(self.opened)",
         "            pass",
         BLOCKING,
     ),
@@ -4071,8 +4071,11 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a sweep finds what would not be attended",
         "engine/operations/sweep.py",
-        "if verdict is Verdict.WAITING and not await self._is_forgotten(records, candidate):",
-        "if verdict is Verdict.WAITING:",
+        (
+            "if verdict is SweepVerdict.WAITING and not await self._is_forgotten(records, "
+            "candidate):"
+        ),
+        "if verdict is SweepVerdict.WAITING:",
         BLOCKING,
     ),
     Mutant(
@@ -4813,8 +4816,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "when a definition was first applied stays",
         "projections/definitions.py",
-        "known = self._row.first_applied_at if isinstance(self._row, Applied) else at",
-        "known = at",
+        "self._row.first_applied_at\n",
+        "at\n",
         "tests/projections/test_definition_rows.py",
     ),
     Mutant(
@@ -5000,14 +5003,14 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "definitions: who is replaced takes no more work",
-        "engine/node/lineup.py",
+        "engine/node/supervisor.py",
         "            before.crew.permits.end()",
         "            pass",
         LINEUP,
     ),
     Mutant(
         "definitions: what runs of all revisions shares its room",
-        "engine/node/lineup.py",
+        "engine/node/supervisor.py",
         "slots = self._slots.setdefault(actor.id, Slots(most))",
         "slots = self._slots[actor.id] = Slots(most)",
         LINEUP,
@@ -5021,7 +5024,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "definitions: what goes is forgotten only when nothing of it runs",
-        "engine/node/lineup.py",
+        "engine/node/supervisor.py",
         "        await slots.wait_empty()",
         "        pass",
         LINEUP,
@@ -5139,7 +5142,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "definitions: a node says what it runs once its queues are open",
-        "engine/node/lineup.py",
+        "engine/node/supervisor.py",
         "        for post in place.posts:\n            await _wait_open(post)\n",
         "",
         LINEUP,
@@ -5153,44 +5156,44 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "definitions: a cause of a workflow that has gone is left to others",
-        "engine/node/lineup.py",
+        "engine/node/supervisor.py",
         "permits.runs if workflow_of(actor.id) is None else own.runs",
         "permits.runs",
         CLOSED,
     ),
     Mutant(
         "definitions: instances of what begins nothing are seen to",
-        "engine/node/lineup.py",
+        "engine/node/supervisor.py",
         "wanted = {**casting.actors, **casting.closed}",
         "wanted = {**casting.actors}",
         CLOSED,
     ),
     Mutant(
         "definitions: what is due about instances of what begins nothing happens",
-        "engine/node/lineup.py",
+        "engine/node/supervisor.py",
         "return [waker] if workflow_of(",
         "return [] if workflow_of(",
         CLOSED,
     ),
     Mutant(
         "definitions: what is open of an actor that opens nothing goes on",
-        "engine/node/lineup.py",
+        "engine/node/supervisor.py",
         "else [waker, runner, listener]",
         "else [waker]",
         CLOSED_ACTORS,
     ),
     Mutant(
         "definitions: what waits in the lane of an actor that opens nothing gets its turn",
-        "engine/node/lineup.py",
-        "return [Post(dispatcher, runs), runner, listener]",
+        "engine/node/supervisor.py",
+        "return [Service(dispatcher, runs), runner, listener]",
         "return [runner, listener]",
         CLOSED_ACTORS,
     ),
     Mutant(
         "definitions: what a dead node has left of an actor that opens nothing is taken over",
         "engine/node/node.py",
-        "Rescuer(ports, cast.served,",
-        "Rescuer(ports, cast.actors,",
+        "LapseWatcher(ports, cast.served,",
+        "LapseWatcher(ports, cast.actors,",
         CLOSED_ACTORS,
     ),
     Mutant(
@@ -5202,14 +5205,14 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "definitions: who cannot run something leaves it to who can",
-        "engine/node/lineup.py",
+        "engine/node/supervisor.py",
         "            self._places[actor_id].crew.permits.runs.hold(on=cast.rests(actor_id))",
         "            self._places[actor_id].crew.permits.runs.hold(on=False)",
         UNDERSTUDIES,
     ),
     Mutant(
         "definitions: who cannot run something takes nothing before it knows who can",
-        "engine/node/lineup.py",
+        "engine/node/supervisor.py",
         "        crew.permits.runs.hold(on=self._means.cast.rests(actor.id))\n",
         "",
         UNDERSTUDIES,

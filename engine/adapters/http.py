@@ -40,7 +40,7 @@ REF_CHARS_MAX: Final = 512
 """Longest name of a delivery that is kept; the rest is cut."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What came back."""
 
     status: int
@@ -50,7 +50,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """As much of it as was read."""
 
 
-def check(answer: Answer, *, now: datetime) -> None:
+def check(answer: HttpAnswer, *, now: datetime) -> None:
     """Return if `answer` says that the receiver has accepted the output.
 
     Raises:
@@ -85,7 +85,7 @@ def retry_after_s(said: str, *, now: datetime) -> float | None:
     return min(max((until - now).total_seconds(), 0.0), RETRY_AFTER_S_MAX)
 
 
-def receipt(answer: Answer) -> str | None:
+def receipt(answer: HttpAnswer) -> str | None:
     """Return what the receiver calls the delivery: `id` of its JSON answer, else `Location`."""
     named = _id(answer.body) or answer.headers.get("location", "")
     return named[:REF_CHARS_MAX] or None
@@ -101,7 +101,7 @@ def _id(body: bytes) -> str:
     return str(id_) if is_name else ""
 
 
-def _words(answer: Answer) -> str:
+def _words(answer: HttpAnswer) -> str:
     if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
         return "it redirects, and redirects are not followed"
     text = answer.body.decode(errors="replace")
@@ -153,7 +153,7 @@ class HttpClient:
 
     async def send(
         self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send a request and return the answer, whatever it says.
 
         The status decides. Once it is there, what goes wrong with the rest of the answer, or never
@@ -172,7 +172,7 @@ class HttpClient:
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             raise _failure(error, self._timeout_s, host=_host(url)) from error
         try:
-            return Answer(
+            return HttpAnswer(
                 status=response.status_code,
                 headers={name.lower(): value for name, value in response.headers.items()},
                 body=await _beginning(response),

@@ -17,7 +17,7 @@ from streams.ports.domain_events import Sent
 from streams.wire.outgoing import problem_of_subject
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SubjectMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The payload of an output that says itself where it goes."""
 
     subject: str
@@ -74,11 +74,11 @@ class Subject(OutputAdapter):
             raise DeliveryFailed("receiver_unavailable", str(error)) from error
         return f"{sent.stream}:{sent.seq}"
 
-    def _message(self, payload: object) -> Message:
+    def _message(self, payload: object) -> SubjectMessage:
         if self._subject is not None:
-            return Message(subject=self._subject, data=exact(payload))
+            return SubjectMessage(subject=self._subject, data=exact(payload))
         try:
-            return msgspec.json.decode(raw(payload), type=Message)
+            return msgspec.json.decode(raw(payload), type=SubjectMessage)
         except msgspec.ValidationError as error:
             raise DeliveryFailed("bad_payload", str(error), permanent=True) from error
 
@@ -89,7 +89,7 @@ def _problem(subject: object) -> str | None:
     return problem_of_subject(subject)
 
 
-async def _send(ports: Ports, message: Message, output: OutputView) -> Sent:
+async def _send(ports: Ports, message: SubjectMessage, output: OutputView) -> Sent:
     return await ports.world.send(
         message.subject,
         bytes(message.data),

@@ -15,7 +15,7 @@ from engine.app.tools import Synthesizer, Tool, ToolLike
 from engine.app.triggers import EventSource, On, Schedule, Sources, schedules_of
 from engine.errors import DeclarationError
 from streams.errors import BadName
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.model.triggers import Budget, Overrides
 from streams.tokens import name as checked_name
 
@@ -94,7 +94,7 @@ class Expectation:
         return frozenset(name for source in sources for name in source.names)
 
     @property
-    def feeds(self) -> tuple[Feed, ...]:
+    def feeds(self) -> tuple[ForeignStream, ...]:
         """The streams that are not the stack's whose events may fire it."""
         sources = (source for source in self.on if isinstance(source, EventSource))
         return tuple(source.feed for source in sources if source.feed is not None)
@@ -366,13 +366,13 @@ class Actor:
         """Return the names of every domain event that may fire one of its expectations."""
         return frozenset().union(*(each.event_names for each in self.expectations.values()))
 
-    def feeds(self) -> tuple[Feed, ...]:
+    def feeds(self) -> tuple[ForeignStream, ...]:
         """Return the streams that are not the stack's whose events may fire it, each once.
 
         Of two expectations that begin in different places, the one declared first says where.
         """
         every = (feed for each in self.expectations.values() for feed in each.feeds)
-        found: dict[tuple[str, str], Feed] = {}
+        found: dict[tuple[str, str], ForeignStream] = {}
         for feed in every:
             found.setdefault((feed.stream, feed.subject), feed)
         return tuple(found.values())

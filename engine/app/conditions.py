@@ -65,7 +65,7 @@ class Between(msgspec.Struct, frozen=True):
     high: Scalar
 
 
-class Presence(msgspec.Struct, frozen=True):
+class Exists(msgspec.Struct, frozen=True):
     """There is a value, or there is none."""
 
     wanted: bool
@@ -77,7 +77,7 @@ class AllOf(msgspec.Struct, frozen=True):
     conditions: tuple[Condition, ...]
 
 
-Condition: TypeAlias = OneOf | Other | Compared | Between | Presence | AllOf
+Condition: TypeAlias = OneOf | Other | Compared | Between | Exists | AllOf
 
 Filter: TypeAlias = Mapping[str, Condition]
 """Path → what must be there."""
@@ -129,12 +129,12 @@ def in_(*values: object) -> Condition:
 
 def exists() -> Condition:
     """Return the condition that there is a value; `null` is one."""
-    return Presence(wanted=True)
+    return Exists(wanted=True)
 
 
 def missing() -> Condition:
     """Return the condition that there is no value; `null` is one."""
-    return Presence(wanted=False)
+    return Exists(wanted=False)
 
 
 def all_of(*conditions: object) -> Condition:
@@ -145,7 +145,7 @@ def all_of(*conditions: object) -> Condition:
 def condition_of(wanted: object) -> Condition:
     """Return what `wanted` means: a condition, a collection of allowed values, or one value."""
     match wanted:
-        case OneOf() | Other() | Compared() | Between() | Presence() | AllOf():
+        case OneOf() | Other() | Compared() | Between() | Exists() | AllOf():
             return wanted
         case list() | tuple() | set() | frozenset():
             return OneOf(tuple(wanted))
@@ -181,7 +181,7 @@ def misfit(wanted: Filter, payload: JsonObject) -> Misfit | None:
 
 def _reason(condition: Condition, found: object) -> MisfitReason | None:
     match condition:
-        case Presence(wanted=wanted):
+        case Exists(wanted=wanted):
             return None if wanted == (found is not ABSENT) else "filter"
         case AllOf(conditions=conditions):
             reasons = (_reason(each, found) for each in conditions)
@@ -233,7 +233,7 @@ def _problem_of(condition: Condition) -> str | None:
             return None if _is_bound(bound) else f"{how}({bound!r}): compare {_SCALARS}"
         case Between(low=low, high=high):
             return _problem_of_range(low, high)
-        case Presence():
+        case Exists():
             return None
         case AllOf(conditions=()):
             return "all_of() needs a condition"

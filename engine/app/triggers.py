@@ -43,7 +43,7 @@ from engine.app.conditions import Filter, filter_of
 from engine.app.dedupe import FIRST_WINDOW, WINDOWS, Window
 from engine.validation import ABSENT, Duration, seconds_of, value_at
 from streams.json import JsonObject
-from streams.model.foreign_streams import Feed, FeedStart, problem_of_feed
+from streams.model.foreign_streams import FeedStart, ForeignStream, problem_of_feed
 from streams.model.triggers import EventTrigger
 from streams.ports.domain_events import DomainEvent
 from streams.tokens import event_name
@@ -392,7 +392,7 @@ class EventSource(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     filter: Filter = {}
-    feed: Feed | None = None
+    feed: ForeignStream | None = None
     """Another stream to listen to; without one, the stack's own domain events."""
 
     def watches(self, happened: DomainEvent) -> bool:
@@ -442,7 +442,7 @@ def event(
     Raises:
         ValueError: no name, or one that is not a dotted name; or filter or stream cannot work.
     """
-    feed = Feed(stream=stream, subject=subject, start=start) if stream else None
+    feed = ForeignStream(stream=stream, subject=subject, start=start) if stream else None
     if problem := problem_of_names(names, feed, is_plain=subject == ">" and start == "new"):
         raise ValueError(f"event(): {problem}")
     try:
@@ -453,7 +453,9 @@ def event(
         raise ValueError(f"event(): {error}") from error
 
 
-def problem_of_names(names: Sequence[object], feed: Feed | None, *, is_plain: bool) -> str | None:
+def problem_of_names(
+    names: Sequence[object], feed: ForeignStream | None, *, is_plain: bool
+) -> str | None:
     """Return why an event trigger cannot listen to these `names` and that `feed`, or None."""
     if feed is not None:
         if names:
@@ -467,7 +469,7 @@ def problem_of_names(names: Sequence[object], feed: Feed | None, *, is_plain: bo
     return None if strange is None else f"{strange!r} is not the name of a domain event"
 
 
-def _problem_of_texts(feed: Feed) -> str | None:
+def _problem_of_texts(feed: ForeignStream) -> str | None:
     given: tuple[tuple[str, object], ...] = (("stream", feed.stream), ("subject", feed.subject))
     for field, value in given:
         if not isinstance(value, str):
@@ -513,7 +515,7 @@ def _checked(source: object) -> Source:
     match source:
         case EventSource(names=names, filter=filter_, feed=None):
             return event(*names, filter=filter_)
-        case EventSource(names=names, filter=filter_, feed=Feed() as feed):
+        case EventSource(names=names, filter=filter_, feed=ForeignStream() as feed):
             return event(
                 *names,
                 filter=filter_,

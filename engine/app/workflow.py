@@ -250,7 +250,7 @@ class StepOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class WorkflowStep:
     """A step as it was declared. See `StepOptions`."""
 
     name: str
@@ -365,7 +365,7 @@ def checked_step(
     approval_expires_s: float = 0.0,
     compensate: tuple[str, str] | None = None,
     reuse_s: float = 0.0,
-) -> Step:
+) -> WorkflowStep:
     """Return the step that says this; `runs` has its actor and expectation, or its workflow.
 
     Raises:
@@ -380,7 +380,7 @@ def checked_step(
         raise check.refuse("requires_approval", "is not set, so there is nothing to approve")
     if reuse_s and (why := _why_never_reused(runs, compensate, asks=asks)):
         raise check.refuse("reuse_s", why)
-    return Step(
+    return WorkflowStep(
         name=check.named("name", check.expectation),
         **{field_: check.named(field_, named) for field_, named in runs.items()},
         depends_on=check.names("depends_on", depends_on, most=DEPENDENCIES_MAX),
@@ -429,7 +429,7 @@ class Workflow:
     dedupe: Dedupe
     revision: int
     """Of the definition that it was made of; 0: it is declared in code."""
-    steps: dict[str, Step] = field(default_factory=dict)
+    steps: dict[str, WorkflowStep] = field(default_factory=dict)
 
     def __init__(
         self,
@@ -479,7 +479,9 @@ class Workflow:
         if debounce_s and not any(isinstance(source, EventSource) for source in self.on):
             raise check.refuse("debounce_s", "is for events, and none begins it; leave it out")
 
-    def step(self, name: str, actor: str, expectation: str, **options: Unpack[StepOptions]) -> Step:
+    def step(
+        self, name: str, actor: str, expectation: str, **options: Unpack[StepOptions]
+    ) -> WorkflowStep:
         """Declare a step that runs an expectation of an actor, and return it.
 
         Args:
@@ -494,7 +496,7 @@ class Workflow:
         """
         return self._add(name, {"actor": actor, "expectation": expectation}, options)
 
-    def sub(self, name: str, workflow: str, **options: Unpack[StepOptions]) -> Step:
+    def sub(self, name: str, workflow: str, **options: Unpack[StepOptions]) -> WorkflowStep:
         """Declare a step that runs another workflow, and return it.
 
         Its result is that of the other workflow's last steps, those that nothing depends on there,
@@ -514,7 +516,7 @@ class Workflow:
         """Return which step depends on which."""
         return {step.name: step.depends_on for step in self.steps.values()}
 
-    def _add(self, name: str, runs: dict[str, str], options: StepOptions) -> Step:
+    def _add(self, name: str, runs: dict[str, str], options: StepOptions) -> WorkflowStep:
         check = WorkflowCheck(self.name, name)
         check.name(name, taken=self.steps)
         if len(self.steps) >= STEPS_MAX:

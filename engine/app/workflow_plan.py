@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from engine.app.actor import Actor
-from engine.app.workflow import Step, Workflow, WorkflowCheck, cycle, depths
+from engine.app.workflow import Workflow, WorkflowCheck, WorkflowStep, cycle, depths
 from streams.model.workflows import StepSpec, Task, WorkflowSpec
 
 DEPTH_MAX: Final = 8
@@ -135,7 +135,7 @@ def _check_nesting(workflows: Mapping[str, Workflow]) -> None:
             raise WorkflowCheck(name).refuse("steps", problem)
 
 
-def _step_spec(step: Step, actors: Mapping[str, Actor]) -> StepSpec:
+def _step_spec(step: WorkflowStep, actors: Mapping[str, Actor]) -> StepSpec:
     return StepSpec(
         id=step.name,
         task=None if step.workflow else _task(step.actor, step.expectation, actors),

@@ -43,7 +43,7 @@ STARTS_MAX: Final = 32
 """Episodes of such an actor that one node runs at a time."""
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
+class StartResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the tool has come back with."""
 
     instance_id: str
@@ -65,7 +65,7 @@ class StartWorkflow(Strategy["StartWorkflow.State"]):
         """Where it is."""
 
         tries: int = 0
-        begun: Begun | None = None
+        begun: StartResult | None = None
 
     def __init__(self, workflow: str) -> None:
         """Begin instances of `workflow`."""
@@ -89,7 +89,7 @@ class StartWorkflow(Strategy["StartWorkflow.State"]):
         """Keep the answer; try again if the log was away."""
         del step
         if not isinstance(result, Failure):
-            return self.State(state.tries + 1, msgspec.convert(result, Begun))
+            return self.State(state.tries + 1, msgspec.convert(result, StartResult))
         if result.error_class == UNAVAILABLE and state.tries + 1 < TRIES_MAX:
             return retry(self.State(state.tries + 1))
         return Abort(result.error_class, result.detail)

@@ -23,14 +23,14 @@ import structlog
 
 from engine.app.workflow_starter import workflow_of
 from engine.cluster import nodes
-from engine.cluster.mode_watch import Switchboard
+from engine.cluster.mode_watch import ModeWatcher
 from engine.cluster.nodes import NodeInfo
-from engine.runtime.catalog import Cast
+from engine.runtime.catalog import Catalog
 from engine.runtime.tasks import wait_first
 from streams.clock import Clock
 from streams.errors import RevisionConflict, Unavailable
 from streams.keys import NODES, node_key
-from streams.ports.bucket import Bucket, Entry
+from streams.ports.bucket import Bucket, BucketEntry
 
 TTL_S_MIN: Final = 2
 """Shortest life of what a node says, in seconds: a busy machine renews it in time."""
@@ -62,13 +62,13 @@ log = structlog.get_logger("vigil.presence")
 
 
 @dataclass
-class Presence:
+class Heartbeat:
     """Keeps one node in the gates."""
 
     gates: Bucket
     clock: Clock
-    switchboard: Switchboard
-    cast: Cast
+    switchboard: ModeWatcher
+    cast: Catalog
     node: str
     lease_s: float
     version: str
@@ -154,7 +154,7 @@ class Presence:
             return False
         return True
 
-    def _is_others(self, stands: Entry) -> bool:
+    def _is_others(self, stands: BucketEntry) -> bool:
         return _process_in(stands) != _process(self.info())
 
     def _warn_of(self, rival: str) -> None:
@@ -181,7 +181,7 @@ class Presence:
 
 
 @dataclass
-class Roster:
+class Membership:
     """The nodes that live, as far as this one knows."""
 
     gates: Bucket
@@ -250,7 +250,7 @@ def _is_no_starter(actor_id: str) -> bool:
     return workflow_of(actor_id) is None
 
 
-def _process_in(stands: Entry) -> str:
+def _process_in(stands: BucketEntry) -> str:
     said = nodes.decoded(stands.value or b"")
     return "a process of another version" if said is None else _process(said)
 
@@ -260,7 +260,7 @@ def _process(said: NodeInfo) -> str:
     return f"process {said.pid} on {said.host}, since {said.since.isoformat()}"
 
 
-def _said(entries: Iterable[Entry]) -> dict[str, NodeInfo | None]:
+def _said(entries: Iterable[BucketEntry]) -> dict[str, NodeInfo | None]:
     """Return what each entry of a node says; None where it is gone, or cannot be read."""
     return {
         entry.key: None if entry.value is None else nodes.decoded(entry.value)

@@ -19,7 +19,7 @@ from engine.runtime.permits import Permit, Permits
 from engine.runtime.tasks import wait_first
 from streams.clock import Clock
 from streams.keys import MODES, PAUSES, mode_key, pause_key
-from streams.ports.bucket import Bucket, BucketWatch, Entry
+from streams.ports.bucket import Bucket, BucketEntry, BucketWatch
 
 CHANGES_MAX: Final = 500
 """Changes of the registry looked at in one go."""
@@ -36,7 +36,7 @@ LOOKS_IN_FLIGHT_MAX: Final = 64
 log = structlog.get_logger("vigil.switchboard")
 
 
-class Switchboard:
+class ModeWatcher:
     """The permits of one node, by actor."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Switchboard:
         self.setting = setting
         self._registry, self._clock, self._node = registry, clock, node
         self._never_wakes = never_wakes
-        self._newest: dict[str, Entry] = {}
+        self._newest: dict[str, BucketEntry] = {}
         self._orders: Orders = NO_ORDERS
         self._unasked: dict[str, Permits] = {}
         """Those of actors that nothing is known about yet."""
@@ -152,7 +152,7 @@ class Switchboard:
         """Ask what stands at `keys`, and do that; nobody is unasked of whom it is known then."""
         room, unasked = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX), dict(self._unasked)
 
-        async def ask(key: str) -> Entry:
+        async def ask(key: str) -> BucketEntry:
             async with room:
                 return await self._registry.get(key) or self._gone(key)
 
@@ -176,11 +176,11 @@ class Switchboard:
     def _standing(self) -> list[str]:
         return [key for key, entry in self._newest.items() if entry.value is not None]
 
-    def _gone(self, key: str) -> Entry:
+    def _gone(self, key: str) -> BucketEntry:
         known = self._newest.get(key)
-        return Entry(key=key, value=None, revision=known.revision if known else 0)
+        return BucketEntry(key=key, value=None, revision=known.revision if known else 0)
 
-    def _hear(self, entries: Iterable[Entry]) -> None:
+    def _hear(self, entries: Iterable[BucketEntry]) -> None:
         """Take note of what is new, and switch accordingly."""
         for entry in entries:
             known = self._newest.get(entry.key)
@@ -212,7 +212,7 @@ class Switchboard:
             self.changed.set()
 
 
-def _is_news(entry: Entry, known: Entry) -> bool:
+def _is_news(entry: BucketEntry, known: BucketEntry) -> bool:
     """Return whether `entry` is newer; a deletion that was never heard of has no revision."""
     was_deleted = entry.revision == known.revision and entry.value is None
     return entry.revision > known.revision or (was_deleted and known.value is not None)

@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from streams.keys import MODES, PAUSES, name_in
-from streams.ports.bucket import Entry
+from streams.ports.bucket import BucketEntry
 
 
 class NodeMode(StrEnum):
@@ -86,7 +86,7 @@ _modes: Final = msgspec.json.Decoder(ModeOrder)
 _pauses: Final = msgspec.json.Decoder(PauseOrder)
 
 
-def orders_of(entries: Iterable[Entry]) -> Orders:
+def orders_of(entries: Iterable[BucketEntry]) -> Orders:
     """Return what `entries` of the registry say; those of other kinds are passed over."""
     modes: dict[str, ModeOrder] = {}
     pauses: dict[str, PauseOrder] = {}

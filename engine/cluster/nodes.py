@@ -25,7 +25,7 @@ from engine.app.triggers import (
     spec_of,
 )
 from engine.cluster.modes import NodeMode, Switch
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.model.triggers import Budget
 
 INFO_BYTES_MAX: Final = 256 * 1024
@@ -193,7 +193,7 @@ def _expectation(expectation: Expectation) -> ExpectationInfo:
 def trigger_texts(source: Source) -> tuple[str, ...]:
     """Return what fires by `source`, such as `event order.placed`; see `ExpectationInfo`."""
     match source:
-        case EventSource(feed=Feed() as feed):
+        case EventSource(feed=ForeignStream() as feed):
             return (f"stream {feed.stream} {feed.subject}",)
         case EventSource(names=names):
             return tuple(f"{_EVENT}{name}" for name in names)

@@ -26,7 +26,7 @@ from streams.model.events import DeadDiscarded, DeadEvent, DeadLettered, DeadReq
 from streams.ports.log import Recorded
 
 
-class Status(StrEnum):
+class DeadLetterStatus(StrEnum):
     """Where a dead letter is in its life."""
 
     UNWRITTEN = "unwritten"
@@ -35,19 +35,19 @@ class Status(StrEnum):
     DISCARDED = "discarded"
 
 
-class Letter(msgspec.Struct, frozen=True, kw_only=True):
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """What a dead letter's events add up to."""
 
-    status: Status = Status.UNWRITTEN
+    status: DeadLetterStatus = DeadLetterStatus.UNWRITTEN
     lettered: DeadLettered | None = None
     settled: DeadRequeued | DeadDiscarded | None = None
     settled_at: datetime | None = None
 
 
-UNWRITTEN: Final = Letter()
+UNWRITTEN: Final = DeadLetter()
 
 
-def decide(letter: Letter, command: DeadRequeued | DeadDiscarded) -> DeadEvent:
+def decide(letter: DeadLetter, command: DeadRequeued | DeadDiscarded) -> DeadEvent:
     """Return what happens if a person settles `letter` so.
 
     Raises:
@@ -57,18 +57,18 @@ def decide(letter: Letter, command: DeadRequeued | DeadDiscarded) -> DeadEvent:
     return command
 
 
-def evolve(letter: Letter, event: DeadEvent, *, at: datetime) -> Letter:
+def evolve(letter: DeadLetter, event: DeadEvent, *, at: datetime) -> DeadLetter:
     """Return `letter` after `event`, recorded at `at`. Never refuses: it has already happened."""
     match event:
         case DeadLettered():
-            return Letter(status=Status.WAITING, lettered=event)
+            return DeadLetter(status=DeadLetterStatus.WAITING, lettered=event)
         case DeadRequeued():
-            return replace(letter, status=Status.REQUEUED, settled=event, settled_at=at)
+            return replace(letter, status=DeadLetterStatus.REQUEUED, settled=event, settled_at=at)
         case DeadDiscarded():
-            return replace(letter, status=Status.DISCARDED, settled=event, settled_at=at)
+            return replace(letter, status=DeadLetterStatus.DISCARDED, settled=event, settled_at=at)
 
 
-def fold(records: Iterable[Recorded]) -> Letter:
+def fold(records: Iterable[Recorded]) -> DeadLetter:
     """Return what all of a letter's `records` add up to, oldest first."""
     letter = UNWRITTEN
     for record in records:
@@ -78,7 +78,7 @@ def fold(records: Iterable[Recorded]) -> Letter:
     return letter
 
 
-def _waiting(letter: Letter) -> DeadLettered:
+def _waiting(letter: DeadLetter) -> DeadLettered:
     if letter.lettered is None:
         raise Rejected("there is no such dead letter")
     if letter.settled is not None:

@@ -32,7 +32,7 @@ log = structlog.get_logger("vigil.undertaker")
 
 
 @dataclass(frozen=True)
-class Undertaker:
+class DeadLetterWriter:
     """Writes dead letters, for one node."""
 
     ports: Ports
@@ -116,7 +116,7 @@ async def settle(
     ports: Ports,
     clock: Clock,
     subject: str,
-    letter: dead_letter.Letter,
+    letter: dead_letter.DeadLetter,
     command: DeadRequeued | DeadDiscarded,
     *,
     after: int,

@@ -16,15 +16,15 @@ import msgspec
 import structlog
 
 from engine.app.app import App
-from engine.definitions.make import Made, cast, name_of, unmade
-from engine.definitions.resolver import Editions
-from engine.runtime.catalog import Casting
+from engine.definitions.make import MadeDefinition, cast, name_of, unmade
+from engine.definitions.resolver import RevisionResolver
+from engine.runtime.catalog import CatalogContents
 from engine.runtime.tasks import wait_first
 from streams.clock import Clock
 from streams.keys import DEFINITIONS
-from streams.model.definitions import Edition, decode_edition
+from streams.model.definitions import RegisteredDefinition, decode_registered
 from streams.ports.all import Ports
-from streams.ports.bucket import BucketWatch, Entry
+from streams.ports.bucket import BucketEntry, BucketWatch
 
 DEFINITIONS_MAX: Final = 1_000
 """Most definitions that a node runs at a time, as many as an app may have workflows. What comes
@@ -57,14 +57,14 @@ TOO_MANY_DISABLED: Final = (
 log = structlog.get_logger("vigil.loader")
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownDefinition(msgspec.Struct, frozen=True):
     """What the registry said last at one key."""
 
     revision: int
     """Of the entry."""
-    edition: Edition | None = None
+    edition: RegisteredDefinition | None = None
     """None: it is gone, or nobody here could ever read it."""
-    made: Made | None = None
+    made: MadeDefinition | None = None
     """None: it is gone."""
     has_room: bool = True
     """Whether there was room for it."""
@@ -88,7 +88,7 @@ class Known(msgspec.Struct, frozen=True):
         """Whether it could not be made; that may have been for a moment."""
         return self.made is not None and bool(self.made.problem)
 
-    def is_older_than(self, entry: Entry, edition: Edition) -> bool:
+    def is_older_than(self, entry: BucketEntry, edition: RegisteredDefinition) -> bool:
         """Return whether an entry says something newer; or the same, and that has failed here.
 
         The definition's revision decides, and not the sequence of the commit: another layout of
@@ -100,16 +100,16 @@ class Known(msgspec.Struct, frozen=True):
         return is_same and self.has_failed and entry.revision >= self.revision
 
 
-class Loader:
+class DefinitionLoader:
     """Has one node follow what is defined."""
 
     def __init__(
         self,
         app: App,
         ports: Ports,
-        editions: Editions,
+        editions: RevisionResolver,
         clock: Clock,
-        on_change: Callable[[Casting], None],
+        on_change: Callable[[CatalogContents], None],
     ) -> None:
         """Know of nothing yet.
 
@@ -125,7 +125,7 @@ class Loader:
         self._app, self._clock = app, clock
         self._registry, self._stack = ports.registry, ports.stack.name
         self._editions, self._on_change = editions, on_change
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownDefinition] = {}
         self._told: Mapping[str, str] = {}
         """The problems that were logged, by definition."""
         self._is_behind = False
@@ -162,7 +162,7 @@ class Loader:
         asked = [await self._registry.get(key) or _gone(key, known[key]) for key in missing]
         await self._hear([*found.values(), *asked])
 
-    async def _hear(self, entries: Iterable[Entry]) -> None:
+    async def _hear(self, entries: Iterable[BucketEntry]) -> None:
         """Take note of what is new, and have what comes of it all."""
         async with self._turn:
             for entry in entries:
@@ -175,43 +175,43 @@ class Loader:
                 self._on_change(casting)
                 self._is_behind = False
 
-    def _made(self) -> Sequence[Made]:
+    def _made(self) -> Sequence[MadeDefinition]:
         return [each.made for each in self._known.values() if each.made is not None]
 
-    async def _note(self, entry: Entry) -> bool:
+    async def _note(self, entry: BucketEntry) -> bool:
         """Take note of what stands at a key, and return whether that is news."""
         known = self._known.get(entry.key)
         if entry.value is None:
             return self._note_gone(entry, known)
-        edition = decode_edition(entry.value)
+        edition = decode_registered(entry.value)
         if edition is None:
             return self._note_newer(entry, known)
         if known is not None and not known.is_older_than(entry, edition):
             return False
         return await self._load(entry.key, entry.revision, edition)
 
-    def _note_gone(self, entry: Entry, known: Known | None) -> bool:
+    def _note_gone(self, entry: BucketEntry, known: KnownDefinition | None) -> bool:
         if known is None or known.made is None or entry.revision < known.revision:
             return False
-        self._known[entry.key] = Known(entry.revision)
+        self._known[entry.key] = KnownDefinition(entry.revision)
         return True
 
-    def _note_newer(self, entry: Entry, known: Known | None) -> bool:
+    def _note_newer(self, entry: BucketEntry, known: KnownDefinition | None) -> bool:
         if known is not None and entry.revision <= known.revision:
             return False
         edition = known.edition if known else None
         made = unmade(_name_in(entry.key), problem=NEWER)
-        self._known[entry.key] = Known(entry.revision, edition, made)
+        self._known[entry.key] = KnownDefinition(entry.revision, edition, made)
         return True
 
-    async def _load(self, key: str, revision: int, edition: Edition) -> bool:
+    async def _load(self, key: str, revision: int, edition: RegisteredDefinition) -> bool:
         """Make what stands at a key, and return whether that is news."""
         before, has_room = self._known.get(key), self._has_room(key, edition, revision)
         made = await self._editions.make(edition) if has_room else _too_many(edition)
         if before is not None and before.has_failed and made == before.made:
             self._known[key] = msgspec.structs.replace(before, revision=revision)
             return False
-        self._known[key] = Known(revision, edition, made, has_room=has_room)
+        self._known[key] = KnownDefinition(revision, edition, made, has_room=has_room)
         said = {"definition": made.name, "revision": edition.revision}
         log.info("definition read" if edition.holds else "definition disabled", **said)
         return True
@@ -240,7 +240,7 @@ class Loader:
             self._known[key] = msgspec.structs.replace(each, made=made, has_room=False)
         return bool(gone)
 
-    def _has_room(self, key: str, edition: Edition, revision: int) -> bool:
+    def _has_room(self, key: str, edition: RegisteredDefinition, revision: int) -> bool:
         """Return whether there is room for what stands at `key` beside all others that are alike.
 
         What stood there before need not have room beside its successor; nor one that is disabled
@@ -255,7 +255,7 @@ class Loader:
             return len(alike) < DEFINITIONS_MAX
         return sum(1 for each in alike if each.revision > revision) < DISABLED_MAX
 
-    def _tell(self, casting: Casting) -> None:
+    def _tell(self, casting: CatalogContents) -> None:
         """Say once of each definition why it cannot run here."""
         for name, problem in casting.problems.items():
             if self._told.get(name) != problem:
@@ -263,13 +263,13 @@ class Loader:
         self._told = casting.problems
 
 
-def _gone(key: str, revision: int) -> Entry:
-    return Entry(key=key, value=None, revision=revision)
+def _gone(key: str, revision: int) -> BucketEntry:
+    return BucketEntry(key=key, value=None, revision=revision)
 
 
-def _too_many(edition: Edition) -> Made:
+def _too_many(edition: RegisteredDefinition) -> MadeDefinition:
     problem = TOO_MANY if edition.holds else TOO_MANY_DISABLED
-    return Made(name=name_of(edition), revision=edition.revision, problem=problem)
+    return MadeDefinition(name=name_of(edition), revision=edition.revision, problem=problem)
 
 
 def _name_in(key: str) -> str:

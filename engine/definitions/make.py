@@ -32,9 +32,9 @@ from engine.app.workflow_starter import PREFIX, problem_of_id, stand_in, starter
 from engine.definitions.agent import AgentDefinition, agent_of, to_actor
 from engine.definitions.workflow import to_workflow, workflow_of
 from engine.errors import BadDefinition, BadWorkflow, DeclarationError
-from engine.runtime.catalog import Casting
+from engine.runtime.catalog import CatalogContents
 from streams.json import NOTHING, UNDECODABLE, JsonObject
-from streams.model.definitions import Edition
+from streams.model.definitions import RegisteredDefinition
 from streams.model.events import DefinitionKind
 
 
@@ -86,7 +86,7 @@ _bodies: Final = msgspec.json.Decoder(JsonObject)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class MadeDefinition:
     """What one edition comes to with the app of a node."""
 
     name: str
@@ -104,12 +104,14 @@ class Made:
     """Why this node could not run it if it were not disabled."""
 
 
-def name_of(edition: Edition) -> str:
+def name_of(edition: RegisteredDefinition) -> str:
     """Return kind and id, such as `agent.disk_watch`."""
     return f"{edition.kind.value}.{edition.id}"
 
 
-def unmade(name: str, *, problem: str = "", revision: int = 0, body: msgspec.Raw = NOTHING) -> Made:
+def unmade(
+    name: str, *, problem: str = "", revision: int = 0, body: msgspec.Raw = NOTHING
+) -> MadeDefinition:
     """Return what a definition comes to that is disabled, or that cannot be made.
 
     Args:
@@ -119,7 +121,7 @@ def unmade(name: str, *, problem: str = "", revision: int = 0, body: msgspec.Raw
         body: the definition, as far as it is known: an actor that is closed keeps its limits.
     """
     kind, _, id_ = name.partition(".")
-    made = Made(name=name, revision=revision, problem=problem)
+    made = MadeDefinition(name=name, revision=revision, problem=problem)
     if kind != DefinitionKind.WORKFLOW:
         return replace(made, stand_in=closed_actor(id_, body))
     try:
@@ -128,7 +130,7 @@ def unmade(name: str, *, problem: str = "", revision: int = 0, body: msgspec.Raw
         return made
 
 
-def make(edition: Edition, app: App) -> Made:
+def make(edition: RegisteredDefinition, app: App) -> MadeDefinition:
     """Return what `edition` comes to.
 
     It calls the template that the edition names, so it may raise whatever that raises.
@@ -148,7 +150,7 @@ def make(edition: Edition, app: App) -> Made:
     return replace(made, actor=starter, workflow=workflow)
 
 
-def cast(app: App, made: Iterable[Made], *, stack: str | None = None) -> Casting:
+def cast(app: App, made: Iterable[MadeDefinition], *, stack: str | None = None) -> CatalogContents:
     """Return what a node of `app` is to have with all that is defined, as far as it can.
 
     What the app declares in code goes before a definition of the same id.
@@ -172,7 +174,7 @@ def cast(app: App, made: Iterable[Made], *, stack: str | None = None) -> Casting
     starters = {starter_id(name): begins[name].actor for name in begins if name in workflows}
     actors.update((id_, starter) for id_, starter in starters.items() if starter is not None)
     closed = _closed(made, actors, stack)
-    return Casting(
+    return CatalogContents(
         actors=actors,
         workflows=workflows,
         closed=closed,
@@ -190,14 +192,14 @@ def cast(app: App, made: Iterable[Made], *, stack: str | None = None) -> Casting
     )
 
 
-def _actor(edition: Edition, data: JsonObject, app: App) -> Actor:
+def _actor(edition: RegisteredDefinition, data: JsonObject, app: App) -> Actor:
     actor = to_actor(agent_of(data), app, revision=edition.revision)
     _check_name(actor.id, edition)
     return actor
 
 
 def _closed(
-    made: Iterable[Made], actors: Mapping[str, Actor], stack: str | None
+    made: Iterable[MadeDefinition], actors: Mapping[str, Actor], stack: str | None
 ) -> Mapping[str, Actor]:
     """Return who stands in for those who are not among `actors`, and are for this stack."""
     stand_ins = (each.stand_in for each in made)
@@ -208,12 +210,12 @@ def _closed(
     }
 
 
-def _check_name(said: str, edition: Edition) -> None:
+def _check_name(said: str, edition: RegisteredDefinition) -> None:
     if said != edition.id:
         raise BadDefinition("", f"it was applied as {edition.id!r}, and calls itself {said!r}")
 
 
-def _clash(made: Made, app: App, stack: str | None) -> str:
+def _clash(made: MadeDefinition, app: App, stack: str | None) -> str:
     """Return why a node of `app` is not to have what was `made`; empty: it is."""
     if made.actor is not None and made.actor.id in app.actors:
         return IN_CODE
@@ -223,7 +225,10 @@ def _clash(made: Made, app: App, stack: str | None) -> str:
 
 
 def _workable(
-    app: App, actors: Mapping[str, Actor], begins: Mapping[str, Made], problems: dict[str, str]
+    app: App,
+    actors: Mapping[str, Actor],
+    begins: Mapping[str, MadeDefinition],
+    problems: dict[str, str],
 ) -> Mapping[str, Workflow]:
     """Return the workflows whose steps can run, and say of the others what they lack.
 

@@ -17,27 +17,27 @@ from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.workflow import Workflow
 from engine.definitions import make as making
-from engine.definitions.make import Made, name_of, unmade
+from engine.definitions.make import MadeDefinition, name_of, unmade
 from engine.definitions.store import body_of
 from engine.episodes.recovery import NO_SUCH_EDITION
 from engine.errors import EpisodeFailed
-from engine.runtime.catalog import Hindered, Obstacle
+from engine.runtime.catalog import CannotRun, Hindrance
 from engine.runtime.usercode import call
 from streams.errors import BadName, UnreadableEvent
 from streams.json import NOTHING
-from streams.model.definitions import Edition
+from streams.model.definitions import RegisteredDefinition
 from streams.model.events import DefinitionKind
 from streams.ports.all import Ports
 from streams.ports.log import START
 
-EDITIONS_MAX: Final = 256
+REVISIONS_MAX: Final = 256
 """Revisions that are remembered at a time, of all definitions, beside those that a node has."""
 
 Key: TypeAlias = tuple[DefinitionKind, str, int]
 """Kind, id and revision."""
 
 
-class Editions:
+class RevisionResolver:
     """The revisions of definitions, made with the app of one node."""
 
     def __init__(self, ports: Ports, app: App) -> None:
@@ -48,9 +48,9 @@ class Editions:
             app: has what definitions name.
         """
         self._ports, self._app = ports, app
-        self._made: OrderedDict[Key, Made] = OrderedDict()
+        self._made: OrderedDict[Key, MadeDefinition] = OrderedDict()
 
-    async def make(self, edition: Edition) -> Made:
+    async def make(self, edition: RegisteredDefinition) -> MadeDefinition:
         """Return what `edition` comes to, or why this node cannot run it.
 
         Raises:
@@ -76,7 +76,7 @@ class Editions:
         """
         made = await self._find((DefinitionKind.AGENT, actor_id, revision))
         if made.actor is None:
-            raise Hindered(Obstacle(NO_SUCH_EDITION, made.problem))
+            raise CannotRun(Hindrance(NO_SUCH_EDITION, made.problem))
         return made.actor
 
     async def workflow(self, name: str, revision: int) -> Workflow:
@@ -88,10 +88,10 @@ class Editions:
         """
         made = await self._find((DefinitionKind.WORKFLOW, name, revision))
         if made.workflow is None:
-            raise Hindered(Obstacle(NO_SUCH_EDITION, made.problem))
+            raise CannotRun(Hindrance(NO_SUCH_EDITION, made.problem))
         return made.workflow
 
-    async def _find(self, key: Key) -> Made:
+    async def _find(self, key: Key) -> MadeDefinition:
         """Return what an edition comes to, from memory or from the journal."""
         if key in self._made:
             self._made.move_to_end(key)
@@ -101,13 +101,15 @@ class Editions:
             body = await body_of(self._ports, kind, id_, revision)
         except (BadName, UnreadableEvent) as error:
             detail = f"the journal of its definition cannot be read here: {error}"
-            raise Hindered(Obstacle(NO_SUCH_EDITION, detail)) from error
+            raise CannotRun(Hindrance(NO_SUCH_EDITION, detail)) from error
         if body is None:
             detail = f"the journal holds no revision {revision} of {kind.value} {id_}"
-            raise Hindered(Obstacle(NO_SUCH_EDITION, detail))
-        return await self.make(Edition(kind=kind, id=id_, revision=revision, seq=START, body=body))
+            raise CannotRun(Hindrance(NO_SUCH_EDITION, detail))
+        return await self.make(
+            RegisteredDefinition(kind=kind, id=id_, revision=revision, seq=START, body=body)
+        )
 
-    async def _close(self, edition: Edition) -> Made:
+    async def _close(self, edition: RegisteredDefinition) -> MadeDefinition:
         """Return what is left of an agent that is disabled: its limits, as they were last.
 
         And whether this node could have run it.
@@ -122,7 +124,7 @@ class Editions:
         held = await self._make(msgspec.structs.replace(edition, body=body))
         return replace(made, lack=held.problem)
 
-    async def _make(self, edition: Edition) -> Made:
+    async def _make(self, edition: RegisteredDefinition) -> MadeDefinition:
         try:
             return await call(making.make, edition, self._app)
         except EpisodeFailed as failed:
@@ -131,7 +133,7 @@ class Editions:
             name, revision = name_of(edition), edition.revision
             return unmade(name, problem=problem, revision=revision, body=edition.body)
 
-    def _keep(self, key: Key, made: Made) -> None:
+    def _keep(self, key: Key, made: MadeDefinition) -> None:
         self._made[key] = made
-        if len(self._made) > EDITIONS_MAX:
+        if len(self._made) > REVISIONS_MAX:
             self._made.popitem(last=False)

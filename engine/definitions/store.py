@@ -19,11 +19,11 @@ from streams.clock import SystemClock
 from streams.errors import RevisionConflict, Unavailable, VersionConflict
 from streams.json import NOTHING
 from streams.model.definitions import (
-    Edition,
-    decode_edition,
+    RegisteredDefinition,
+    decode_registered,
     definition_id,
     definition_key,
-    encode_edition,
+    encode_registered,
 )
 from streams.model.events import (
     DefinitionApplied,
@@ -47,16 +47,16 @@ BODY_BYTES_MAX: Final = 256 * 1024
 _CLOCK: Final = SystemClock()
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class DefinitionChange(msgspec.Struct, frozen=True, kw_only=True):
     """What has become of a definition."""
 
-    edition: Edition
+    edition: RegisteredDefinition
     """As it stands now."""
     happened: bool
     """Whether anything changed; it may have been so already."""
 
 
-class Chapter(msgspec.Struct, frozen=True, kw_only=True):
+class DefinitionCommit(msgspec.Struct, frozen=True, kw_only=True):
     """One change of a definition, as its history has it."""
 
     event: DefinitionEvent
@@ -72,7 +72,7 @@ async def apply_definition(
     by: str,
     reason: str = "",
     seen: int | None = None,
-) -> Change:
+) -> DefinitionChange:
     """Have a definition hold from now on. Doing so again changes nothing, and is safe.
 
     Nodes load it within moments. Episodes and instances that have begun go on as they began.
@@ -110,7 +110,7 @@ async def disable_definition(
     by: str,
     reason: str = "",
     seen: int | None = None,
-) -> Change:
+) -> DefinitionChange:
     """Have a definition hold no longer, until it is applied again: nodes let go of it.
 
     Raises:
@@ -129,7 +129,9 @@ async def read_definition(ports: Ports, kind: DefinitionKind, id_: str) -> Defin
     return fold(each.event for each in await definition_history(ports, kind, id_))
 
 
-async def definition_history(ports: Ports, kind: DefinitionKind, id_: str) -> Sequence[Chapter]:
+async def definition_history(
+    ports: Ports, kind: DefinitionKind, id_: str
+) -> Sequence[DefinitionCommit]:
     """Return all changes of a definition, oldest first.
 
     Raises:
@@ -137,7 +139,7 @@ async def definition_history(ports: Ports, kind: DefinitionKind, id_: str) -> Se
     """
     records = await ports.log.read(ports.stack.definition(definition_id(kind, id_)))
     return [
-        Chapter(event=event, record=record)
+        DefinitionCommit(event=event, record=record)
         for record in records
         for event in record.commit.events
         if isinstance(event, DefinitionApplied | DefinitionDisabled)
@@ -166,7 +168,7 @@ def _check(*, by: str, reason: str) -> None:
     check_text("reason", reason, least=0, most=REASON_CHARS_MAX)
 
 
-async def _change(ports: Ports, command: Command) -> Change:
+async def _change(ports: Ports, command: Command) -> DefinitionChange:
     subject = ports.stack.definition(definition_id(command.kind, command.id))
     id_ = f"define.{uuid4().hex}"
     for _ in range(TRIES_MAX):
@@ -190,7 +192,7 @@ async def _change(ports: Ports, command: Command) -> Change:
             definition = evolve(definition, event)
         edition = _edition(command, definition, seq=version)
         await _copy(ports, edition)
-        return Change(edition=edition, happened=event is not None)
+        return DefinitionChange(edition=edition, happened=event is not None)
     raise Refused("others change it at this time; look again")
 
 
@@ -200,8 +202,8 @@ async def _newest(ports: Ports, subject: str) -> int:
     return START if last is None else last.seq
 
 
-def _edition(command: Command, definition: Definition, *, seq: int) -> Edition:
-    return Edition(
+def _edition(command: Command, definition: Definition, *, seq: int) -> RegisteredDefinition:
+    return RegisteredDefinition(
         kind=command.kind,
         id=command.id,
         revision=definition.revision,
@@ -210,15 +212,15 @@ def _edition(command: Command, definition: Definition, *, seq: int) -> Edition:
     )
 
 
-async def _copy(ports: Ports, edition: Edition) -> None:
+async def _copy(ports: Ports, edition: RegisteredDefinition) -> None:
     """Have the registry say what `edition` does, unless it says something newer.
 
     If it says so already, it is said again: nodes that have failed to make it then try again.
     """
-    key, data = definition_key(edition.kind, edition.id), encode_edition(edition)
+    key, data = definition_key(edition.kind, edition.id), encode_registered(edition)
     for _ in range(TRIES_MAX):
         stands = await ports.registry.get(key)
-        said = None if stands is None or stands.value is None else decode_edition(stands.value)
+        said = None if stands is None or stands.value is None else decode_registered(stands.value)
         if said is not None and said.is_newer_than(edition):
             return
         try:

@@ -23,17 +23,17 @@ from engine.app.checks import Breaker
 from engine.episodes import breaker
 from engine.episodes import events as episode_events
 from engine.episodes.breaker import CLOSED, BreakerState, Change, Outcome
-from engine.episodes.cancel import Run, Running
+from engine.episodes.cancel import EpisodeRun, RunningEpisodes
 from engine.episodes.episode import CancelEpisode
-from engine.runtime.catalog import Cast
-from engine.runtime.publish import Herald
+from engine.runtime.catalog import Catalog
+from engine.runtime.publish import EventPublisher
 from engine.validation import backoff_s, jittered_s
 from streams.clock import Clock
 from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
 from streams.keys import BREAKERS, breaker_key
 from streams.model.events import EpisodeFinished, EpisodeOpened
 from streams.ports.all import Ports
-from streams.ports.bucket import Bucket, Entry
+from streams.ports.bucket import Bucket, BucketEntry
 
 NOTE_TRIES_MAX: Final = 50
 """Most tries to note one end in a breaker that other nodes change at the same time."""
@@ -50,14 +50,14 @@ NO_REVISION: Final = 0
 log = structlog.get_logger("vigil.breakers")
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenBreaker(msgspec.Struct, frozen=True):
     """A breaker's state, and the revision to name by whoever changes it."""
 
     state: BreakerState
     revision: int
 
 
-UNSEEN: Final = Seen(CLOSED, NO_REVISION)
+UNSEEN: Final = SeenBreaker(CLOSED, NO_REVISION)
 
 Ending: TypeAlias = tuple[EpisodeOpened, Outcome]
 """An episode, and what its end says."""
@@ -73,8 +73,8 @@ class Breakers:
         clock: Clock,
         *,
         node: str,
-        running: Running,
-        own: dict[str, Seen] | None = None,
+        running: RunningEpisodes,
+        own: dict[str, SeenBreaker] | None = None,
     ) -> None:
         """Begin with those of the node closed, unless they are known.
 
@@ -87,8 +87,8 @@ class Breakers:
             own: those of the node as they were when the actor was replaced by this one.
         """
         self._actor, self._clock, self._node, self._running = actor, clock, node, running
-        self._gates, self._herald = ports.gates, Herald(ports.world)
-        self.own: dict[str, Seen] = {} if own is None else own
+        self._gates, self._herald = ports.gates, EventPublisher(ports.world)
+        self.own: dict[str, SeenBreaker] = {} if own is None else own
         """Those of the node, by expectation."""
         self._turns = {name: asyncio.Lock() for name in actor.expectations}
         self._warned: set[str] = set()
@@ -99,7 +99,7 @@ class Breakers:
         every = [each.breaker for each in self._actor.expectations.values()]
         return any(each and each.cancel_in_flight and each.scope == "cluster" for each in every)
 
-    async def look(self, expectation: Expectation) -> Seen:
+    async def look(self, expectation: Expectation) -> SeenBreaker:
         """Return the state of an expectation's breaker: closed if there is none, or none to read.
 
         Raises:
@@ -110,7 +110,7 @@ class Breakers:
         if expectation.breaker.scope == "node":
             return self.own.get(expectation.name, UNSEEN)
         entry = await self._gates.get(self._key(expectation))
-        return UNSEEN if entry is None else Seen(self._state_in(entry), entry.revision)
+        return UNSEEN if entry is None else SeenBreaker(self._state_in(entry), entry.revision)
 
     async def keep(self, expectation: Expectation, state: BreakerState, *, after: int) -> bool:
         """Let `state`, which has a probe, be the breaker's; False if it is not at `after` any more.
@@ -154,7 +154,7 @@ class Breakers:
             )
             await self._herald.tell([news])
 
-    async def check(self, run: Run) -> None:
+    async def check(self, run: EpisodeRun) -> None:
         """Cancel `run`, which is about to begin, if the breaker wants none to run.
 
         It must be known to run before: what opens the breaker after this finds it there.
@@ -258,10 +258,10 @@ class Breakers:
     def _put_own(self, name: str, state: BreakerState, *, after: int) -> bool:
         if self.own.get(name, UNSEEN).revision != after:
             return False
-        self.own[name] = Seen(state, after + 1)
+        self.own[name] = SeenBreaker(state, after + 1)
         return True
 
-    def _state_in(self, entry: Entry) -> BreakerState:
+    def _state_in(self, entry: BucketEntry) -> BreakerState:
         try:
             return msgspec.json.decode(entry.value or b"", type=BreakerState)
         except msgspec.DecodeError as error:
@@ -296,7 +296,7 @@ def _may_cancel(expectation: Expectation) -> bool:
     return expectation.breaker is not None and expectation.breaker.cancel_in_flight
 
 
-def _cancel(run: Run, expectation: Expectation, state: BreakerState) -> None:
+def _cancel(run: EpisodeRun, expectation: Expectation, state: BreakerState) -> None:
     rules = expectation.breaker
     if rules is not None and breaker.cancels(state, rules, run.opened):
         detail = f"the circuit breaker of {expectation.name} is {state.status}"
@@ -311,11 +311,11 @@ WAIT_S: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Tripper:
+class BreakerWatcher:
     """Watches for one node."""
 
     gates: Bucket
-    cast: Cast
+    cast: Catalog
     breakers: Mapping[str, Breakers]
     """By actor, of all that are in the cast."""
 
@@ -334,7 +334,7 @@ class Tripper:
     def _is_needed(self) -> bool:
         return any(each.cancel_in_flight for each in self.breakers.values())
 
-    async def _look_at(self, entry: Entry) -> None:
+    async def _look_at(self, entry: BucketEntry) -> None:
         first, _, rest = entry.key.partition(".")
         actor_id, _, expectation_id = rest.partition(".")
         if first == BREAKERS and actor_id in self.breakers:

@@ -109,7 +109,7 @@ WISHES_MAX: Final = 100_000
 What it forgets the command for it still does, once it comes again."""
 
 
-class Run:
+class EpisodeRun:
     """One episode that a node runs."""
 
     def __init__(self, opened: EpisodeOpened) -> None:
@@ -137,16 +137,16 @@ class Run:
             self._interrupt = None
 
 
-class Running:
+class RunningEpisodes:
     """What a node runs now, by episode, and what it knows is to be canceled."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, EpisodeRun] = {}
         self._wishes: dict[str, CancelEpisode] = {}
 
     @contextmanager
-    def during(self, run: Run) -> Iterator[None]:
+    def during(self, run: EpisodeRun) -> Iterator[None]:
         """Know of `run` while the context lasts; what is to be canceled is so from the start."""
         episode_id = run.opened.episode_id
         self._runs[episode_id] = run
@@ -159,7 +159,7 @@ class Running:
             if self._runs.get(episode_id) is run:
                 del self._runs[episode_id]
 
-    def of(self, actor_id: str, expectation_id: str) -> list[Run]:
+    def of(self, actor_id: str, expectation_id: str) -> list[EpisodeRun]:
         """Return what runs of one expectation."""
         wanted = (actor_id, expectation_id)
         return [

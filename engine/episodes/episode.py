@@ -87,7 +87,7 @@ class Save(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = 1
 
 
-class Block(msgspec.Struct, frozen=True, kw_only=True):
+class BlockEpisode(msgspec.Struct, frozen=True, kw_only=True):
     """It has to wait for someone outside."""
 
     reason: BlockReason
@@ -96,7 +96,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     wait: Wait | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerEpisode(msgspec.Struct, frozen=True, kw_only=True):
     """It need not wait any more; what it gets as the result has just been recorded as its step."""
 
     resolution: Resolution
@@ -112,7 +112,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[OutputOutcome, ...] = ()
 
 
-class Fail(msgspec.Struct, frozen=True, kw_only=True):
+class FailEpisode(msgspec.Struct, frozen=True, kw_only=True):
     """It cannot go on."""
 
     error_class: str
@@ -136,12 +136,12 @@ Command: TypeAlias = (
     | Announce
     | Performed
     | Save
-    | Block
-    | Answer
+    | BlockEpisode
+    | AnswerEpisode
     | EpisodeConverged
     | EpisodeDeferred
     | Finish
-    | Fail
+    | FailEpisode
     | CancelEpisode
 )
 """Opening, convergence and what is left for later are decided elsewhere, and come as they are."""
@@ -303,9 +303,9 @@ def _event(episode: Episode, command: Command) -> EpisodeEvent:
             return EpisodeLeft(node=node)
         case Finish():
             return _finished(episode, command)
-        case Fail() | CancelEpisode():
+        case FailEpisode() | CancelEpisode():
             return EpisodeFinished(
-                status=EndStatus.FAILED if isinstance(command, Fail) else EndStatus.CANCELED,
+                status=EndStatus.FAILED if isinstance(command, FailEpisode) else EndStatus.CANCELED,
                 turns_used=episode.turns_used,
                 tokens_used=episode.tokens_used,
                 **msgspec.structs.asdict(command),
@@ -315,7 +315,7 @@ def _event(episode: Episode, command: Command) -> EpisodeEvent:
 
 
 def _step_event(
-    episode: Episode, command: Announce | Performed | Save | Block | Answer
+    episode: Episode, command: Announce | Performed | Save | BlockEpisode | AnswerEpisode
 ) -> EpisodeEvent:
     """Return what `command` leads to, which is about the last step or the next one."""
     last, said = episode.steps_recorded, msgspec.structs.asdict(command)
@@ -324,9 +324,9 @@ def _step_event(
             return StepAnnounced(step_no=last + 1, **said)
         case Performed():
             return StepRecorded(step_no=last + 1, **said)
-        case Block():
+        case BlockEpisode():
             return EpisodeBlocked(step_no=last + 1, **said)
-        case Answer():
+        case AnswerEpisode():
             return EpisodeResolved(step_no=last, **said)
         case Save():
             number = episode.checkpoints_saved

@@ -14,7 +14,7 @@ from engine.app.actions import Action, Step, ToolCall
 from engine.app.actor import Actor, Policy
 from engine.episodes.episode import ENDED, CancelEpisode, Episode, Status
 from engine.errors import NondeterministicReplay
-from engine.runtime.catalog import Obstacle
+from engine.runtime.catalog import Hindrance
 from streams.model.events import (
     CheckpointSaved,
     EpisodeBlocked,
@@ -181,7 +181,7 @@ NO_SUCH_EXPECTATION: Final = "no_such_expectation"
 NO_SUCH_EDITION: Final = "no_such_edition"
 
 
-def obstacle(actor: Actor, episode: Episode, records: Sequence[Recorded]) -> Obstacle | None:
+def why_cannot_run(actor: Actor, episode: Episode, records: Sequence[Recorded]) -> Hindrance | None:
     """Return why a node that runs `actor` as it is cannot have the episode; None if it can.
 
     Args:
@@ -190,21 +190,21 @@ def obstacle(actor: Actor, episode: Episode, records: Sequence[Recorded]) -> Obs
         records: the episode's journal.
     """
     if episode.opened is None:
-        return Obstacle(NO_SUCH_EPISODE, "the journal holds no such episode")
+        return Hindrance(NO_SUCH_EPISODE, "the journal holds no such episode")
     if episode.status in ENDED:
         return None
     expectation = actor.expectations.get(episode.opened.expectation_id)
     if expectation is None:
         detail = f"the actor here has no expectation {episode.opened.expectation_id!r}"
-        return Obstacle(NO_SUCH_EXPECTATION, detail)
+        return Hindrance(NO_SUCH_EXPECTATION, detail)
     kept, version = tail(records).checkpoint, expectation.state_schema.version
     if kept is not None and kept.schema_version > version:
         detail = f"its state is of version {kept.schema_version}, this node knows {version}"
-        return Obstacle("newer_state", detail)
+        return Hindrance("newer_state", detail)
     return None
 
 
-class Verdict(StrEnum):
+class SweepVerdict(StrEnum):
     """What a sweep finds out about one episode, or has done about it."""
 
     RECOVERED = "recovered"

@@ -33,7 +33,7 @@ TRIES_MAX: Final = 8
 log = structlog.get_logger("vigil.attendance")
 
 
-class Attended(Protocol):
+class EpisodeRef(Protocol):
     """What names an episode, such as its opening."""
 
     @property
@@ -45,7 +45,7 @@ class Attended(Protocol):
         """The episode."""
 
 
-async def call_by(ports: Ports, episode: Attended, at: datetime) -> None:
+async def call_by(ports: Ports, episode: EpisodeRef, at: datetime) -> None:
     """Have a node attend an episode at `at`, or sooner if that is so already.
 
     Raises:

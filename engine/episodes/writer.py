@@ -29,7 +29,7 @@ EVENTS_PER_COMMIT_MAX: Final = 64
 """Most events in one commit; a commit must fit in one message."""
 
 
-class Scribe:
+class JournalWriter:
     """The one writer of one episode, for one go at it."""
 
     def __init__(

@@ -18,18 +18,18 @@ from typing import Final
 import structlog
 
 from engine.episodes import cancel
-from engine.episodes.cancel import Running
+from engine.episodes.cancel import RunningEpisodes
 from engine.episodes.episode import ENDED, Episode, Status
-from engine.execution.run import Shift
-from engine.outputs.context import OutputCrew
+from engine.execution.run import EpisodeRunner
+from engine.outputs.context import OutputContext
 from engine.runtime.leases import Keeper
-from engine.waits.handle import Blocker
+from engine.waits.handle import WaitRegistry
 from engine.waits.wait import is_answered
 from streams.clock import SKEW_S
 from streams.json import UNDECODABLE
 from streams.keys import CANCELS, cancel_key, name_in
 from streams.model.commands import Cancel, Command
-from streams.ports.bucket import Bucket, Entry
+from streams.ports.bucket import Bucket, BucketEntry
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.log import Recorded
 from streams.wire import codec
@@ -42,11 +42,11 @@ WAIT_S: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Canceler:
+class CancelWatcher:
     """Watches for one node."""
 
     gates: Bucket
-    running: Running
+    running: RunningEpisodes
 
     async def serve(self) -> None:
         """Watch for ever, also while the node stops: what runs until then can be canceled.
@@ -59,7 +59,7 @@ class Canceler:
                 for entry in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
                     self._look_at(entry)
 
-    def _look_at(self, entry: Entry) -> None:
+    def _look_at(self, entry: BucketEntry) -> None:
         episode_id = name_in(entry.key)
         if entry.value is None:
             return self.running.forget(episode_id)
@@ -69,7 +69,7 @@ class Canceler:
         return None
 
 
-def _command_in(entry: Entry) -> Cancel | None:
+def _command_in(entry: BucketEntry) -> Cancel | None:
     """Return what an entry says; None if nobody can read it. The command itself is elsewhere."""
     try:
         command = codec.decode_command(entry.value or b"")
@@ -83,14 +83,14 @@ log = structlog.get_logger("vigil.runner")
 
 
 @dataclass
-class Cancellation:
+class CancelHandler:
     """One delivery of such a command, on one node.
 
     An end takes no slot: nothing is run. Only to carry out what an episode has found takes one, and
     whoever has none leaves it to those who run the episode, and comes again.
     """
 
-    crew: OutputCrew
+    crew: OutputContext
     keeper: Keeper
     command: Cancel
     delivery: Delivery[Command | Unreadable]
@@ -130,8 +130,8 @@ class Cancellation:
         """
         if episode.opened is not None and is_answered(records[-1]):
             # Whoever answered it may have died before they told so, and after the end nobody will.
-            await Blocker(self.crew).tell_answer(episode.opened, records)
-        shift = Shift(self.crew, self.keeper, self._answer)
+            await WaitRegistry(self.crew).tell_answer(episode.opened, records)
+        shift = EpisodeRunner(self.crew, self.keeper, self._answer)
         # Where no node has begun, none of its code has run that a crash could be counted for.
         if not await shift.take_over(episode, records, careful=episode.attempts > 0):
             await self._tell_nodes()

@@ -30,21 +30,21 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
-from engine.dead_letters.write import Undertaker
+from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import open as placing
 from engine.episodes.episode import ENDED, Episode, Status, fold
-from engine.episodes.recovery import NO_SUCH_EPISODE, obstacle
-from engine.execution.cancel import Cancellation, needs_expectation
-from engine.execution.run import Shift
-from engine.outputs.context import OutputCrew
-from engine.outputs.handle import OutputDesk, is_about_outputs
-from engine.runtime.catalog import Hindered, Obstacle
+from engine.episodes.recovery import NO_SUCH_EPISODE, why_cannot_run
+from engine.execution.cancel import CancelHandler, needs_expectation
+from engine.execution.run import EpisodeRunner
+from engine.outputs.context import OutputContext
+from engine.outputs.handle import OutputHandler, is_about_outputs
+from engine.runtime.catalog import CannotRun, Hindrance
 from engine.runtime.consumer import taking
 from engine.runtime.leases import Keeper
 from engine.runtime.slots import Slots
-from engine.runtime.tasks import Hands, wait_first
+from engine.runtime.tasks import NodeTasks, wait_first
 from engine.validation import backoff_s
-from engine.waits.handle import Attendant, is_newest
+from engine.waits.handle import WaitHandler, is_newest
 from engine.waits.wait import is_answered, step_answered
 from streams.errors import Unavailable, UnreadableEvent
 from streams.model.commands import Attending, Cancel, Carry, Command, Start
@@ -77,7 +77,7 @@ hour of waits, which is longer than a deploy takes to bring a node that can."""
 OBSTACLE_S: Final = 3_600.0
 """Age of such a command, at least."""
 
-WRONG_QUEUE: Final = Obstacle("wrong_queue", "it was not sent to the queue of its kind")
+WRONG_QUEUE: Final = Hindrance("wrong_queue", "it was not sent to the queue of its kind")
 """No engine sends such a command."""
 
 NOTED_MAX: Final = 10_000
@@ -89,10 +89,10 @@ log = structlog.get_logger("vigil.runner")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class CommandContext:
     """A command, and the episode that it is about."""
 
-    crew: OutputCrew
+    crew: OutputContext
     """Who is to have the episode: those with the actor as it was when that was opened."""
     delivery: Incoming
     command: Command
@@ -101,16 +101,16 @@ class Case:
     records: Sequence[Recorded]
 
 
-Follow: TypeAlias = Callable[[Case], Awaitable[bool]]
+Follow: TypeAlias = Callable[[CommandContext], Awaitable[bool]]
 """Does what a command says, and returns whether it is answered for."""
 
 
 @dataclass
-class Docket:
+class CommandLoader:
     """The commands to episodes of one actor, on one node."""
 
-    crew: OutputCrew
-    undertaker: Undertaker
+    crew: OutputContext
+    undertaker: DeadLetterWriter
     is_of_said: bool
     """Whether they are said to episodes; otherwise they call nodes to run them."""
     _noted: set[str] = field(default_factory=set)
@@ -136,20 +136,20 @@ class Docket:
             return await self._bury(delivery, command, WRONG_QUEUE)
         try:
             case = await self._case(delivery, command)
-        except Hindered as hindered:
+        except CannotRun as hindered:
             return await self._refuse(delivery, command, hindered.obstacle)
         if not await follow(case):
             await hand_back(delivery)
         return None
 
-    async def _bury(self, delivery: Incoming, command: Command, why: Obstacle) -> None:
+    async def _bury(self, delivery: Incoming, command: Command, why: Hindrance) -> None:
         """Leave a command to a person, who can have it sent again."""
         await self.undertaker.bury_command(
             command, seq=delivery.seq, reason=why.reason, detail=why.detail
         )
         await delivery.term(why.reason)
 
-    async def _case(self, delivery: Incoming, command: Command) -> Case:
+    async def _case(self, delivery: Incoming, command: Command) -> CommandContext:
         """Return what a command is about.
 
         Raises:
@@ -161,22 +161,24 @@ class Docket:
             records = await self.crew.ports.log.read(subject)
         except UnreadableEvent as error:
             why = f"this version cannot read it: {error}"
-            raise Hindered(Obstacle("unreadable_journal", why)) from error
+            raise CannotRun(Hindrance("unreadable_journal", why)) from error
         episode = fold(records)
         # A node can end an episode that it could not run.
         is_mere_end = isinstance(command, Cancel) and not needs_expectation(episode)
         crew = self.crew if is_mere_end else await self._crew_for(episode, records)
-        return Case(crew=crew, delivery=delivery, command=command, episode=episode, records=records)
+        return CommandContext(
+            crew=crew, delivery=delivery, command=command, episode=episode, records=records
+        )
 
-    async def _crew_for(self, episode: Episode, records: Sequence[Recorded]) -> OutputCrew:
+    async def _crew_for(self, episode: Episode, records: Sequence[Recorded]) -> OutputContext:
         opened, is_over = episode.opened, episode.status in ENDED
         crew = self.crew if opened is None or is_over else await self.crew.as_opened(opened)
-        hindrance = obstacle(crew.actor, episode, records)
+        hindrance = why_cannot_run(crew.actor, episode, records)
         if hindrance is not None:
-            raise Hindered(hindrance)
+            raise CannotRun(hindrance)
         return crew
 
-    async def _refuse(self, delivery: Incoming, command: Command, hindrance: Obstacle) -> None:
+    async def _refuse(self, delivery: Incoming, command: Command, hindrance: Hindrance) -> None:
         """Leave a command to another node, or to a person if none has followed it for long."""
         if self._is_hopeless(delivery, hindrance):
             await self._give_place_back(command, seq=delivery.seq)
@@ -193,7 +195,7 @@ class Docket:
             id_ = f"left.{command.episode_id}.{seq}"
             await self.crew.ports.timers.send(left, id=id_)
 
-    def _is_hopeless(self, delivery: Incoming, hindrance: Obstacle) -> bool:
+    def _is_hopeless(self, delivery: Incoming, hindrance: Hindrance) -> bool:
         """Return whether a command has been looked at in vain for long.
 
         It takes both: many deliveries may have ended for want of a slot, within seconds, and an
@@ -205,7 +207,7 @@ class Docket:
         age_s = (self.crew.clock.now() - delivery.at).total_seconds()
         return delivery.deliveries >= most and age_s >= least_s
 
-    def _note(self, episode_id: str, hindrance: Obstacle) -> None:
+    def _note(self, episode_id: str, hindrance: Hindrance) -> None:
         """Say once why this node cannot have the episode."""
         if episode_id in self._noted:
             return
@@ -226,20 +228,20 @@ server and some milliseconds; a node that cannot reach it holds no more of them 
 
 
 @dataclass
-class Listener:
+class AnswerConsumer:
     """The listener of one actor on one node."""
 
-    crew: OutputCrew
+    crew: OutputContext
     keeper: Keeper
-    undertaker: Undertaker
-    hands: Hands
+    undertaker: DeadLetterWriter
+    hands: NodeTasks
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open."""
     _room: Slots = field(default_factory=lambda: Slots(ROOM_MAX))
-    _docket: Docket = field(init=False)
+    _docket: CommandLoader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._docket = Docket(self.crew, self.undertaker, is_of_said=True)
+        self._docket = CommandLoader(self.crew, self.undertaker, is_of_said=True)
 
     async def serve(self) -> None:
         """Rule on what is said for as long as the node may run the actor.
@@ -272,16 +274,16 @@ class Listener:
         finally:
             self._room.give_back()
 
-    async def _follow(self, case: Case) -> bool:
+    async def _follow(self, case: CommandContext) -> bool:
         if isinstance(case.command, Cancel):
-            cancellation = Cancellation(case.crew, self.keeper, case.command, case.delivery)
+            cancellation = CancelHandler(case.crew, self.keeper, case.command, case.delivery)
             return await cancellation.carry_out(case.episode, case.records)
         if not await is_newest(case.crew.ports.log, case.records):
             return False
         if is_about_outputs(case.command, case.episode):
-            desk = OutputDesk(case.crew)
+            desk = OutputHandler(case.crew)
             return await desk.follow(case.delivery, case.command, case.episode, case.records)
-        attendant = Attendant(case.crew)
+        attendant = WaitHandler(case.crew)
         return await attendant.attend(case.delivery, case.command, case.episode, case.records)
 
 
@@ -293,19 +295,19 @@ SLOT_S: Final = 1.0
 
 
 @dataclass
-class Runner:
+class RunConsumer:
     """The runner of one actor on one node."""
 
-    crew: OutputCrew
+    crew: OutputContext
     keeper: Keeper
-    undertaker: Undertaker
-    hands: Hands
+    undertaker: DeadLetterWriter
+    hands: NodeTasks
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open."""
-    _docket: Docket = field(init=False)
+    _docket: CommandLoader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._docket = Docket(self.crew, self.undertaker, is_of_said=False)
+        self._docket = CommandLoader(self.crew, self.undertaker, is_of_said=False)
 
     async def serve(self) -> None:
         """Take the actor's commands for as long as the node may run it. What runs goes on.
@@ -343,7 +345,7 @@ class Runner:
         finally:
             slots.give_back()
 
-    async def _follow(self, case: Case) -> bool:
+    async def _follow(self, case: CommandContext) -> bool:
         """Have an episode run; return whether the call is answered for."""
         if isinstance(case.command, Carry):
             return await self._carry(case)
@@ -351,19 +353,21 @@ class Runner:
             await case.delivery.ack()
             return True
         may_be_untold = is_answered(case.records[-1]) and not _is_told(case)
-        if may_be_untold and not await Attendant(case.crew).tell_answer(case.episode, case.records):
+        if may_be_untold and not await WaitHandler(case.crew).tell_answer(
+            case.episode, case.records
+        ):
             return False
         if self._has_no_turn(case):
             return await self._ask_for_place(case)
         if self._is_turned_away(case.episode):
             return False
-        shift = Shift(case.crew, self.keeper, case.delivery.ack)
+        shift = EpisodeRunner(case.crew, self.keeper, case.delivery.ack)
         careful = not _is_first_try(case)
         return await shift.take_over(case.episode, case.records, careful=careful)
 
-    async def _carry(self, case: Case) -> bool:
+    async def _carry(self, case: CommandContext) -> bool:
         """Have outputs of an episode carried; return whether somebody does."""
-        shift = Shift(case.crew, self.keeper, case.delivery.ack, called_at=case.delivery.at)
+        shift = EpisodeRunner(case.crew, self.keeper, case.delivery.ack, called_at=case.delivery.at)
         if case.episode.status in ENDED:
             return await shift.settle(case.episode, case.records)
         return await shift.take_over(case.episode, case.records, careful=True)
@@ -375,7 +379,7 @@ class Runner:
             opened is not None and _is_untouched(episode) and self.crew.breakers.turns_away(opened)
         )
 
-    def _has_no_turn(self, case: Case) -> bool:
+    def _has_no_turn(self, case: CommandContext) -> bool:
         """Return whether an episode can begin, or go on with its answer, and has no turn for it."""
         command = case.command
         is_admitted = isinstance(command, Start) and command.admitted
@@ -385,7 +389,7 @@ class Runner:
             return not (is_admitted and _is_told(case))
         return _is_untouched(case.episode) and isinstance(command, Start) and not is_admitted
 
-    async def _ask_for_place(self, case: Case) -> bool:
+    async def _ask_for_place(self, case: CommandContext) -> bool:
         place = placing.place(case.command.actor_id, case.command.episode_id)
         id_ = f"place.{case.command.episode_id}.{case.delivery.seq}"
         await self.crew.ports.timers.send(place, id=id_)
@@ -393,13 +397,13 @@ class Runner:
         return True
 
 
-def _is_told(case: Case) -> bool:
+def _is_told(case: CommandContext) -> bool:
     """Return whether the world has heard of the answer that an episode can go on with."""
     command, step_no = case.command, step_answered(case.records[-1])
     return isinstance(command, Start) and command.answered_step == step_no
 
 
-def _has_gone_on(case: Case) -> bool:
+def _has_gone_on(case: CommandContext) -> bool:
     """Return whether somebody has gone on, since, with the answer that a call is about.
 
     They have claimed the episode, or ended it. So nothing depends on this call any more.
@@ -409,13 +413,13 @@ def _has_gone_on(case: Case) -> bool:
     return bool(step_no) and step_no != step_answered(newest) and _was_answered(case, step_no)
 
 
-def _was_answered(case: Case, step_no: int) -> bool:
+def _was_answered(case: CommandContext, step_no: int) -> bool:
     events = (event for record in case.records for event in record.commit.events)
     answers = (each for each in events if isinstance(each, EpisodeResolved))
     return any(each.step_no == step_no for each in answers)
 
 
-def _is_first_try(case: Case) -> bool:
+def _is_first_try(case: CommandContext) -> bool:
     """Return whether no node can have begun with the episode: nothing can have crashed yet."""
     is_first = isinstance(case.command, Start) and case.delivery.deliveries == 1
     return is_first and _is_untouched(case.episode)

@@ -23,18 +23,18 @@ from engine.app.outputs import missing
 from engine.episodes import dry_run
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
-from engine.episodes.cancel import Run
-from engine.episodes.context import EpisodeCrew
+from engine.episodes.cancel import EpisodeRun
+from engine.episodes.context import EpisodeContext
 from engine.episodes.episode import CancelEpisode, Episode, Status
 from engine.episodes.wake import ATTEND, call_by
 from engine.findings import events as finding_events
-from engine.findings.apply import Applier
-from engine.findings.store import Applied
-from engine.outputs.context import OutputCrew
-from engine.outputs.deliver import Carried, CarriedOut, Courier, added_up
+from engine.findings.apply import FindingApplier
+from engine.findings.store import AppliedIntent
+from engine.outputs.context import OutputContext
+from engine.outputs.deliver import ConclusionState, DeliveryState, OutputDelivery, added_up
 from engine.outputs.keys import wanted
 from engine.runtime.publish import PublicEvent
-from engine.waits.handle import Blocker
+from engine.waits.handle import WaitRegistry
 from engine.workflows import start
 from engine.workflows.begin import tell_instance
 from engine.workflows.start import count_skipped
@@ -51,18 +51,18 @@ log = structlog.get_logger("vigil.outputs")
 
 
 @dataclass(frozen=True)
-class Carrier:
+class Conclusion:
     """Carries out what one episode decided, on one node."""
 
-    crew: OutputCrew
+    crew: OutputContext
     opened: EpisodeOpened
-    run: Run
-    applier: Applier
-    courier: Courier
+    run: EpisodeRun
+    applier: FindingApplier
+    courier: OutputDelivery
 
     async def carry_out(
         self, episode: Episode, *, since: int, version: int, retells: bool
-    ) -> CarriedOut:
+    ) -> ConclusionState:
         """Do all that can be done now of what `episode`, which has converged, decided.
 
         Args:
@@ -94,7 +94,7 @@ class Carrier:
         )
         return replace(carried, canceled=end)
 
-    async def tell_again(self, episode: Episode, *, since: int) -> CarriedOut:
+    async def tell_again(self, episode: Episode, *, since: int) -> ConclusionState:
         """Return all there is to tell of what an `episode` that has ended decided.
 
         Args:
@@ -110,7 +110,7 @@ class Carrier:
         outputs = added_up(looked)
         return replace(outputs, news=(*_changes(self.opened, applied), *outputs.news))
 
-    async def settle(self, episode: Episode) -> CarriedOut:
+    async def settle(self, episode: Episode) -> ConclusionState:
         """Carry what is left of the outputs of an `episode` that has ended.
 
         Of one that was canceled, only what a person has had tried again since.
@@ -121,14 +121,16 @@ class Carrier:
         finished = episode.finished
         assert finished is not None, "what is settled after an end"
 
-        async def carry(key: str) -> Carried:
+        async def carry(key: str) -> DeliveryState:
             if episode.status is Status.CANCELED and not await self.courier.is_retried(key):
                 return await self.courier.cancel(key, None, reason=finished.error_detail)
             return await self.courier.carry(key, None)
 
         return added_up(await self._each(self._wanted(episode), carry))
 
-    async def cancel(self, keys: Iterable[str], why: CancelEpisode, *, retells: bool) -> CarriedOut:
+    async def cancel(
+        self, keys: Iterable[str], why: CancelEpisode, *, retells: bool
+    ) -> ConclusionState:
         """Have outputs of steps not be delivered, unless they are settled.
 
         Args:
@@ -140,13 +142,13 @@ class Carrier:
             Contended, Unavailable: cancel them again.
         """
 
-        async def cancel(key: str) -> Carried:
+        async def cancel(key: str) -> DeliveryState:
             reason = why.error_detail
             return await self.courier.cancel(key, None, reason=reason, retells=retells)
 
         return added_up(await self._each(keys, cancel))
 
-    async def leave(self, carried: CarriedOut, *, version: int) -> None:
+    async def leave(self, carried: ConclusionState, *, version: int) -> None:
         """See to it that a node comes back to what is pending, and that others have the turn.
 
         Raises:
@@ -204,17 +206,17 @@ class Carrier:
             applied = await self.applier.look(intents, opened=self.opened, since=since)
         return episode.deferred.findings, _changes(self.opened, applied)
 
-    async def _outputs(self, episode: Episode, *, retells: bool) -> CarriedOut:
+    async def _outputs(self, episode: Episode, *, retells: bool) -> ConclusionState:
         assert episode.converged is not None, "what is carried out was decided"
         if not episode.converged.outputs and not episode.outputs_left:
-            return CarriedOut(outputs=episode.outputs_settled)
+            return ConclusionState(outputs=episode.outputs_settled)
         keyed, known = wanted(episode, self.opened), _known(episode)
         if not dry_run.delivers(self.opened):
             known = {one.output_key: one for one in episode.outputs_settled}
             known |= {key: self._undelivered(key, intent) for key, intent in keyed.items()}
         is_new = episode.attempts == 1 and episode.deferred is None
 
-        async def carry(key: str) -> Carried:
+        async def carry(key: str) -> DeliveryState:
             if self.run.canceled is not None:
                 reason = self.run.canceled.error_detail
                 return await self.courier.cancel(key, keyed[key], reason=reason, retells=retells)
@@ -235,12 +237,12 @@ class Carrier:
         return dry_run.undelivered(key, has_adapter=has_adapter)
 
     async def _drop_pending(
-        self, episode: Episode, carried: CarriedOut, *, why: CancelEpisode
-    ) -> CarriedOut:
+        self, episode: Episode, carried: ConclusionState, *, why: CancelEpisode
+    ) -> ConclusionState:
         """Return what outputs came to once those are canceled, too, that were put off before."""
         keyed = wanted(episode, self.opened)
 
-        async def cancel(key: str) -> Carried:
+        async def cancel(key: str) -> DeliveryState:
             return await self.courier.cancel(key, keyed[key], reason=why.error_detail)
 
         known = {one.output_key: one for one in carried.outputs}
@@ -257,12 +259,12 @@ class Carrier:
         return added_up(await self._each(keys, self.courier.look)).news
 
     async def _each(
-        self, keys: Iterable[str], carry: Callable[[str], Awaitable[Carried]]
-    ) -> list[Carried]:
+        self, keys: Iterable[str], carry: Callable[[str], Awaitable[DeliveryState]]
+    ) -> list[DeliveryState]:
         """Do the same for several outputs, some at a time; if one fails, none goes on."""
         room = asyncio.Semaphore(OUTPUTS_IN_FLIGHT_MAX)
 
-        async def one(key: str) -> Carried:
+        async def one(key: str) -> DeliveryState:
             async with room:
                 return await carry(key)
 
@@ -275,7 +277,7 @@ class Carrier:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _changes(opened: EpisodeOpened, applied: Sequence[Applied]) -> list[PublicEvent]:
+def _changes(opened: EpisodeOpened, applied: Sequence[AppliedIntent]) -> list[PublicEvent]:
     """Return what there is to tell of findings."""
     return [
         finding_events.finding_changed(opened, one.event, index=one.index, seq=one.seq)
@@ -292,12 +294,12 @@ def _known(episode: Episode) -> dict[str, OutputOutcome]:
 
 
 @dataclass(frozen=True)
-class Epilogue:
+class AfterEnd:
     """Of one episode, on one node."""
 
-    crew: EpisodeCrew
+    crew: EpisodeContext
     opened: EpisodeOpened
-    carrier: Carrier
+    carrier: Conclusion
 
     async def note(self, episode: Episode, *, seq: int) -> None:
         """Have breaker, workflow and lane know of the end, while someone comes back to it.
@@ -320,7 +322,7 @@ class Epilogue:
     async def _see_to_timers(self, episode: Episode) -> None:
         """Have nobody attend what is over, and somebody what is left of its outputs."""
         if (block := episode.blocked) is not None:
-            await Blocker(self.crew).forget(self.opened, block)
+            await WaitRegistry(self.crew).forget(self.opened, block)
         elif episode.deferred is not None:
             await self.carrier.sleep()
         if episode.status is Status.FAILED and episode.outputs_left:

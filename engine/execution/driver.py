@@ -34,15 +34,15 @@ from engine.app.actions import (
 from engine.app.checks import overspent
 from engine.app.tools import CallContext, Tool
 from engine.episodes import dry_run, recovery
-from engine.episodes.cancel import Run
-from engine.episodes.episode import Announce, CancelEpisode, Fail, Finish, Leave, Performed
+from engine.episodes.cancel import EpisodeRun
+from engine.episodes.episode import Announce, CancelEpisode, FailEpisode, Finish, Leave, Performed
 from engine.episodes.loops import find_loop
-from engine.episodes.writer import Scribe
+from engine.episodes.writer import JournalWriter
 from engine.errors import EpisodeFailed
-from engine.execution.steps import Performer, Sender
-from engine.execution.strategy import Thinker, ended_early
-from engine.findings.store import Finder
-from engine.runtime.context import Crew
+from engine.execution.steps import OutputSteps, StepExecutor
+from engine.execution.strategy import StrategyRunner, ended_early
+from engine.findings.store import FindingReader
+from engine.runtime.context import ActorContext
 from engine.runtime.permits import Permit
 from engine.runtime.usercode import call, in_text
 from engine.waits import answer as answers
@@ -118,12 +118,12 @@ class Leaving(Exception):
 class Driver:
     """One episode on its way, on one node, under one claim."""
 
-    scribe: Scribe
-    thinker: Thinker
-    performer: Performer
-    sender: Sender
+    scribe: JournalWriter
+    thinker: StrategyRunner
+    performer: StepExecutor
+    sender: OutputSteps
     clock: Clock
-    run: Run
+    run: EpisodeRun
     runs: Permit
     """Withdrawn once the episode is to be left to another node."""
     check_claim: Callable[[], None]
@@ -138,7 +138,7 @@ class Driver:
         Raises:
             Leaving: the node may not go on; everything recorded is durable.
             LeaseLost: the claim ended before a side effect; the call was not made.
-            VersionConflict, Unavailable: as `Scribe.barrier`; nothing more was written.
+            VersionConflict, Unavailable: as `JournalWriter.barrier`; nothing more was written.
         """
         try:
             await self._within_wall_time(records)
@@ -153,14 +153,14 @@ class Driver:
             self.scribe.record(end)
         await self.scribe.barrier()
 
-    def _end_of(self, failed: EpisodeFailed) -> CancelEpisode | Fail:
+    def _end_of(self, failed: EpisodeFailed) -> CancelEpisode | FailEpisode:
         """Return how the episode ends: one that was to be canceled does, whatever it died of."""
         if self.run.canceled is not None:
             return admitting(self.run.canceled, self.scribe.episode.announced)
         error_class, detail = in_text(failed.error_class), in_text(failed.detail)
         denied = answers.denied(self.scribe.episode, error_class, detail)
         settled = self.scribe.episode.outputs_settled
-        return denied or Fail(error_class=error_class, error_detail=detail, outputs=settled)
+        return denied or FailEpisode(error_class=error_class, error_detail=detail, outputs=settled)
 
     async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
         wall_s, used_s = self.thinker.opened.budget.wall_s, self.scribe.episode.wall_used_s
@@ -350,12 +350,12 @@ def admitting(canceled: CancelEpisode, announced: StepAnnounced | None) -> Cance
 
 
 def driver_of(
-    crew: Crew,
+    crew: ActorContext,
     opened: EpisodeOpened,
     *,
-    scribe: Scribe,
-    sender: Sender,
-    run: Run,
+    scribe: JournalWriter,
+    sender: OutputSteps,
+    run: EpisodeRun,
     check_claim: Callable[[], None],
 ) -> Driver:
     """Return what drives an episode.
@@ -369,11 +369,11 @@ def driver_of(
         check_claim: raises `LeaseLost` once the claim cannot be trusted any more.
     """
     expectation, clock = crew.actor.expectations[opened.expectation_id], crew.clock
-    findings = Finder(crew.ports.log, crew.ports.stack, clock, dry_run.prefix_of(opened))
+    findings = FindingReader(crew.ports.log, crew.ports.stack, clock, dry_run.prefix_of(opened))
     return Driver(
         scribe=scribe,
-        thinker=Thinker(expectation, opened, crew.ports.stack.name, findings),
-        performer=Performer(crew.app, crew.actor, expectation, opened, clock),
+        thinker=StrategyRunner(expectation, opened, crew.ports.stack.name, findings),
+        performer=StepExecutor(crew.app, crew.actor, expectation, opened, clock),
         sender=sender,
         clock=clock,
         run=run,

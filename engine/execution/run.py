@@ -26,10 +26,10 @@ from typing import TypeAlias
 import structlog
 
 from engine import telemetry
-from engine.dead_letters.write import Undertaker
+from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import events as episode_events
 from engine.episodes import recovery
-from engine.episodes.cancel import Run
+from engine.episodes.cancel import EpisodeRun
 from engine.episodes.episode import (
     ENDED,
     RUNS,
@@ -37,23 +37,23 @@ from engine.episodes.episode import (
     Begin,
     CancelEpisode,
     Episode,
-    Fail,
+    FailEpisode,
     Status,
 )
 from engine.episodes.recovery import Takeover, expiry
-from engine.episodes.writer import Scribe
-from engine.execution.conclude import Carrier, Epilogue
+from engine.episodes.writer import JournalWriter
+from engine.execution.conclude import AfterEnd, Conclusion
 from engine.execution.driver import Leaving, admitting, driver_of
-from engine.execution.steps import Sender
+from engine.execution.steps import OutputSteps
 from engine.execution.takeover import decide_takeover
-from engine.findings.apply import Applier
+from engine.findings.apply import FindingApplier
 from engine.findings.store import oldest_of
-from engine.outputs.context import OutputCrew
-from engine.outputs.deliver import NOTHING_DONE, CarriedOut, Courier
-from engine.runtime.leases import NO_CLAIM, Busy, Hold, Keeper
-from engine.runtime.publish import Herald, PublicEvent
+from engine.outputs.context import OutputContext
+from engine.outputs.deliver import NOTHING_DONE, ConclusionState, OutputDelivery
+from engine.runtime.leases import NO_CLAIM, Busy, EpisodeLease, Keeper
+from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.runtime.retry import Contended
-from engine.waits.handle import Blocker
+from engine.waits.handle import WaitRegistry
 from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
 from streams.keys import episode_claim
 from streams.model.commands import Recover
@@ -61,17 +61,17 @@ from streams.model.events import EndStatus, EpisodeEvent, EpisodeFinished, Episo
 from streams.ports.log import START, Recorded
 
 
-class Tenure:
+class Attempt:
     """From the fence to the last public event."""
 
     def __init__(
         self,
-        crew: OutputCrew,
+        crew: OutputContext,
         opened: EpisodeOpened,
         episode: Episode,
         records: Sequence[Recorded],
         *,
-        hold: Hold,
+        hold: EpisodeLease,
         accept: Callable[[], Awaitable[None]],
         called_at: datetime | None = None,
     ) -> None:
@@ -93,7 +93,7 @@ class Tenure:
         self.is_accepted = False
         """Whether whoever offered the episode has been answered."""
         self._has_begun = False
-        self._run = Run(opened)
+        self._run = EpisodeRun(opened)
         self._takeover = Takeover()
         self._telling: asyncio.Task[None] | None = None
         self._since = oldest_of(records)
@@ -101,7 +101,7 @@ class Tenure:
         self._had_ended = episode.status in ENDED
         self._had_crashed = episode.status in RUNS
         self._was_deferred = episode.status is Status.DELIVERING
-        self._scribe = Scribe(
+        self._scribe = JournalWriter(
             crew.ports.log,
             crew.clock,
             subject=crew.ports.stack.episode(opened.episode_id),
@@ -111,12 +111,14 @@ class Tenure:
             before_fence=self._secure,
             after_fence=self._note_fenced,
         )
-        applier = Applier(crew.ports, crew.cast.actors, crew.clock, crew.turns, owner=crew.actor)
-        courier = Courier(crew, opened, next(crew.pens), self._check_claim, called_at)
-        self._carrier = Carrier(crew, opened, self._run, applier, courier)
-        self._sender = Sender(self._carrier, opened, self._publish, self._retells)
-        self._epilogue = Epilogue(crew, opened, self._carrier)
-        self._herald = Herald(crew.ports.world)
+        applier = FindingApplier(
+            crew.ports, crew.cast.actors, crew.clock, crew.turns, owner=crew.actor
+        )
+        courier = OutputDelivery(crew, opened, next(crew.pens), self._check_claim, called_at)
+        self._carrier = Conclusion(crew, opened, self._run, applier, courier)
+        self._sender = OutputSteps(self._carrier, opened, self._publish, self._retells)
+        self._epilogue = AfterEnd(crew, opened, self._carrier)
+        self._herald = EventPublisher(crew.ports.world)
 
     @property
     def episode(self) -> Episode:
@@ -195,7 +197,7 @@ class Tenure:
         await self._carrier.wake(carried.wakes_at, carried.pending)
         await self._publish(carried.news)
 
-    async def _go_on(self, *, careful: bool) -> CarriedOut:
+    async def _go_on(self, *, careful: bool) -> ConclusionState:
         """Do what the journal leaves to be done; of an episode that waits, nothing is."""
         if self.episode.status is Status.BLOCKED and self._called_off() is None:
             await self._check_newest()
@@ -216,11 +218,11 @@ class Tenure:
         if newest is None or newest.seq != self._scribe.version:
             raise VersionConflict(subject, expected=self._scribe.version)
 
-    async def _leave_waiting(self, carried: CarriedOut) -> None:
+    async def _leave_waiting(self, carried: ConclusionState) -> None:
         """See to it that the episode is gone on with once it has its answer, or its time."""
         await self._tell(carried.news)
         if self.episode.status is Status.BLOCKED:
-            await Blocker(self._crew).settle(self.opened)
+            await WaitRegistry(self._crew).settle(self.opened)
         else:
             await self._carrier.leave(carried, version=self._scribe.version)
 
@@ -293,7 +295,7 @@ class Tenure:
             await asyncio.gather(self._telling, return_exceptions=True)
         await self._scribe.close()
 
-    async def _drive_and_finish(self) -> CarriedOut:
+    async def _drive_and_finish(self) -> ConclusionState:
         if self._takeover.error_class:
             await self._give_up()
         elif self.episode.status is Status.RUNNING:
@@ -323,11 +325,11 @@ class Tenure:
         """End the episode as the takeover says, its dead letter first if it gets one."""
         why = self._takeover
         if why.error_class == recovery.ATTEMPTS_EXHAUSTED:
-            undertaker = Undertaker(self._crew.ports, self._crew.clock)
+            undertaker = DeadLetterWriter(self._crew.ports, self._crew.clock)
             await undertaker.bury_episode(self.opened, reason=why.error_class, detail=why.detail)
         settled = self.episode.outputs_settled
         self._scribe.record(
-            Fail(error_class=why.error_class, error_detail=why.detail, outputs=settled)
+            FailEpisode(error_class=why.error_class, error_detail=why.detail, outputs=settled)
         )
         await self._scribe.barrier()
 
@@ -353,15 +355,15 @@ log = structlog.get_logger("vigil.shift")
 
 
 @dataclass(frozen=True)
-class Shift:
+class EpisodeRunner:
     """One go, of one node."""
 
-    crew: OutputCrew
+    crew: OutputContext
     keeper: Keeper
     accept: Accept
-    """Called once nothing can be lost any more if this node dies: see `Tenure`."""
+    """Called once nothing can be lost any more if this node dies: see `Attempt`."""
     called_at: datetime | None = None
-    """See `Tenure`."""
+    """See `Attempt`."""
 
     async def open(self, opened: EpisodeOpened) -> bool:
         """Open an episode and run it at once; return whether this node got it.
@@ -414,8 +416,8 @@ class Shift:
         task = asyncio.current_task()
         assert task is not None
         key = episode_claim(opened.actor_id, opened.episode_id)
-        hold = Hold(self.keeper, key, attempt=episode.attempts + 1, on_lost=task.cancel)
-        tenure = Tenure(
+        hold = EpisodeLease(self.keeper, key, attempt=episode.attempts + 1, on_lost=task.cancel)
+        tenure = Attempt(
             self.crew,
             opened,
             episode,
@@ -439,7 +441,9 @@ class Shift:
             hold.let_lapse()
         return tenure.is_fenced or tenure.has_ended or tenure.is_accepted
 
-    async def _work(self, tenure: Tenure, hold: Hold, *, careful: bool, settles: bool) -> None:
+    async def _work(
+        self, tenure: Attempt, hold: EpisodeLease, *, careful: bool, settles: bool
+    ) -> None:
         """Do what is left of an episode, and give the claim up unless it is to lapse."""
         if settles:
             may_go = await self._settle(tenure, hold)
@@ -453,7 +457,7 @@ class Shift:
             finished = tenure.episode.finished if has_failed else None
             await hold.give_up(error=_failure(finished))
 
-    async def _settle(self, tenure: Tenure, hold: Hold) -> bool:
+    async def _settle(self, tenure: Attempt, hold: EpisodeLease) -> bool:
         """Carry outputs of an episode that has ended, and return whether its claim may be given up.
 
         If it may not, the claim lapses and calls for the next owner.
@@ -468,7 +472,7 @@ class Shift:
             return False
         return True
 
-    async def _serve(self, tenure: Tenure, hold: Hold, *, careful: bool) -> bool:
+    async def _serve(self, tenure: Attempt, hold: EpisodeLease, *, careful: bool) -> bool:
         """Serve a tenure to its end, and return whether its claim may be given up."""
         try:
             await tenure.complete(careful=careful)
@@ -496,7 +500,7 @@ class Shift:
         log.debug("episode ended", status=tenure.episode.status.value)
         return True
 
-    async def _stand_back(self, tenure: Tenure, hold: Hold) -> bool:
+    async def _stand_back(self, tenure: Attempt, hold: EpisodeLease) -> bool:
         """Leave an episode that has moved since it was read; return whether the claim may go.
 
         A claim that was taken over from a lapsed one has removed the marker of the lapse, and the
@@ -505,14 +509,14 @@ class Shift:
         id_ = f"refused.{hold}"
         return not hold.is_stolen or await self._call(tenure, reason="lapsed", id_=id_)
 
-    async def _hand_over(self, tenure: Tenure) -> bool:
+    async def _hand_over(self, tenure: Attempt) -> bool:
         leave_id = f"leave.{tenure.opened.episode_id}.{tenure.episode.attempts}"
         handed_over = await self._call(tenure, reason="handover", id_=leave_id)
         if handed_over:
             log.info("handed over")
         return handed_over
 
-    async def _call(self, tenure: Tenure, *, reason: str, id_: str) -> bool:
+    async def _call(self, tenure: Attempt, *, reason: str, id_: str) -> bool:
         """Call a node to the episode. Only then may the claim go: its lapse would call, too."""
         opened = tenure.opened
         recover = Recover(actor_id=opened.actor_id, episode_id=opened.episode_id, reason=reason)

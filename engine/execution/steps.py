@@ -49,7 +49,7 @@ from engine.app.tools import (
 )
 from engine.episodes import dry_run
 from engine.episodes.episode import Announce, CancelEpisode, Episode, Performed
-from engine.execution.conclude import Carrier
+from engine.execution.conclude import Conclusion
 from engine.outputs.keys import idempotency_key, inline_key
 from engine.runtime.publish import PublicEvent
 from engine.runtime.usercode import attempt, call, in_text
@@ -58,7 +58,7 @@ from streams.errors import BadName, TooLarge, Unavailable
 from streams.json import NOTHING, JsonObject, raw, unraw
 from streams.model.events import EpisodeOpened, StepKind
 from streams.model.outputs import OutputOutcome, OutputResult
-from streams.ports.domain_events import World
+from streams.ports.domain_events import DomainEvents
 from streams.tracing import traceparent
 
 NO_TOOL: Final = "no_tool_for_capability"
@@ -66,7 +66,7 @@ SIDE_EFFECT: Final = "dry_run_side_effect"
 
 
 @dataclass(frozen=True)
-class Performer:
+class StepExecutor:
     """Performs the steps of one episode."""
 
     app: App
@@ -221,7 +221,7 @@ EVENTS_MAX: Final = 1_000
 """Most events of one step."""
 
 
-class _Request(msgspec.Struct, frozen=True):
+class _PublishRequest(msgspec.Struct, frozen=True):
     """What a step asks for."""
 
     name: str
@@ -229,10 +229,10 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Publisher(Tool):
+class PublishTool(Tool):
     """Publishes on the stack that the node is in."""
 
-    world: World
+    world: DomainEvents
     side_effect = True
     idempotent = True
 
@@ -264,9 +264,9 @@ class Publisher(Tool):
         return {"name": args.get("name"), "events": count}
 
 
-def _request(args: Mapping[str, object]) -> _Request:
+def _request(args: Mapping[str, object]) -> _PublishRequest:
     try:
-        request = msgspec.convert(args, _Request)
+        request = msgspec.convert(args, _PublishRequest)
     except msgspec.ValidationError as error:
         raise ToolFailed("invalid_event", str(error)) from error
     if len(request.events) > EVENTS_MAX:
@@ -275,10 +275,10 @@ def _request(args: Mapping[str, object]) -> _Request:
 
 
 @dataclass(frozen=True)
-class Sender:
+class OutputSteps:
     """Sends the outputs of one episode, on one node."""
 
-    carrier: Carrier
+    carrier: Conclusion
     opened: EpisodeOpened
     tell: Callable[[Sequence[PublicEvent]], Awaitable[None]]
     retells: Callable[[], bool]

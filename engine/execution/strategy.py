@@ -30,7 +30,7 @@ from streams.ports.log import Recorded
 
 
 @dataclass(frozen=True)
-class Thinker:
+class StrategyRunner:
     """The strategy of one episode. Everything it raises is an `EpisodeFailed`."""
 
     expectation: Expectation

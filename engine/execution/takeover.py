@@ -25,8 +25,8 @@ from engine.episodes import recovery
 from engine.episodes.episode import Episode
 from engine.episodes.recovery import Takeover
 from engine.errors import EpisodeFailed
-from engine.runtime.context import Crew
-from engine.runtime.leases import Vacancies
+from engine.runtime.context import ActorContext
+from engine.runtime.leases import LeaseEvents
 from engine.runtime.usercode import call
 from streams.clock import Clock
 from streams.errors import Unavailable
@@ -49,7 +49,7 @@ log = structlog.get_logger("vigil.rescuer")
 
 
 @dataclass(frozen=True)
-class Rescuer:
+class LapseWatcher:
     """Watches the claims for one node."""
 
     ports: Ports
@@ -57,7 +57,7 @@ class Rescuer:
     """The node's, at any moment; with those of which only goes on what is open."""
     clock: Clock
     stopping: asyncio.Event
-    vacancies: Vacancies = field(default_factory=Vacancies)
+    vacancies: LeaseEvents = field(default_factory=LeaseEvents)
     """Told of every change that it sees."""
     _passed_over: set[str] = field(default_factory=set)
     """Actors that the node does not have, and whose episodes have lapsed: as many as a stack has at
@@ -93,7 +93,7 @@ class Rescuer:
                 await self.clock.sleep(RETRY_S)
 
 
-async def decide_takeover(crew: Crew, opened: EpisodeOpened, episode: Episode) -> Takeover:
+async def decide_takeover(crew: ActorContext, opened: EpisodeOpened, episode: Episode) -> Takeover:
     """Return what becomes of `episode`, whose node crashed running it, now that we have it."""
     expectation = crew.actor.expectations[opened.expectation_id]
     try:

@@ -28,14 +28,14 @@ from engine.app.context import view_of
 from engine.episodes import dry_run
 from engine.findings import finding as finding_rules
 from engine.findings.enrich import Enricher
-from engine.findings.expire import Timekeeper
+from engine.findings.expire import FindingTimers
 from engine.findings.finding import IntentEvent
 from engine.findings.store import (
-    Applied,
-    Carried,
-    Custodian,
-    Finder,
-    Job,
+    AppliedIntent,
+    FindingReader,
+    FindingStore,
+    IntentJob,
+    StoredIntent,
     applied_as,
     find,
     is_enriched_by,
@@ -57,7 +57,7 @@ FINDINGS_IN_FLIGHT_MAX: Final = 32
 
 
 @dataclass(frozen=True)
-class Applier:
+class FindingApplier:
     """Writes findings for episodes."""
 
     ports: Ports
@@ -77,7 +77,7 @@ class Applier:
         attempt: int,
         since: int = START,
         version: int | None = None,
-    ) -> list[Applied]:
+    ) -> list[AppliedIntent]:
         """Carry out `intents` and return what became of each, in order.
 
         Those of a dry run that keeps no findings are left out.
@@ -97,9 +97,9 @@ class Applier:
         if not dry_run.keeps_findings(opened):
             return left_out(intents)
         room = asyncio.Semaphore(FINDINGS_IN_FLIGHT_MAX)
-        by_key: dict[str, list[Job]] = defaultdict(list)
+        by_key: dict[str, list[IntentJob]] = defaultdict(list)
         for index, intent in enumerate(intents):
-            job = Job(
+            job = IntentJob(
                 intent=intent,
                 index=index,
                 opened=opened,
@@ -109,7 +109,7 @@ class Applier:
             )
             by_key[intent.finding_key].append(job)
 
-        async def in_order(jobs: list[Job]) -> list[Applied]:
+        async def in_order(jobs: list[IntentJob]) -> list[AppliedIntent]:
             async with room:
                 return [await self._apply(job) for job in jobs]
 
@@ -118,7 +118,7 @@ class Applier:
 
     async def look(
         self, intents: Sequence[FindingIntent], *, opened: EpisodeOpened, since: int = START
-    ) -> list[Applied]:
+    ) -> list[AppliedIntent]:
         """Return what became of `intents` that were all carried out before.
 
         Args:
@@ -138,17 +138,17 @@ class Applier:
             found.append(applied_as(index, intent, event, seq))
         return found
 
-    async def _apply(self, job: Job) -> Applied:
+    async def _apply(self, job: IntentJob) -> AppliedIntent:
         subject = self.ports.stack.finding(job.intent.finding_key)
         attempt = partial(self._try, job, subject)
         carried = await self.turns.write(subject, attempt, clock=self.clock, seed=job.id)
         if carried.newest is None:
             return carried.applied
-        timekeeper = Timekeeper(self.ports, self.actors, self.clock)
+        timekeeper = FindingTimers(self.ports, self.actors, self.clock)
         await timekeeper.arm(carried.newest, version=carried.version, before=carried.before)
         return await self._enriched(job, carried)
 
-    async def _enriched(self, job: Job, carried: Carried) -> Applied:
+    async def _enriched(self, job: IntentJob, carried: StoredIntent) -> AppliedIntent:
         """Return what became of an intent once the finding that it has raised is enriched."""
         applied, callback = carried.applied, self._expectation(job).enrich
         is_raised = isinstance(job.intent, RaiseFinding) and applied.event is not None
@@ -156,9 +156,9 @@ class Applier:
             return applied
         assert applied.event is not None
         stack, prefix = self.ports.stack, dry_run.prefix_of(job.opened)
-        findings = Finder(self.ports.log, stack, self.clock, prefix)
+        findings = FindingReader(self.ports.log, stack, self.clock, prefix)
         view = view_of(job.opened, stack.name, findings)
-        custodian = Custodian(self.ports.log, self.ports.stack, self.clock, self.turns)
+        custodian = FindingStore(self.ports.log, self.ports.stack, self.clock, self.turns)
         enricher = Enricher(custodian, self.clock, callback, view)
         change = await enricher.enrich(applied.event, id=f"{job.id}.enriched")
         if change is None or change.newest is None:
@@ -166,11 +166,11 @@ class Applier:
         event = replace(applied.event, finding=change.newest.finding)
         return replace(applied, event=event, seq=change.version)
 
-    def _expectation(self, job: Job) -> Expectation:
+    def _expectation(self, job: IntentJob) -> Expectation:
         owner = self.owner or self.actors[job.opened.actor_id]
         return owner.expectations[job.opened.expectation_id]
 
-    async def _try(self, job: Job, subject: str) -> Carried | None:
+    async def _try(self, job: IntentJob, subject: str) -> StoredIntent | None:
         """Carry out an intent, and return what became of it; None if a rival was faster."""
         is_beside = self._is_beside(subject, job.opened.episode_id)
         since = job.since if is_beside else START
@@ -180,7 +180,7 @@ class Applier:
         newest, version = newest_of(records), version_of(records)
         done, seq = find(records, job.cause)
         if done is not None:
-            return Carried(
+            return StoredIntent(
                 applied=applied_as(job.index, job.intent, done, seq),
                 newest=newest,
                 version=version,
@@ -191,7 +191,7 @@ class Applier:
         before = newest.finding if newest else None
         commit = self._decide(job, before)
         if commit is None:
-            return Carried(applied=applied_as(job.index, job.intent, None, START))
+            return StoredIntent(applied=applied_as(job.index, job.intent, None, START))
         event = commit.events[0]
         assert isinstance(event, IntentEvent), "what an intent leads to"
         try:
@@ -199,9 +199,9 @@ class Applier:
         except VersionConflict:
             return None
         applied = applied_as(job.index, job.intent, event, seq)
-        return Carried(applied=applied, newest=event, version=seq, before=before)
+        return StoredIntent(applied=applied, newest=event, version=seq, before=before)
 
-    def _decide(self, job: Job, before: Finding | None) -> Commit | None:
+    def _decide(self, job: IntentJob, before: Finding | None) -> Commit | None:
         now = self.clock.now()
         event = finding_rules.decide(
             before,

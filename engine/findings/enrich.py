@@ -20,7 +20,7 @@ from engine.app.context import EpisodeView
 from engine.app.findings import ENRICH_S_MAX, Enrich, Enriched
 from engine.app.tools import ToolFailed
 from engine.findings.finding import IntentEvent
-from engine.findings.store import Change, Custodian
+from engine.findings.store import FindingChange, FindingStore
 from engine.runtime.usercode import attempt
 from streams.clock import Clock
 from streams.json import NOTHING
@@ -66,12 +66,12 @@ FAILED: Final = "failed"
 class Enricher:
     """Enriches what the episodes of one expectation raise."""
 
-    custodian: Custodian
+    custodian: FindingStore
     clock: Clock
     callback: Enrich
     view: EpisodeView
 
-    async def enrich(self, raised: IntentEvent, *, id: str) -> Change | None:
+    async def enrich(self, raised: IntentEvent, *, id: str) -> FindingChange | None:
         """Return what was added to a finding that was just raised; None: nothing was.
 
         Args:

@@ -28,9 +28,9 @@ from engine.app.actor import Actor, Expectation
 from engine.app.findings import ESCALATE, AgeEvent, Escalation
 from engine.episodes import dry_run
 from engine.findings import events as finding_events
-from engine.findings.store import Custodian, events_of, newest_event
-from engine.runtime.context import Crew
-from engine.runtime.publish import Herald
+from engine.findings.store import FindingStore, events_of, newest_event
+from engine.runtime.context import ActorContext
+from engine.runtime.publish import EventPublisher
 from engine.runtime.retry import Contended
 from streams.clock import Clock
 from streams.errors import BadName, Unavailable, UnreadableEvent
@@ -43,7 +43,7 @@ from streams.tracing import traceparent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aged:
+class DueFinding:
     """A finding that is to be looked at, for its time has come. It opens nothing."""
 
     due: Due
@@ -59,7 +59,7 @@ EXPECTATION: Final = "expectation"
 
 
 @dataclass(frozen=True)
-class Timekeeper:
+class FindingTimers:
     """Arms timers of findings, on one node."""
 
     ports: Ports
@@ -134,19 +134,19 @@ PURPOSES: Final = frozenset({findings.EXPIRE, findings.ESCALATE})
 
 
 @dataclass
-class Warden:
+class FindingExpiry:
     """Looks at the findings of one actor, on one node."""
 
-    crew: Crew
-    _custodian: Custodian = field(init=False)
-    _timekeeper: Timekeeper = field(init=False)
+    crew: ActorContext
+    _custodian: FindingStore = field(init=False)
+    _timekeeper: FindingTimers = field(init=False)
 
     def __post_init__(self) -> None:
         ports, clock = self.crew.ports, self.crew.clock
-        self._custodian = Custodian(ports.log, ports.stack, clock, self.crew.turns)
-        self._timekeeper = Timekeeper(ports, self.crew.cast.actors, clock)
+        self._custodian = FindingStore(ports.log, ports.stack, clock, self.crew.turns)
+        self._timekeeper = FindingTimers(ports, self.crew.cast.actors, clock)
 
-    def due(self, due: Due) -> Aged | None:
+    def due(self, due: Due) -> DueFinding | None:
         """Return the finding to look at; None: only another version of the actor may know how.
 
         Args:
@@ -159,9 +159,9 @@ class Warden:
             subject = self.crew.ports.stack.finding(due.key)
         except BadName:
             return None
-        return Aged(due=due, subject=subject)
+        return DueFinding(due=due, subject=subject)
 
-    async def look(self, aged: Aged) -> None:
+    async def look(self, aged: DueFinding) -> None:
         """Have the finding expire or get worse if it is to, and arm what it needs next.
 
         Raises:
@@ -194,7 +194,7 @@ class Warden:
         steps = self._timekeeper.escalations_of(finding) or ()
         return findings.grow_worse(finding, steps, cause=cause, at=at)
 
-    async def _tell_again(self, aged: Aged) -> None:
+    async def _tell_again(self, aged: DueFinding) -> None:
         """Tell what the timer led to before; whoever served it then may have died before.
 
         That may be so also where it comes for the first time: this node may have stood still.
@@ -208,7 +208,7 @@ class Warden:
     async def _tell(self, event: AgeEvent, *, seq: int) -> None:
         if dry_run.is_meant(event.finding):
             told = finding_events.finding_changed_since(event, seq=seq)
-            await Herald(self.crew.ports.world).tell([told])
+            await EventPublisher(self.crew.ports.world).tell([told])
 
     def _count(self, event: AgeEvent) -> None:
         labels = {"actor": self.crew.actor.id, "change": finding_events.change_of(event)}

@@ -14,8 +14,8 @@ from engine.errors import NoFinding
 from engine.findings import events as finding_events
 from engine.findings import finding as finding_rules
 from engine.findings.finding import person
-from engine.findings.store import Change, Custodian, Rule
-from engine.runtime.publish import Herald
+from engine.findings.store import FindingChange, FindingStore, Rule
+from engine.runtime.publish import EventPublisher
 from engine.runtime.retry import Contended, Turns
 from streams.clock import Clock
 from streams.errors import Unavailable
@@ -24,7 +24,7 @@ from streams.ports.all import Ports
 
 
 @dataclass(frozen=True)
-class Steward:
+class FindingRequests:
     """Does to findings what people want, and returns what came of it.
 
     Every method raises `BadRequest` if the name or the words of the person cannot be kept, and
@@ -37,7 +37,7 @@ class Steward:
     ports: Ports
     clock: Clock
 
-    async def clear(self, key: str, *, by: str, reason: str = "") -> Change:
+    async def clear(self, key: str, *, by: str, reason: str = "") -> FindingChange:
         """End a finding, and tell the world; one that has ended stays as it is."""
         cause = person(by, reason)
 
@@ -49,10 +49,10 @@ class Steward:
         cleared = change.newest
         if isinstance(cleared, FindingClearedByHand) and dry_run.is_meant(cleared.finding):
             told = finding_events.finding_changed_since(cleared, seq=change.version)
-            await Herald(self.ports.world).tell([told])
+            await EventPublisher(self.ports.world).tell([told])
         return change
 
-    async def acknowledge(self, key: str, *, by: str, reason: str = "") -> Change:
+    async def acknowledge(self, key: str, *, by: str, reason: str = "") -> FindingChange:
         """Note that a person knows of an active finding; that somebody does is noted once."""
         cause = person(by, reason)
 
@@ -61,15 +61,15 @@ class Steward:
 
         return await self._change(key, rule)
 
-    async def note(self, key: str, *, by: str, text: str) -> Change:
+    async def note(self, key: str, *, by: str, text: str) -> FindingChange:
         """Note what a person has to say of a finding, which may have ended."""
         cause = person(by, text)
         return await self._change(
             key, lambda newest, _: finding_rules.note(newest.finding, cause=cause)
         )
 
-    async def _change(self, key: str, rule: Rule) -> Change:
-        custodian = Custodian(self.ports.log, self.ports.stack, self.clock, Turns())
+    async def _change(self, key: str, rule: Rule) -> FindingChange:
+        custodian = FindingStore(self.ports.log, self.ports.stack, self.clock, Turns())
         try:
             change = await custodian.change(key, rule, id=f"person.{uuid4().hex}")
         except Contended as error:

@@ -37,7 +37,7 @@ Rule: TypeAlias = Callable[[FindingEvent, datetime], FindingEvent | None]
 """What a decision at a time makes of a finding with this newest event; None: nothing."""
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class FindingChange(msgspec.Struct, frozen=True, kw_only=True):
     """What a decision led to."""
 
     before: Finding | None = None
@@ -50,7 +50,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Custodian:
+class FindingStore:
     """Changes findings."""
 
     log: EventLog
@@ -58,7 +58,7 @@ class Custodian:
     clock: Clock
     turns: Turns
 
-    async def change(self, key: str, rule: Rule, *, id: str) -> Change:
+    async def change(self, key: str, rule: Rule, *, id: str) -> FindingChange:
         """Change the finding `key` as `rule` says.
 
         Args:
@@ -77,21 +77,21 @@ class Custodian:
         attempt = partial(self._try, subject, rule, id)
         return await self.turns.write(subject, attempt, clock=self.clock, seed=id)
 
-    async def _try(self, subject: str, rule: Rule, id_: str) -> Change | None:
+    async def _try(self, subject: str, rule: Rule, id_: str) -> FindingChange | None:
         """Return what the decision led to; None if a rival was faster."""
         last = await self.log.last(subject)
         if last is None:
-            return Change()
+            return FindingChange()
         newest, now = newest_event(last), self.clock.now()
         event = rule(newest, now)
         if event is None:
-            return Change(before=newest.finding, newest=newest, version=last.seq)
+            return FindingChange(before=newest.finding, newest=newest, version=last.seq)
         commit = Commit(id=id_, at=now, events=(event,), trace=traceparent())
         try:
             seq = await self.log.append(subject, commit, after=last.seq)
         except VersionConflict:
             return None
-        return Change(before=newest.finding, newest=event, version=seq, is_made=True)
+        return FindingChange(before=newest.finding, newest=event, version=seq, is_made=True)
 
 
 def newest_event(record: Recorded) -> FindingEvent:
@@ -107,7 +107,7 @@ def events_of(record: Recorded) -> list[FindingEvent]:
 
 
 @dataclass(frozen=True)
-class Finder:
+class FindingReader:
     """`Findings` on the journal of a stack; see `engine.app.context`."""
 
     log: EventLog
@@ -144,12 +144,12 @@ class Finder:
         return None if last is None else newest_event(last).finding
 
 
-def findings_of(ports: Ports) -> Finder:
+def findings_of(ports: Ports) -> FindingReader:
     """Return the findings of a stack, for a program of its own."""
-    return Finder(ports.log, ports.stack, SystemClock())
+    return FindingReader(ports.log, ports.stack, SystemClock())
 
 
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
+class AppliedIntent(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one intent."""
 
     index: int
@@ -159,10 +159,10 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     outcome: FindingOutcome
 
 
-class Carried(msgspec.Struct, frozen=True, kw_only=True):
+class StoredIntent(msgspec.Struct, frozen=True, kw_only=True):
     """An intent that is on the log, and how its finding is since."""
 
-    applied: Applied
+    applied: AppliedIntent
     newest: FindingEvent | None = None
     version: int = START
     before: Finding | None = None
@@ -171,7 +171,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def oldest_of(records: Sequence[Recorded]) -> int:
-    """Return a sequence such that nothing that an episode caused is older: `since` of `Applier`.
+    """Return a sequence that is older than everything that an episode caused.
 
     It is that of the episode's first commit; `START`, which excludes nothing, if that is a copy. A
     finding that was copied from another stream may stand before it, although it was caused later.
@@ -182,7 +182,7 @@ def oldest_of(records: Sequence[Recorded]) -> int:
     return START if not records or records[0].is_copied else records[0].seq
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class IntentJob(msgspec.Struct, frozen=True, kw_only=True):
     """One intent to carry out."""
 
     intent: FindingIntent
@@ -206,10 +206,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.opened.episode_id}.{self.attempt}.{self.index}"
 
 
-def left_out(intents: Sequence[FindingIntent]) -> list[Applied]:
+def left_out(intents: Sequence[FindingIntent]) -> list[AppliedIntent]:
     """Return what becomes of `intents` that are not to be carried out: nothing."""
     return [
-        Applied(index=index, event=None, seq=START, outcome=dry_run.left_out(intent))
+        AppliedIntent(index=index, event=None, seq=START, outcome=dry_run.left_out(intent))
         for index, intent in enumerate(intents)
     ]
 
@@ -245,8 +245,10 @@ def version_of(records: Sequence[Recorded]) -> int:
     return records[-1].seq if records else START
 
 
-def applied_as(index: int, intent: FindingIntent, event: IntentEvent | None, seq: int) -> Applied:
+def applied_as(
+    index: int, intent: FindingIntent, event: IntentEvent | None, seq: int
+) -> AppliedIntent:
     """Return that the `index`th intent has led to `event`, which is at `seq`."""
-    return Applied(
+    return AppliedIntent(
         index=index, event=event, seq=seq, outcome=finding_rules.outcome_of(intent, event)
     )

@@ -19,16 +19,16 @@ from typing import Final
 
 import structlog
 
-from engine.episodes.context import EpisodeCrew
+from engine.episodes.context import EpisodeContext
 from engine.lanes import lane as lane_rules
-from engine.lanes.effects import Usher
-from engine.lanes.store import LaneBook, open_events, open_feed, read_lane
-from engine.runtime.leases import Keeper, Vacancies
+from engine.lanes.effects import LaneEffects
+from engine.lanes.store import LaneStore, open_events, open_feed, read_lane
+from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.tasks import wait_first, wait_set
 from engine.triggers.events import find_position
 from streams.errors import VersionConflict
 from streams.keys import lane_claim
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.ports.delivery import Source, Unreadable
 from streams.ports.domain_events import DomainEvent
 
@@ -39,12 +39,12 @@ log = structlog.get_logger("vigil.dispatcher")
 
 
 @dataclass
-class Drainer:
+class LaneCloser:
     """Closes the lane of one actor, if it has one."""
 
-    crew: EpisodeCrew
+    crew: EpisodeContext
     keeper: Keeper
-    vacancies: Vacancies
+    vacancies: LeaseEvents
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set at once: nobody waits for it."""
 
@@ -94,9 +94,9 @@ class Drainer:
         await self._complete(await read_lane(self.crew))
         log.info("lane closed: its actor has no limits any more", actor=book.actor, waited=waited)
 
-    async def _complete(self, book: LaneBook) -> None:
+    async def _complete(self, book: LaneStore) -> None:
         if book.newest is not None:
-            await Usher(self.crew).complete(book.newest, book.lane)
+            await LaneEffects(self.crew).complete(book.newest, book.lane)
 
     async def _open_gates(self) -> Sequence[Source[DomainEvent | Unreadable]]:
         return [
@@ -104,7 +104,7 @@ class Drainer:
             *[await open_feed(self.crew, feed) for feed in await self._feeds_there()],
         ]
 
-    async def _feeds_there(self) -> Sequence[Feed]:
+    async def _feeds_there(self) -> Sequence[ForeignStream]:
         """Return the feeds whose streams exist: one that does not holds nothing to go on from."""
         feeds = self.crew.actor.feeds()
         return [feed for feed in feeds if await find_position(self.crew, feed) is not None]

@@ -21,16 +21,16 @@ from typing import Final
 
 from engine.lanes.mailbox import ITEMS_MAX, LAG_MAX
 from engine.lanes.store import feed_cursor
-from engine.runtime.context import Crew
+from engine.runtime.context import ActorContext
 from engine.triggers.events import find_position, position_unseen
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import EventFollower, Followed
 from streams.subjects import Stack
 
 
 @dataclass(frozen=True, kw_only=True)
-class Track:
+class Cursor:
     """One stream, as far as the actor watches it."""
 
     queue: str
@@ -59,7 +59,7 @@ class Track:
         return dict.fromkeys(self.cursors, seq)
 
 
-def own_track(crew: Crew, cursors: Mapping[str, int]) -> Track | None:
+def own_track(crew: ActorContext, cursors: Mapping[str, int]) -> Cursor | None:
     """Return what is to be followed of the stack's own events; None: the actor watches none.
 
     `cursors` name all that it watches.
@@ -68,7 +68,7 @@ def own_track(crew: Crew, cursors: Mapping[str, int]) -> Track | None:
     expectations = crew.actor.expectations.values()
     if not names:
         return None
-    return Track(
+    return Cursor(
         queue="events",
         cursors={name: cursors[name] for name in names},
         follow=lambda after: world.follow(names, after=after),
@@ -78,10 +78,10 @@ def own_track(crew: Crew, cursors: Mapping[str, int]) -> Track | None:
     )
 
 
-def feed_track(crew: Crew, feed: Feed, *, after: int) -> Track:
+def feed_track(crew: ActorContext, feed: ForeignStream, *, after: int) -> Cursor:
     """Return what is to be followed of a stream of others, from just past `after`."""
     name, expectations = feed_cursor(feed), crew.actor.expectations.values()
-    return Track(
+    return Cursor(
         queue=feed.stream,
         cursors={name: after},
         follow=partial(_follow_feed, crew, feed),
@@ -91,7 +91,7 @@ def feed_track(crew: Crew, feed: Feed, *, after: int) -> Track:
     )
 
 
-async def missing_cursors(crew: Crew, cursors: Mapping[str, int]) -> dict[str, int]:
+async def missing_cursors(crew: ActorContext, cursors: Mapping[str, int]) -> dict[str, int]:
     """Return where to begin with what the actor watches and `cursors` do not name.
 
     That is where its gates left off if it had any, else at what comes from now on, or where a feed
@@ -124,7 +124,9 @@ def _the_only(name: str, _: Followed) -> str:
     return name
 
 
-def _follow_feed(crew: Crew, feed: Feed, after: int) -> AbstractAsyncContextManager[EventFollower]:
+def _follow_feed(
+    crew: ActorContext, feed: ForeignStream, after: int
+) -> AbstractAsyncContextManager[EventFollower]:
     return crew.ports.world.follow_feed(feed, after=after)
 
 
@@ -134,10 +136,10 @@ writing that down, and those that it decided on next. What waited behind was onl
 
 
 @dataclass(frozen=True)
-class Predecessor:
+class ReplayWindow:
     """Whoever followed `track` before, as far as anybody can tell."""
 
-    track: Track
+    track: Cursor
     until: int
     """The sequence that its stream went up to when the stint began."""
     _read: Counter[str] = field(default_factory=Counter)

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from engine import telemetry
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
-from engine.episodes.context import EpisodeCrew
+from engine.episodes.context import EpisodeContext
 from engine.episodes.episode import CancelEpisode, Status, decide, fold
 from engine.episodes.recovery import expiry
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import Lane
-from engine.runtime.publish import Herald, PublicEvent
+from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.waits.wait import is_answered
 from engine.workflows.begin import tell_instance
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
@@ -53,10 +53,10 @@ _T = TypeVar("_T")
 
 
 @dataclass
-class Usher:
+class LaneEffects:
     """Carries out the commits of one actor's lane, on one node."""
 
-    crew: EpisodeCrew
+    crew: EpisodeContext
     traces: dict[str, str] = field(default_factory=dict)
     """Episode → `traceparent` of its cause, for those that wait since this node placed them."""
 
@@ -78,7 +78,7 @@ class Usher:
         called = (self._called(each, resumes.get(each)) for each in moved.admitted)
         shed = (partial(self.cancel, each, NO_PLACE) for each in moved.shed)
         news = list(_queued(moved, lane, openings, version))
-        told = partial(Herald(self.crew.ports.world).tell, news)
+        told = partial(EventPublisher(self.crew.ports.world).tell, news)
         todo: list[Callable[[], Awaitable[None]]] = [*called, *shed, told]
         await _all(todo)
         for each in (*moved.shed, *moved.dropped, *moved.left):
@@ -105,7 +105,7 @@ class Usher:
             for opened, why in ((openings[each], why) for each, why in dropped.items())
             if episode_events.is_public(opened)
         ]
-        await Herald(self.crew.ports.world).tell(news)
+        await EventPublisher(self.crew.ports.world).tell(news)
 
     async def expire(self, episodes: Iterable[str]) -> list[str]:
         """Cancel those of `episodes` that are not worth beginning any more; return who is gone.
@@ -258,7 +258,7 @@ class Usher:
         await tell_instance(self.crew.ports, opened)
         if episode_events.is_public(opened):
             end = episode_events.ended(opened, None, finished, seq=seq)
-            await Herald(self.crew.ports.world).tell([end])
+            await EventPublisher(self.crew.ports.world).tell([end])
 
 
 def _queued(

@@ -28,29 +28,29 @@ import structlog
 from engine import telemetry
 from engine.app.actor import Expectation
 from engine.app.triggers import entity_id, text_at
-from engine.dead_letters.write import Undertaker
+from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import fire
 from engine.episodes import open as opening
 from engine.episodes.recovery import NO_SUCH_EPISODE, NO_SUCH_EXPECTATION
 from engine.lanes import lane as lane_rules
-from engine.lanes.cursors import Predecessor, Track, feed_track
-from engine.lanes.effects import Usher
+from engine.lanes.cursors import Cursor, ReplayWindow, feed_track
+from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import Wanted
-from engine.lanes.mailbox import Asked, Cause, Item, Mailbox
+from engine.lanes.mailbox import Asked, Cause, InputItem, Mailbox
 from engine.lanes.store import feed_cursor
 from engine.runtime.consumer import taking
 from engine.runtime.tasks import wait_first
 from engine.triggers import debounce, schedule
-from engine.triggers.evaluate import Arbiter
+from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.events import STRANGE_DELIVERIES_MAX, leave, wait_position
 from engine.triggers.rules import Gated, Part
-from engine.triggers.timers import GOES_ON, RESTING_S, Alarms
+from engine.triggers.timers import GOES_ON, RESTING_S, TimerRouter
 from engine.waits.wait import is_answered, step_answered
 from streams.clock import Clock
 from streams.errors import Incompatible
 from streams.model.commands import Start
 from streams.model.events import EpisodeOpened
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.domain_events import Followed
 from streams.ports.log import Recorded
@@ -98,7 +98,7 @@ Incoming: TypeAlias = Delivery[Due | Unreadable]
 
 
 @dataclass
-class Doorstep:
+class Backpressure:
     """Who is outside, for one stint."""
 
     mailbox: Mailbox
@@ -151,12 +151,12 @@ Outcome: TypeAlias = EpisodeOpened | Unreadable | None
 
 
 @dataclass
-class Collector:
+class LaneInput:
     """Brings what one actor's dispatcher needs to know, for one stint."""
 
-    arbiter: Arbiter
-    undertaker: Undertaker
-    usher: Usher
+    arbiter: TriggerEvaluator
+    undertaker: DeadLetterWriter
+    usher: LaneEffects
     mailbox: Mailbox
     over: asyncio.Event
     """Set at the end of the stint."""
@@ -165,11 +165,11 @@ class Collector:
 
     def __post_init__(self) -> None:
         self._crew = self.arbiter.crew
-        self._alarms = Alarms(self.arbiter)
+        self._alarms = TimerRouter(self.arbiter)
         self._expectations = self._crew.actor.expectations
-        self._doorstep = Doorstep(self.mailbox, self._crew.clock)
+        self._doorstep = Backpressure(self.mailbox, self._crew.clock)
 
-    async def follow(self, track: Track) -> None:
+    async def follow(self, track: Cursor) -> None:
         """Bring the events of `track`, for ever.
 
         Raises:
@@ -178,7 +178,7 @@ class Collector:
             Incompatible: the stream cannot be followed.
         """
         labels = {"actor": self._crew.actor.id, "queue": track.queue}
-        before = Predecessor(track, until=await track.newest())
+        before = ReplayWindow(track, until=await track.newest())
         async with track.follow(track.after) as follower:
             while True:
                 most = self._share(await self.mailbox.wait_room(), track)
@@ -187,7 +187,7 @@ class Collector:
                 self.mailbox.put(await self._rule_on(new, track, before))
                 telemetry.backlog.set(follower.pending, labels)
 
-    async def follow_feed(self, feed: Feed, *, after: int | None) -> None:
+    async def follow_feed(self, feed: ForeignStream, *, after: int | None) -> None:
         """Bring the events of `feed`, for ever, once its stream is there, if it can be followed.
 
         Args:
@@ -203,7 +203,7 @@ class Collector:
         if is_another:
             log.warning("the stream is another one by now", **labels, begins_after=position)
         if after is None or is_another:
-            self.mailbox.put([Item(anew={feed_cursor(feed): position})])
+            self.mailbox.put([InputItem(anew={feed_cursor(feed): position})])
             after = position
         try:
             await self.follow(feed_track(crew, feed, after=after))
@@ -235,7 +235,7 @@ class Collector:
                 self._doorstep.shut()
                 telemetry.backlog.set(source.pending, labels)
 
-    def _share(self, room: int, track: Track) -> int:
+    def _share(self, room: int, track: Cursor) -> int:
         """Return how many events of `track` may be read while there is room for so many episodes.
 
         Each may ask for several, and others read at the same time. At least one may, or nobody
@@ -247,20 +247,22 @@ class Collector:
         return max(1, min(room // (track.fan_out * readers), READ_MAX))
 
     async def _rule_on(
-        self, batch: Sequence[Followed], track: Track, before: Predecessor
-    ) -> list[Item]:
+        self, batch: Sequence[Followed], track: Cursor, before: ReplayWindow
+    ) -> list[InputItem]:
         parts = [await self._parts(each, before) for each in batch]
         outcomes = iter(await self._settle_all([part for each in parts for part in each]))
-        items: list[Item] = []
+        items: list[InputItem] = []
         for followed, each in zip(batch, parts, strict=True):
             own = list(islice(outcomes, len(each)))
             cause, seq = followed.content, followed.seq
             asked = await self._asked(own, cause=cause, seq=seq, trace=followed.trace)
             is_binding = _is_binding(each, own)
-            items.append(Item(cursors=track.cursors_at(seq), asked=asked, is_binding=is_binding))
+            items.append(
+                InputItem(cursors=track.cursors_at(seq), asked=asked, is_binding=is_binding)
+            )
         return items
 
-    async def _parts(self, followed: Followed, before: Predecessor) -> Sequence[Part]:
+    async def _parts(self, followed: Followed, before: ReplayWindow) -> Sequence[Part]:
         may_arrive = before.may_have_opened(followed)
         if isinstance(followed.content, Unreadable):
             return [followed.content]
@@ -323,13 +325,13 @@ class Collector:
                 is_open=is_open,
             )
 
-    async def _look_at(self, delivery: Delivery[Due | Unreadable]) -> Item | None:
+    async def _look_at(self, delivery: Delivery[Due | Unreadable]) -> InputItem | None:
         """Return what a due message comes to; None if it was handed back."""
         due = delivery.content
         match due:
             case Due(purpose=opening.LEFT):
                 is_left = await self._is_left(due)
-                return Item(left=due.key if is_left else "", delivery=delivery)
+                return InputItem(left=due.key if is_left else "", delivery=delivery)
             case Due(purpose=opening.PLACE):
                 return await self._place(due, delivery)
             case Due() if not self.takes_causes and due.purpose not in GOES_ON:
@@ -341,7 +343,7 @@ class Collector:
             return None
         outcomes = await self._settle_all(parts)
         asked = await self._asked(outcomes, cause=due, seq=delivery.seq, trace=delivery.trace)
-        return Item(asked=asked, delivery=delivery)
+        return InputItem(asked=asked, delivery=delivery)
 
     async def _is_left(self, due: Due) -> bool:
         """Return whether an episode that is said to have left its place needs it no more.
@@ -353,14 +355,14 @@ class Collector:
         newest = await self.usher.newest(due.key)
         return newest is None or lane_rules.needs_no_turn(newest)
 
-    async def _place(self, due: Due, delivery: Delivery[Due | Unreadable]) -> Item | None:
+    async def _place(self, due: Due, delivery: Delivery[Due | Unreadable]) -> InputItem | None:
         """Return what a wish for a place comes to: something only if it waits for its turn."""
         newest = await self.usher.newest(due.key)
         opened = await self.usher.opening_of(newest)
         is_known = opened is None or opened.expectation_id in self._expectations
         if newest is not None and is_known:
             if opened is None:
-                return Item(delivery=delivery)
+                return InputItem(delivery=delivery)
             asked = self._asking(
                 opened,
                 due,
@@ -369,7 +371,7 @@ class Collector:
                 is_open=True,
                 newest=newest,
             )
-            return Item(asked=[asked], delivery=delivery)
+            return InputItem(asked=[asked], delivery=delivery)
         if self._is_for_others(due):
             await leave(delivery)
             return None
@@ -377,7 +379,7 @@ class Collector:
         start = Start(actor_id=self._crew.actor.id, episode_id=due.key)
         detail = "it waits for its turn, and no node knows it"
         await self.undertaker.bury_command(start, seq=delivery.seq, reason=reason, detail=detail)
-        return Item(delivery=delivery)
+        return InputItem(delivery=delivery)
 
     async def _due_parts(
         self, due: Due | Unreadable, delivery: Delivery[Due | Unreadable]

@@ -191,7 +191,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """The step that it waited for, if it resumes."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class LaneInputs(msgspec.Struct, frozen=True, kw_only=True):
     """What a dispatcher has seen since the last decision. The lane may know any of it already."""
 
     cursors: Mapping[str, int] = msgspec.field(default_factory=dict)
@@ -206,7 +206,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 EMPTY: Final = Lane()
 
 
-def decide(lane: Lane, seen: Seen, limits: Limits) -> tuple[LaneEvent, ...]:
+def decide(lane: Lane, seen: LaneInputs, limits: Limits) -> tuple[LaneEvent, ...]:
     """Return the events of one commit: what moves, and all of the lane if it is time to keep it.
 
     Empty if nothing changes. An episode that is in the lane is not placed again, and one that has
@@ -292,7 +292,7 @@ def beginning(newest: Recorded | None) -> int:
             return START
 
 
-def _newcomers(seen: Seen, *, known: Collection[str], after: int) -> list[Ticket]:
+def _newcomers(seen: LaneInputs, *, known: Collection[str], after: int) -> list[Ticket]:
     """Return a ticket for each episode that is to get a place, numbered from `after` on."""
     back = {each.episode_id for each in seen.wanted if each.resumes}.intersection(seen.left)
     settled = {*known, *seen.left} - back

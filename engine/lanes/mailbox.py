@@ -52,7 +52,7 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
+class InputItem:
     """One event or one due message, ruled on."""
 
     cursors: Mapping[str, int] = field(default_factory=dict)
@@ -69,10 +69,10 @@ class Item:
 
 
 @dataclass(kw_only=True)
-class Haul:
+class InputBatch:
     """What one decision sees."""
 
-    items: list[Item] = field(default_factory=list)
+    items: list[InputItem] = field(default_factory=list)
 
     @property
     def asked(self) -> list[Asked]:
@@ -114,7 +114,7 @@ class Mailbox:
     def __init__(self) -> None:
         """Begin empty, and without room for episodes."""
         self.due_room = Slots(DUE_MAX)
-        self._items: deque[Item] = deque()
+        self._items: deque[InputItem] = deque()
         self._most = 0
         self._expected = 0
         self._unsettled = 0
@@ -122,7 +122,7 @@ class Mailbox:
         self._news = asyncio.Event()
         self._moved = asyncio.Event()
 
-    def put(self, items: Iterable[Item]) -> None:
+    def put(self, items: Iterable[InputItem]) -> None:
         """Bring items, in order."""
         for item in items:
             self._items.append(item)
@@ -133,10 +133,10 @@ class Mailbox:
         """Have the one who decides look again, though nothing was brought."""
         self._news.set()
 
-    async def take(self) -> Haul:
+    async def take(self) -> InputBatch:
         """Wait until there is something new, and return it: the oldest, as far as one may see."""
         await self._news.wait()
-        haul, asked = Haul(), 0
+        haul, asked = InputBatch(), 0
         while self._items and (asked < HAUL_MAX):
             item = self._items.popleft()
             asked += len(item.asked)
@@ -145,7 +145,7 @@ class Mailbox:
             self._news.clear()
         return haul
 
-    def settle(self, haul: Haul) -> None:
+    def settle(self, haul: InputBatch) -> None:
         """Take note that a decision is through with `haul`."""
         self._unsettled -= len(haul.asked)
         for _ in haul.deliveries:
@@ -171,7 +171,7 @@ class Mailbox:
 
     def unanswered(self) -> list[Delivery[Any]]:
         """Return the deliveries that no decision has seen."""
-        return Haul(items=list(self._items)).deliveries
+        return InputBatch(items=list(self._items)).deliveries
 
     @property
     def room(self) -> int:

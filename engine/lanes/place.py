@@ -13,19 +13,19 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from engine.dead_letters.write import Undertaker, unopened
+from engine.dead_letters.write import DeadLetterWriter, unopened
 from engine.episodes.open import record_opening
 from engine.lanes import lane as lane_rules
-from engine.lanes.effects import Usher
-from engine.lanes.lane import Lane, Limits, Seen
+from engine.lanes.effects import LaneEffects
+from engine.lanes.lane import Lane, LaneInputs, Limits
 from engine.lanes.mailbox import Asked
-from engine.triggers.evaluate import Arbiter
+from engine.triggers.evaluate import TriggerEvaluator
 from streams.errors import TooLarge, Unwritable
 from streams.model.events import LaneEvent, LaneMoved
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
+class RoundDecision:
     """What moves, and what is known of the episodes that were asked for."""
 
     events: Sequence[LaneEvent]
@@ -49,12 +49,12 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Placer:
+class RoundPlanner:
     """Decides for one actor, on one node."""
 
-    arbiter: Arbiter
-    undertaker: Undertaker
-    usher: Usher
+    arbiter: TriggerEvaluator
+    undertaker: DeadLetterWriter
+    usher: LaneEffects
 
     async def decide(
         self,
@@ -62,8 +62,8 @@ class Placer:
         asked: Iterable[Asked],
         limits: Limits,
         *,
-        seen: Seen,
-    ) -> Decision:
+        seen: LaneInputs,
+    ) -> RoundDecision:
         """Return what moves in `lane`, everything that it places being open.
 
         Args:
@@ -82,7 +82,7 @@ class Placer:
         while True:
             wanted = [each.wanted for each in wanting.values()]
             events = lane_rules.decide(lane, replace(seen, wanted=wanted), limits)
-            decision = Decision(events=events, asked=wanting, is_open=is_open)
+            decision = RoundDecision(events=events, asked=wanting, is_open=is_open)
             found = await self._look_into(decision)
             if not found:
                 return decision
@@ -108,7 +108,7 @@ class Placer:
                 self.arbiter.note_duplicate(each.opened)
         return wanting
 
-    async def _look_into(self, decision: Decision) -> dict[str, bool | None]:
+    async def _look_into(self, decision: RoundDecision) -> dict[str, bool | None]:
         """Open what is to be placed, and look up what is to be dropped, as far as is not done.
 
         Returns:

@@ -26,27 +26,27 @@ import structlog
 
 from engine import telemetry
 from engine.cluster import nodes as cluster_nodes
-from engine.cluster.members import Roster
-from engine.dead_letters.write import Undertaker
+from engine.cluster.members import Membership
+from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import open as opening
-from engine.episodes.context import EpisodeCrew
+from engine.episodes.context import EpisodeContext
 from engine.episodes.events import OVERFLOW
 from engine.lanes import lane as lane_rules
 from engine.lanes.cursors import missing_cursors, own_track
-from engine.lanes.effects import Usher, no_place
-from engine.lanes.intake import Collector
-from engine.lanes.lane import EMPTY, Lane, Limits, Seen, capacity_of
-from engine.lanes.mailbox import HAUL_MAX, LAG_MAX, Haul, Item, Mailbox
-from engine.lanes.place import Decision, Placer
-from engine.lanes.store import LaneBook, feed_cursor
-from engine.runtime.leases import Keeper, Vacancies
+from engine.lanes.effects import LaneEffects, no_place
+from engine.lanes.intake import LaneInput
+from engine.lanes.lane import EMPTY, Lane, LaneInputs, Limits, capacity_of
+from engine.lanes.mailbox import HAUL_MAX, LAG_MAX, InputBatch, InputItem, Mailbox
+from engine.lanes.place import RoundDecision, RoundPlanner
+from engine.lanes.store import LaneStore, feed_cursor
+from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.permits import Permit
 from engine.runtime.tasks import wait_first, wait_set
-from engine.triggers.evaluate import Arbiter
+from engine.triggers.evaluate import TriggerEvaluator
 from engine.validation import backoff_s
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
 from streams.keys import lane_claim
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 
 LOOK_S: Final = 5.0
 """Between two looks at what only time changes, in seconds: how long the same may be unwritten when
@@ -56,19 +56,19 @@ NOBODY: Final = Limits(capacity=0)
 
 
 @dataclass
-class Stint:
+class Term:
     """From the moment that a node reads the lane until it dispatches no more."""
 
-    crew: EpisodeCrew
-    arbiter: Arbiter
-    undertaker: Undertaker
-    roster: Roster
+    crew: EpisodeContext
+    arbiter: TriggerEvaluator
+    undertaker: DeadLetterWriter
+    roster: Membership
     takes_causes: bool
     """Whether the actor may be woken. What has been woken goes on in any case."""
     over: asyncio.Event
     """Set when it is to end."""
     _mailbox: Mailbox = field(default_factory=Mailbox)
-    _haul: Haul = field(default_factory=Haul)
+    _haul: InputBatch = field(default_factory=InputBatch)
     """What is being decided on."""
     _reached: dict[str, int] = field(default_factory=dict)
     """Cursors that are not written down, because nothing else was to be."""
@@ -76,15 +76,15 @@ class Stint:
     """Events that they passed."""
     _is_late: bool = False
     """Whether they have been unwritten for long."""
-    _book: LaneBook = field(init=False)
-    _usher: Usher = field(init=False)
-    _placer: Placer = field(init=False)
+    _book: LaneStore = field(init=False)
+    _usher: LaneEffects = field(init=False)
+    _placer: RoundPlanner = field(init=False)
 
     def __post_init__(self) -> None:
         crew = self.crew
-        self._book = LaneBook(crew.ports, crew.clock, crew.actor.id, crew.pens)
-        self._usher = Usher(crew)
-        self._placer = Placer(self.arbiter, self.undertaker, self._usher)
+        self._book = LaneStore(crew.ports, crew.clock, crew.actor.id, crew.pens)
+        self._usher = LaneEffects(crew)
+        self._placer = RoundPlanner(self.arbiter, self.undertaker, self._usher)
 
     async def begin(self) -> None:
         """See to it that the lane says from where on each stream is to be followed.
@@ -101,7 +101,7 @@ class Stint:
         if missing:
             await self._complete()
             await self._book.append(
-                lane_rules.decide(self._book.lane, Seen(cursors=missing), NOBODY)
+                lane_rules.decide(self._book.lane, LaneInputs(cursors=missing), NOBODY)
             )
 
     async def serve(self) -> None:
@@ -140,7 +140,7 @@ class Stint:
             await book.read()
         await self._complete()
         gone = await self._usher.gone(ticket.episode_id for ticket in book.lane.admitted)
-        self._mailbox.put(Item(left=each) for each in gone)
+        self._mailbox.put(InputItem(left=each) for each in gone)
         self._make_room()
         log.info(
             "dispatching",
@@ -155,8 +155,8 @@ class Stint:
         if self._book.newest is not None:
             await self._usher.complete(self._book.newest, self._book.lane)
 
-    def _collector(self) -> Collector:
-        return Collector(
+    def _collector(self) -> LaneInput:
+        return LaneInput(
             arbiter=self.arbiter,
             undertaker=self.undertaker,
             usher=self._usher,
@@ -165,7 +165,7 @@ class Stint:
             takes_causes=self.takes_causes,
         )
 
-    def _beside(self, collector: Collector) -> Iterator[Coroutine[Any, Any, None]]:
+    def _beside(self, collector: LaneInput) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield what goes on while one decision follows the other."""
         yield self._watch_end()
         yield self._watch_roster()
@@ -177,7 +177,7 @@ class Stint:
             for feed in self.crew.actor.feeds():
                 yield collector.follow_feed(feed, after=self._cursor_of(feed))
 
-    def _cursor_of(self, feed: Feed) -> int | None:
+    def _cursor_of(self, feed: ForeignStream) -> int | None:
         return self._book.lane.cursors.get(feed_cursor(feed))
 
     async def _decide_until_over(self) -> None:
@@ -187,14 +187,14 @@ class Stint:
                 return
             await self._decide_on(self._haul)
             self._mailbox.settle(self._haul)
-            self._haul = Haul()
+            self._haul = InputBatch()
             self._make_room()
 
-    async def _decide_on(self, haul: Haul) -> None:
+    async def _decide_on(self, haul: InputBatch) -> None:
         """Make one decision, and answer for what it was made on."""
         before = self._book.lane
         reached = self._reached | haul.cursors
-        seen = Seen(cursors=reached, anew=haul.anew, left=haul.left)
+        seen = LaneInputs(cursors=reached, anew=haul.anew, left=haul.left)
         decision = await self._placer.decide(before, haul.asked, self._limits(), seen=seen)
         self._reached, self._lag = reached, self._lag + len(haul.items)
         is_due = haul.is_binding or self._is_late or self._lag > LAG_MAX
@@ -209,7 +209,7 @@ class Stint:
         await self._call_again(haul, before)
         await asyncio.gather(*(delivery.ack() for delivery in haul.deliveries))
 
-    async def _commit(self, decision: Decision) -> None:
+    async def _commit(self, decision: RoundDecision) -> None:
         if decision.events:
             try:
                 await self._book.append(decision.events)
@@ -218,7 +218,7 @@ class Stint:
                 raise
         self._reached, self._lag, self._is_late = {}, 0, False
 
-    async def _turn_away(self, decision: Decision) -> None:
+    async def _turn_away(self, decision: RoundDecision) -> None:
         """Settle with the gates and the world for what gets no place; the lane says it next.
 
         Once the lane says it nobody comes back to it. Before, its cause does, and if it then finds
@@ -230,14 +230,14 @@ class Stint:
             await asyncio.gather(*(self.arbiter.take_back(each) for each in dropped))
             await self._usher.tell_dropped(moved.dropped, openings, version=self._book.version)
 
-    async def _leave_to_others(self, decision: Decision) -> None:
+    async def _leave_to_others(self, decision: RoundDecision) -> None:
         """Ask whoever dispatches instead for places for what was opened here in vain."""
         for episode_id in (each for each, is_open in decision.is_open.items() if is_open):
             place = opening.place(self.crew.actor.id, episode_id)
             id_ = f"place.{episode_id}.{self._book.version}"
             await self.crew.ports.timers.send(place, id=id_)
 
-    async def _carry_out(self, decision: Decision, before: Lane) -> None:
+    async def _carry_out(self, decision: RoundDecision, before: Lane) -> None:
         openings = {id_: each.opened for id_, each in decision.asked.items()}
         traces = {id_: each.trace for id_, each in decision.asked.items() if each.trace}
         self._usher.traces.update(traces)
@@ -254,7 +254,7 @@ class Stint:
                     self._count_overflow(ticket.expectation_id)
         self._measure(self._book.lane)
 
-    async def _call_again(self, haul: Haul, before: Lane) -> None:
+    async def _call_again(self, haul: InputBatch, before: Lane) -> None:
         """Call a node to what asks for a place and has its turn: the call was answered in vain."""
         admitted = {ticket.episode_id for ticket in before.admitted}.difference(haul.left)
         for each in haul.asked:
@@ -267,7 +267,7 @@ class Stint:
     async def _commit_reached(self) -> None:
         """Say how far this node has come, so that the next one need not rule on it again."""
         if self._reached:
-            seen = Seen(cursors=self._reached)
+            seen = LaneInputs(cursors=self._reached)
             await self._book.append(lane_rules.decide(self._book.lane, seen, NOBODY))
 
     def _limits(self) -> Limits:
@@ -301,7 +301,7 @@ class Stint:
             await self.crew.clock.sleep(LOOK_S)
             overdue = lane_rules.overdue(self._book.lane, at=self.crew.clock.now())
             gone = await self._usher.expire(overdue)
-            self._mailbox.put(Item(left=each) for each in gone)
+            self._mailbox.put(InputItem(left=each) for each in gone)
             self._is_late = bool(self._reached)
             self._mailbox.nudge()
 
@@ -333,21 +333,21 @@ log = structlog.get_logger("vigil.dispatcher")
 
 
 @dataclass
-class Dispatcher:
+class LaneScheduler:
     """The dispatcher of one actor on one node: it dispatches, or stands by."""
 
-    crew: EpisodeCrew
+    crew: EpisodeContext
     keeper: Keeper
-    undertaker: Undertaker
-    roster: Roster
-    vacancies: Vacancies
+    undertaker: DeadLetterWriter
+    roster: Membership
+    vacancies: LeaseEvents
     takes_causes: bool
     """Whether it takes what wakes the actor. One that does not gives way to those who do."""
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once whatever is published is ruled on, here or elsewhere."""
 
     def __post_init__(self) -> None:
-        self._arbiter = Arbiter(self.crew)
+        self._arbiter = TriggerEvaluator(self.crew)
         self._key = lane_claim(self.crew.actor.id)
         self._withdrawn = self._permit.withdrawn
         self._failures = 0
@@ -428,8 +428,8 @@ class Dispatcher:
             await self._pause_after(failure)
         return not isinstance(failure, UnreadableEvent)
 
-    def _stint(self, over: asyncio.Event) -> Stint:
-        return Stint(
+    def _stint(self, over: asyncio.Event) -> Term:
+        return Term(
             crew=self.crew,
             arbiter=self._arbiter,
             undertaker=self.undertaker,

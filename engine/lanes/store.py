@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from engine.episodes.context import EpisodeCrew
+from engine.episodes.context import EpisodeContext
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import EMPTY, Lane
 from streams.clock import Clock
 from streams.errors import Unavailable, VersionConflict
 from streams.model.events import LaneEvent
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.ports.all import Ports
 from streams.ports.delivery import Source, Unreadable
 from streams.ports.domain_events import DomainEvent
@@ -24,7 +24,7 @@ from streams.tracing import traceparent
 
 
 @dataclass
-class LaneBook:
+class LaneStore:
     """The lane of one actor, for one reader and writer."""
 
     ports: Ports
@@ -85,24 +85,24 @@ class LaneBook:
             self.lane = lane_rules.evolve(self.lane, event, version=self.version)
 
 
-def feed_cursor(feed: Feed) -> str:
+def feed_cursor(feed: ForeignStream) -> str:
     """Return the name of a feed's cursor."""
     return f"{feed.stream}/{feed.subject}"
 
 
-async def read_lane(crew: EpisodeCrew) -> LaneBook:
+async def read_lane(crew: EpisodeContext) -> LaneStore:
     """Return the lane of an actor as the journal has it.
 
     Raises:
         UnreadableEvent: a newer version of the engine writes it.
         Unavailable: the log is away.
     """
-    book = LaneBook(crew.ports, crew.clock, crew.actor.id, crew.pens)
+    book = LaneStore(crew.ports, crew.clock, crew.actor.id, crew.pens)
     await book.read()
     return book
 
 
-async def open_events(crew: EpisodeCrew) -> Source[DomainEvent | Unreadable]:
+async def open_events(crew: EpisodeContext) -> Source[DomainEvent | Unreadable]:
     """Return the actor's own events, from where its lane left off if it had one.
 
     Raises:
@@ -113,7 +113,7 @@ async def open_events(crew: EpisodeCrew) -> Source[DomainEvent | Unreadable]:
 
 
 async def open_feed(
-    crew: EpisodeCrew, feed: Feed, *, after: int | None = None
+    crew: EpisodeContext, feed: ForeignStream, *, after: int | None = None
 ) -> Source[DomainEvent | Unreadable]:
     """Return the events of `feed`, from where the actor's lane left off if it had one.
 

@@ -18,26 +18,26 @@ import structlog
 from engine import telemetry
 from engine.app.app import App
 from engine.app.tools import ENGINE, WORKFLOWS
-from engine.cluster.members import Presence, Roster
-from engine.cluster.mode_watch import Switchboard
+from engine.cluster.members import Heartbeat, Membership
+from engine.cluster.mode_watch import ModeWatcher
 from engine.cluster.modes import NodeMode
-from engine.dead_letters.write import Undertaker
-from engine.definitions.loader import Loader
-from engine.definitions.resolver import Editions
-from engine.episodes.breaker_store import Tripper
-from engine.episodes.cancel import Running
-from engine.execution.cancel import Canceler
-from engine.execution.steps import Publisher
-from engine.execution.takeover import Rescuer
-from engine.node.lineup import Lineup, Means, Post, Understudies
+from engine.dead_letters.write import DeadLetterWriter
+from engine.definitions.loader import DefinitionLoader
+from engine.definitions.resolver import RevisionResolver
+from engine.episodes.breaker_store import BreakerWatcher
+from engine.episodes.cancel import RunningEpisodes
+from engine.execution.cancel import CancelWatcher
+from engine.execution.steps import PublishTool
+from engine.execution.takeover import LapseWatcher
 from engine.node.stacks import absent_from, on_stack
-from engine.outputs.pool import Outlets
-from engine.runtime.catalog import Cast, in_code
-from engine.runtime.leases import Keeper, Vacancies
+from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeContext, Service
+from engine.outputs.pool import AdapterPool
+from engine.runtime.catalog import Catalog, in_code
+from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.retry import Turns
-from engine.runtime.tasks import Hands
-from engine.waits.signals import Lookout, Resolver
-from engine.workflows.begin import Starter
+from engine.runtime.tasks import NodeTasks
+from engine.waits.signals import SignalConsumer, SignalRetries
+from engine.workflows.begin import StartTool
 from streams.clock import Clock, SystemClock
 from streams.errors import Incompatible, Unavailable
 from streams.ports.all import Ports
@@ -91,11 +91,11 @@ class Node:
         self._clock = clock or SystemClock()
         self._stopping = asyncio.Event()
         self._absent, app = absent_from(app, ports.stack.name), on_stack(app, ports.stack.name)
-        self._cast = Cast(in_code(app))
-        self._editions = Editions(ports, app)
-        starter = Starter(self._cast, self._editions, ports, self._clock)
-        self._app = app.supplied({ENGINE: Publisher(ports.world), WORKFLOWS: starter})
-        self._switchboard = Switchboard(
+        self._cast = Catalog(in_code(app))
+        self._editions = RevisionResolver(ports, app)
+        starter = StartTool(self._cast, self._editions, ports, self._clock)
+        self._app = app.supplied({ENGINE: PublishTool(ports.world), WORKFLOWS: starter})
+        self._switchboard = ModeWatcher(
             ports.registry,
             app.actors,
             self._clock,
@@ -103,10 +103,10 @@ class Node:
             setting=mode,
             never_wakes=never_wakes,
         )
-        self._outlets = Outlets(self._app.outputs, ports, self._clock)
-        self._roster = Roster(ports.gates, self._clock)
-        self._vacancies = Vacancies()
-        self._running = Running()
+        self._outlets = AdapterPool(self._app.outputs, ports, self._clock)
+        self._roster = Membership(ports.gates, self._clock)
+        self._vacancies = LeaseEvents()
+        self._running = RunningEpisodes()
 
     def stop(self) -> None:
         """Pull no more work, hand over what runs at its next barrier, and let `run` return."""
@@ -122,13 +122,13 @@ class Node:
         """
         telemetry.look()
         # Who takes work, and what was taken: the first stop before the others.
-        servers, hands = Hands(self._contain), Hands(self._contain)
+        servers, hands = NodeTasks(self._contain), NodeTasks(self._contain)
         means, presence = self._means(hands), self._presence()
-        lineup = Lineup(means, lambda post: servers.start(self._keep_going(post.serve)))
+        lineup = ActorSupervisor(means, lambda post: servers.start(self._keep_going(post.serve)))
         lineup.have(in_code(self._app))
         for post in self._for_word(means):
             servers.start(self._keep_going(post.serve))
-        loader = Loader(self._app, self._ports, means.editions, self._clock, lineup.have)
+        loader = DefinitionLoader(self._app, self._ports, means.editions, self._clock, lineup.have)
         helping = [*self._helpers(means, lineup), loader.serve, presence.serve]
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
         helpers.append(asyncio.create_task(self._say_when_up(loader, lineup)))
@@ -147,7 +147,7 @@ class Node:
         log.info("node down", node=self.name, clean=not late)
         return not late
 
-    async def _say_when_up(self, loader: Loader, lineup: Lineup) -> None:
+    async def _say_when_up(self, loader: DefinitionLoader, lineup: ActorSupervisor) -> None:
         """Say that the node is up, once all queues that it may open are: what comes is seen."""
         await loader.has_looked.wait()
         await self._switchboard.has_looked.wait()
@@ -167,9 +167,9 @@ class Node:
             do = "apply one, with vigil actors apply; or name this stack in the actors' stacks"
             log.info("no actor yet: waiting for definitions", node=self.name, do=do)
 
-    def _means(self, hands: Hands) -> Means:
+    def _means(self, hands: NodeTasks) -> NodeContext:
         keeper = Keeper(self._ports.leases, holder=self.name, clock=self._clock)
-        return Means(
+        return NodeContext(
             app=self._app,
             cast=self._cast,
             editions=self._editions,
@@ -178,7 +178,7 @@ class Node:
             node=self.name,
             switchboard=self._switchboard,
             keeper=keeper,
-            undertaker=Undertaker(self._ports, self._clock),
+            undertaker=DeadLetterWriter(self._ports, self._clock),
             hands=hands,
             running=self._running,
             turns=Turns(),
@@ -188,17 +188,17 @@ class Node:
             pens=self._pens(),
         )
 
-    def _for_word(self, means: Means) -> Iterator[Post]:
+    def _for_word(self, means: NodeContext) -> Iterator[Service]:
         """Return who brings word from outside to those who wait for it."""
         runs = self._switchboard.runs
         doers = (
-            Resolver(self._ports, means.undertaker, runs),
-            Lookout(self._ports, means.undertaker, runs),
+            SignalConsumer(self._ports, means.undertaker, runs),
+            SignalRetries(self._ports, means.undertaker, runs),
         )
-        return (Post(each, runs) for each in doers)
+        return (Service(each, runs) for each in doers)
 
-    def _presence(self) -> Presence:
-        return Presence(
+    def _presence(self) -> Heartbeat:
+        return Heartbeat(
             gates=self._ports.gates,
             clock=self._clock,
             switchboard=self._switchboard,
@@ -214,13 +214,15 @@ class Node:
         since_us = round(self._clock.now().timestamp() * US_PER_S)
         return (f"{self.name}.{since_us:x}.{number}" for number in count(1))
 
-    def _helpers(self, means: Means, lineup: Lineup) -> list[Callable[[], Awaitable[None]]]:
+    def _helpers(
+        self, means: NodeContext, lineup: ActorSupervisor
+    ) -> list[Callable[[], Awaitable[None]]]:
         """Return the doers that must outlive the ones that take work."""
         ports, cast = self._ports, self._cast
-        rescuer = Rescuer(ports, cast.served, self._clock, self._stopping, self._vacancies)
-        tripper = Tripper(ports.gates, cast, lineup.breakers)
-        canceler = Canceler(ports.gates, self._running)
-        understudies = Understudies(cast, lineup, self._roster)
+        rescuer = LapseWatcher(ports, cast.served, self._clock, self._stopping, self._vacancies)
+        tripper = BreakerWatcher(ports.gates, cast, lineup.breakers)
+        canceler = CancelWatcher(ports.gates, self._running)
+        understudies = FallbackWatcher(cast, lineup, self._roster)
         watching = [self._follow_others, rescuer.serve, tripper.serve, canceler.serve]
         watching.append(understudies.serve)
         return [self._switchboard.serve, means.keeper.beat, self._outlets.serve, *watching]
@@ -269,7 +271,7 @@ class Node:
             )
 
 
-async def _finish(servers: Hands, hands: Hands) -> None:
+async def _finish(servers: NodeTasks, hands: NodeTasks) -> None:
     """Wait until nobody takes work any more, and what was taken is done."""
     await servers.finish()
     await hands.finish()

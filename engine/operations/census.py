@@ -21,7 +21,7 @@ from streams.ports.all import Ports
 from streams.ports.log import START, Recorded
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+class OpenWait(msgspec.Struct, frozen=True, kw_only=True):
     """An episode that waits for people or for the outside."""
 
     actor_id: str
@@ -48,7 +48,7 @@ async def open_episodes(ports: Ports, actor: str, expectation: str) -> list[str]
     return [each.episode_id for each in unended if each.expectation_id == expectation]
 
 
-async def blocked_episodes(ports: Ports, actors: Collection[str]) -> list[Waiting]:
+async def blocked_episodes(ports: Ports, actors: Collection[str]) -> list[OpenWait]:
     """Return the episodes of `actors` that were blocked when this was asked, oldest first.
 
     Raises:
@@ -63,7 +63,7 @@ class _Census:
     """What is known of the episodes of some actors, by the subjects of their journals."""
 
     actors: Collection[str]
-    unended: dict[str, Waiting] = field(default_factory=dict)
+    unended: dict[str, OpenWait] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
 
     def note(self, record: Recorded) -> None:
@@ -72,7 +72,7 @@ class _Census:
         for event in record.commit.events:
             match event:
                 case EpisodeOpened() if event.actor_id in self.actors:
-                    self.unended[subject] = Waiting(
+                    self.unended[subject] = OpenWait(
                         actor_id=event.actor_id,
                         expectation_id=event.expectation_id,
                         episode_id=event.episode_id,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from engine.app import dedupe
 from engine.dead_letters import letter as dead_letter
-from engine.dead_letters.letter import Letter, _waiting
+from engine.dead_letters.letter import DeadLetter, _waiting
 from engine.dead_letters.write import settle
 from engine.episodes.episode import ENDED, Episode, fold
 from engine.episodes.open import open_episode
@@ -58,7 +58,7 @@ class Reopen(msgspec.Struct, frozen=True):
     episode_id: str
 
 
-class Recall(msgspec.Struct, frozen=True):
+class RecallEpisode(msgspec.Struct, frozen=True):
     """Call a node to this episode again: the call before found none that could have it."""
 
     episode_id: str
@@ -82,11 +82,11 @@ class Resend(msgspec.Struct, frozen=True):
     command: WorkflowCommand
 
 
-Remedy: TypeAlias = Republish | Reopen | Recall | Redeliver | Resend
+Remedy: TypeAlias = Republish | Reopen | RecallEpisode | Redeliver | Resend
 """How a letter is tried again."""
 
 
-def remedy(letter: Letter, *, stack: Stack) -> Remedy:
+def remedy(letter: DeadLetter, *, stack: Stack) -> Remedy:
     """Return how `letter` can be tried again.
 
     Raises:
@@ -94,7 +94,7 @@ def remedy(letter: Letter, *, stack: Stack) -> Remedy:
     """
     lettered = _waiting(letter)
     if lettered.episode_id and stack.is_of(lettered.stream, Stream.WORK):
-        return Recall(lettered.episode_id, _said_in(lettered))
+        return RecallEpisode(lettered.episode_id, _said_in(lettered))
     if lettered.episode_id:
         kind, key = stack.aggregate_of(lettered.subject)
         if kind is Kind.OUTPUT:
@@ -166,7 +166,7 @@ def _resend_of(lettered: DeadLettered) -> Resend | None:
 
 
 @dataclass(frozen=True)
-class Settler:
+class DeadLetterRequests:
     """Settles dead letters, for one person or one node."""
 
     ports: Ports
@@ -194,7 +194,7 @@ class Settler:
                 requeued = await self._republish(seq, letter_key=letter_key, by=by)
             case Reopen(episode_id=episode_id):
                 requeued = await self._reopen(episode_id, by=by)
-            case Recall() as recall:
+            case RecallEpisode() as recall:
                 requeued = await self._recall(recall, letter_key=letter_key, by=by)
             case Redeliver() as redeliver:
                 requeued = await self._redeliver(redeliver, letter_key=letter_key, by=by)
@@ -221,7 +221,7 @@ class Settler:
         await settle(self.ports, self.clock, subject, letter, discarded, after=version)
         return discarded
 
-    async def _read(self, letter_key: str) -> tuple[str, dead_letter.Letter, int]:
+    async def _read(self, letter_key: str) -> tuple[str, dead_letter.DeadLetter, int]:
         subject = self.ports.stack.dead_letter(letter_key)
         records = await self.ports.log.read(subject)
         return subject, dead_letter.fold(records), records[-1].seq if records else START
@@ -238,7 +238,7 @@ class Settler:
         await open_episode(self.ports, opened, at=self.clock.now())
         return DeadRequeued(by=by, episode_id=opened.episode_id)
 
-    async def _recall(self, recall: Recall, *, letter_key: str, by: str) -> DeadRequeued:
+    async def _recall(self, recall: RecallEpisode, *, letter_key: str, by: str) -> DeadRequeued:
         episode = recalled(await self._episode(recall.episode_id))
         command = recall.command or sweep.call_for(episode)
         await self.ports.inbox.send(command, id=f"recall.{letter_key}")

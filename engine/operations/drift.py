@@ -24,7 +24,7 @@ import msgspec
 
 from engine.app.triggers import TICK, next_tick, schedule_in, tick_timer_key
 from engine.cluster.nodes import ActorInfo, NodeInfo, event_in
-from engine.operations.census import Waiting
+from engine.operations.census import OpenWait
 from engine.triggers import debounce
 from engine.validation import REASON_CHARS_MAX
 from streams.keys import expectation_of
@@ -57,7 +57,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class ActualState(msgspec.Struct, frozen=True, kw_only=True):
     """What is armed, kept and waits of one actor, whoever declared it."""
 
     actor: str
@@ -66,7 +66,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     calms: Sequence[str] = ()
     """Keys of the timers of events that wait for calm."""
     marks: Sequence[Mark] = ()
-    waiting: Sequence[Waiting] = ()
+    waiting: Sequence[OpenWait] = ()
     watched: frozenset[str] = frozenset()
     """Names of the events that its queue is for."""
 
@@ -162,7 +162,7 @@ class Outcome(StrEnum):
     """Somebody has changed it meanwhile, so it was left to them."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class ReconcileStep(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was to be done."""
 
     action: Action
@@ -200,7 +200,7 @@ def why_unknown(nodes: Iterable[NodeInfo], actor: str) -> str:
 
 
 def plan_all(
-    nodes: Sequence[NodeInfo], standing: Iterable[Standing], *, now: datetime
+    nodes: Sequence[NodeInfo], standing: Iterable[ActualState], *, now: datetime
 ) -> list[Action]:
     """Return what is to be done about all actors of which is known what is expected; see `plan`."""
     return [
@@ -211,7 +211,7 @@ def plan_all(
     ]
 
 
-def plan(known: Declared, standing: Standing, *, now: datetime) -> list[Action]:
+def plan(known: Declared, standing: ActualState, *, now: datetime) -> list[Action]:
     """Return what is to be done about an actor so that what stands is what is declared.
 
     Args:
@@ -241,7 +241,7 @@ def reason_of(reason: str) -> str:
     return f"{ORPHAN_CLEANUP}: {reason}" if reason else ORPHAN_CLEANUP
 
 
-def _disarmed(known: Declared, standing: Standing) -> Iterator[Disarm]:
+def _disarmed(known: Declared, standing: ActualState) -> Iterator[Disarm]:
     for purpose, keys in ((TICK, standing.ticks), (debounce.PURPOSE, standing.calms)):
         for key in sorted(keys):
             timer = Disarm(
@@ -254,7 +254,7 @@ def _disarmed(known: Declared, standing: Standing) -> Iterator[Disarm]:
                 yield timer
 
 
-def _armed(known: Declared, standing: Standing, now: datetime) -> Iterator[Arm]:
+def _armed(known: Declared, standing: ActualState, now: datetime) -> Iterator[Arm]:
     """Yield what is to tick, but for what a newer version alone can read."""
     ticks = set(standing.ticks)
     for expectation, specs in sorted(known.ticking.items()):
@@ -269,7 +269,7 @@ def _armed(known: Declared, standing: Standing, now: datetime) -> Iterator[Arm]:
                 )
 
 
-def _canceled(known: Declared, standing: Standing) -> Iterator[CancelBlocked]:
+def _canceled(known: Declared, standing: ActualState) -> Iterator[CancelBlocked]:
     for each in standing.waiting:
         if each.expectation_id not in known.schedules:
             yield CancelBlocked(
@@ -279,14 +279,14 @@ def _canceled(known: Declared, standing: Standing) -> Iterator[CancelBlocked]:
             )
 
 
-def _forgotten(known: Declared, standing: Standing) -> Iterator[Forget]:
+def _forgotten(known: Declared, standing: ActualState) -> Iterator[Forget]:
     for mark in standing.marks:
         expectation = expectation_of(mark.key)
         if expectation not in known.schedules:
             yield Forget(actor_id=standing.actor, expectation_id=expectation, mark=mark)
 
 
-def _unwatched(known: Declared, standing: Standing) -> Iterator[Unwatch]:
+def _unwatched(known: Declared, standing: ActualState) -> Iterator[Unwatch]:
     events = standing.watched - known.events
     if events:
         yield Unwatch(actor_id=standing.actor, expectation_id="", events=tuple(sorted(events)))

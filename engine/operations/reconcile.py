@@ -38,14 +38,14 @@ from engine.operations.drift import (
     ACTIONS,
     REASON_MAX,
     Action,
+    ActualState,
     Arm,
     CancelBlocked,
     Disarm,
     Forget,
     Mark,
     Outcome,
-    Standing,
-    Step,
+    ReconcileStep,
     Unwatch,
     declared,
     is_declared,
@@ -85,14 +85,14 @@ R = TypeVar("R")
 
 
 @dataclass
-class Tidier:
+class Reconciler:
     """Does what is to be done, once."""
 
     ports: Ports
     clock: Clock
     by: str
     reason: str
-    standing: Sequence[Standing]
+    standing: Sequence[ActualState]
     """What it was found for."""
     now: datetime
     """When that was."""
@@ -101,7 +101,7 @@ class Tidier:
     """What was disarmed, or may have been, as it was."""
     _unwatched: set[Unwatch] = field(default_factory=set)
 
-    async def do_all(self, actions: Sequence[Action]) -> list[Step]:
+    async def do_all(self, actions: Sequence[Action]) -> list[ReconcileStep]:
         """Do all of `actions` that are still due then, and undo what turns out to be declared.
 
         Raises:
@@ -114,7 +114,7 @@ class Tidier:
         finally:
             if self._taken or self._unwatched:
                 self._done -= await self._undo()
-        return [Step(action=each, outcome=self._outcome(each)) for each in actions]
+        return [ReconcileStep(action=each, outcome=self._outcome(each)) for each in actions]
 
     async def _do_phase(self, actions: Sequence[Action]) -> None:
         if actions and not isinstance(actions[0], Arm):
@@ -249,7 +249,7 @@ ACTIONS_MAX: Final = 10_000
 class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one go."""
 
-    steps: Sequence[Step]
+    steps: Sequence[ReconcileStep]
     nodes: Sequence[str]
     """Names of those that lived."""
     compared: Sequence[str]
@@ -310,7 +310,7 @@ async def reconcile(
     nodes, now = await live_nodes(ports.gates, from_leader=True), clock.now()
     actions = plan_all(nodes, standing, now=now)
     chosen = actions[:ACTIONS_MAX]
-    tidier = Tidier(ports, clock, by, reason_of(reason), standing, now)
+    tidier = Reconciler(ports, clock, by, reason_of(reason), standing, now)
     skipped = {actor: why for actor in wanted if (why := why_unknown(nodes, actor))}
     return Reconciled(
         steps=[_planned(each) for each in chosen] if dry_run else await tidier.do_all(chosen),
@@ -321,15 +321,15 @@ async def reconcile(
     )
 
 
-async def _standing(ports: Ports, actors: Sequence[str]) -> list[Standing]:
+async def _standing(ports: Ports, actors: Sequence[str]) -> list[ActualState]:
     """Return what stands of each of `actors`."""
     if not actors:
         return []
     waiting = await blocked_episodes(ports, actors)
 
-    async def one(actor: str) -> Standing:
+    async def one(actor: str) -> ActualState:
         entries = [await ports.gates.entries(under=each) for each in remembered_of(actor)]
-        return Standing(
+        return ActualState(
             actor=actor,
             ticks=await ports.timers.keys(actor, schedule.PURPOSE),
             calms=await ports.timers.keys(actor, debounce.PURPOSE),
@@ -345,8 +345,8 @@ async def _standing(ports: Ports, actors: Sequence[str]) -> list[Standing]:
     return await each_of(one, actors)
 
 
-def _planned(action: Action) -> Step:
-    return Step(action=action, outcome=Outcome.PLANNED)
+def _planned(action: Action) -> ReconcileStep:
+    return ReconcileStep(action=action, outcome=Outcome.PLANNED)
 
 
 def _actors_of(nodes: Iterable[NodeInfo]) -> set[str]:

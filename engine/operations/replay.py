@@ -31,7 +31,7 @@ from engine.app.app import App
 from engine.episodes import recovery
 from engine.episodes.episode import UNOPENED, Episode, Status, evolve, fold
 from engine.errors import BadHistory, EpisodeFailed, NondeterministicReplay
-from engine.execution.strategy import Thinker
+from engine.execution.strategy import StrategyRunner
 from streams.errors import BadName, UnreadableEvent
 from streams.json import UNDECODABLE
 from streams.model.events import (
@@ -154,7 +154,7 @@ async def replay(
         raise BadHistory("it is of no episode: nothing in it was opened")
     stack = stack_of(records[0].subject)
     actors = {**{actor.id: actor for actor in defined}, **app.actors}
-    thinker = Thinker(_expectation(episode.opened, actors), episode.opened, stack.name)
+    thinker = StrategyRunner(_expectation(episode.opened, actors), episode.opened, stack.name)
     rerun = _Rerun(thinker, recovery.tail(_whole(records)))
     try:
         asks = await rerun.to_the_end()
@@ -172,7 +172,7 @@ async def replay(
 class _Rerun:
     """A strategy on its way through what was recorded, and how far it has come."""
 
-    thinker: Thinker
+    thinker: StrategyRunner
     found: recovery.Tail
     state: Any = None
     step_no: int = 0
@@ -192,7 +192,7 @@ class _Rerun:
         return await self.thinker.next_step(self.state, turn=turn, tokens_used=tokens_used)
 
 
-async def _check_next(thinker: Thinker, episode: Episode, asks: Action) -> None:
+async def _check_next(thinker: StrategyRunner, episode: Episode, asks: Action) -> None:
     """Check that the strategy goes on as the history does, as far as that goes on."""
     asked = episode.blocked if episode.status is Status.BLOCKED else episode.announced
     if asked is not None:

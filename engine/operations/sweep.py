@@ -31,7 +31,7 @@ import msgspec
 
 from engine.app.workflow_starter import starter_id
 from engine.episodes.episode import ENDED, WAITING, Episode, Status, fold
-from engine.episodes.recovery import Verdict
+from engine.episodes.recovery import SweepVerdict
 from engine.episodes.wake import ATTEND
 from engine.errors import Rejected
 from engine.waits.wait import block_in, next_wake
@@ -56,7 +56,7 @@ from streams.ports.all import Ports
 from streams.ports.log import Recorded
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class SweptAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt that runs, as far as the instance knows, and what its own journal says of it."""
 
     told: StepDone
@@ -93,12 +93,12 @@ def running(instance: Instance) -> Iterator[StepDone]:
 
 def judge_instance(
     instance: Instance,
-    attempts: Sequence[Attempt],
+    attempts: Sequence[SweptAttempt],
     *,
     is_armed: bool,
     silent_s: float,
     stale_after_s: float,
-) -> Verdict:
+) -> SweepVerdict:
     """Return what is to be done about `instance`; `RECOVERED`: have a node look at it.
 
     Args:
@@ -109,20 +109,20 @@ def judge_instance(
         stale_after_s: how long it may be silent.
     """
     if instance.started is None or instance.phase in INSTANCE_ENDED:
-        return Verdict.ENDED
+        return SweepVerdict.ENDED
     if silent_s < stale_after_s:
-        return Verdict.HELD
+        return SweepVerdict.HELD
     is_lost = any(each.has_ended or not each.is_open for each in attempts)
     # What is to be canceled may not have heard of it: nothing shows whether it has.
     may_not_know = instance.phase is WorkflowStatus.STOPPING
     is_due = wake_at(instance) is not None
     waits = attempts or is_due or instance.status is WorkflowStatus.BLOCKED
     if is_lost or may_not_know or not waits or (is_due and not is_armed):
-        return Verdict.RECOVERED
-    return Verdict.WAITING
+        return SweepVerdict.RECOVERED
+    return SweepVerdict.WAITING
 
 
-def calls_for(instance: Instance, attempts: Sequence[Attempt]) -> Sequence[WorkflowCommand]:
+def calls_for(instance: Instance, attempts: Sequence[SweptAttempt]) -> Sequence[WorkflowCommand]:
     """Return what has some node go on with `instance`: first the ends that it may not know."""
     begun = instance.begun
     advance = Advance(workflow=begun.spec.name, instance_id=begun.instance_id)
@@ -150,7 +150,7 @@ class InstanceSweeper:
     """Only look: call nobody."""
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(IN_FLIGHT_MAX))
 
-    async def sweep(self, instance_ids: Iterable[str]) -> Sequence[Verdict]:
+    async def sweep(self, instance_ids: Iterable[str]) -> Sequence[SweepVerdict]:
         """Return what there was to do about each instance, done unless `is_dry`.
 
         Raises:
@@ -160,15 +160,15 @@ class InstanceSweeper:
             tasks = [group.create_task(self._look_at(each)) for each in instance_ids]
         return [task.result() for task in tasks]
 
-    async def _look_at(self, instance_id: str) -> Verdict:
+    async def _look_at(self, instance_id: str) -> SweepVerdict:
         try:
             async with self._room:
                 records = await self.ports.log.read(self.ports.stack.workflow(instance_id))
         except UnreadableEvent:
-            return Verdict.UNREADABLE
+            return SweepVerdict.UNREADABLE
         instance = fold_instance(records)
         if instance.started is None or instance.phase in INSTANCE_ENDED:
-            return Verdict.ENDED
+            return SweepVerdict.ENDED
         attempts = await asyncio.gather(*(self._attempt(each) for each in running(instance)))
         verdict = judge_instance(
             instance,
@@ -177,11 +177,11 @@ class InstanceSweeper:
             silent_s=(self.clock.now() - records[-1].commit.at).total_seconds(),
             stale_after_s=self.stale_after_s,
         )
-        if verdict is Verdict.RECOVERED and not self.is_dry:
+        if verdict is SweepVerdict.RECOVERED and not self.is_dry:
             await self._call(instance, attempts)
         return verdict
 
-    async def _attempt(self, told: StepDone) -> Attempt:
+    async def _attempt(self, told: StepDone) -> SweptAttempt:
         """Return how far an attempt is: it is an episode's, or an instance's."""
         stack = self.ports.stack
         async with self._room:
@@ -189,8 +189,8 @@ class InstanceSweeper:
                 newest = await self.ports.log.last(stack.episode(told.episode_id))
                 newest = newest or await self.ports.log.last(stack.workflow(told.episode_id))
             except UnreadableEvent:  # Of a newer version: it goes on there.
-                return Attempt(told=told, is_open=True, has_ended=False)
-        return Attempt(told=told, is_open=newest is not None, has_ended=_has_ended(newest))
+                return SweptAttempt(told=told, is_open=True, has_ended=False)
+        return SweptAttempt(told=told, is_open=newest is not None, has_ended=_has_ended(newest))
 
     async def _is_armed(self, instance: Instance) -> bool:
         begun = instance.begun
@@ -198,7 +198,7 @@ class InstanceSweeper:
         async with self._room:
             return await self.ports.timers.pending(*timer) is not None
 
-    async def _call(self, instance: Instance, attempts: Sequence[Attempt]) -> None:
+    async def _call(self, instance: Instance, attempts: Sequence[SweptAttempt]) -> None:
         for number, command in enumerate(calls_for(instance, attempts)):
             # The journal has not moved since; should another sweep see the same, one call is kept.
             id_ = f"sweep.{instance.begun.instance_id}.{instance.version}.{number}"
@@ -211,7 +211,7 @@ def _has_ended(newest: Recorded | None) -> bool:
     return any(isinstance(event, EpisodeFinished | WorkflowFinished) for event in events)
 
 
-def judge_episode(episode: Episode, *, silent_s: float, stale_after_s: float) -> Verdict:
+def judge_episode(episode: Episode, *, silent_s: float, stale_after_s: float) -> SweepVerdict:
     """Return what `episode`'s journal says of it; `RECOVERED`: unless somebody is at it, do so.
 
     `WAITING`: unless what is to call a node back to it is missing.
@@ -222,10 +222,10 @@ def judge_episode(episode: Episode, *, silent_s: float, stale_after_s: float) ->
         stale_after_s: how long it may be silent.
     """
     if episode.status in ENDED or episode.status is Status.UNOPENED:
-        return Verdict.ENDED
+        return SweepVerdict.ENDED
     if silent_s < stale_after_s:
-        return Verdict.HELD
-    return Verdict.WAITING if episode.status in WAITING else Verdict.RECOVERED
+        return SweepVerdict.HELD
+    return SweepVerdict.WAITING if episode.status in WAITING else SweepVerdict.RECOVERED
 
 
 def call_for(episode: Episode) -> Command:
@@ -251,7 +251,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Sweeper:
+class EpisodeSweeper:
     """Sweeps for one person."""
 
     ports: Ports
@@ -262,7 +262,7 @@ class Sweeper:
     is_dry: bool = False
     """Only look: call nobody."""
 
-    async def sweep(self, candidates: Iterable[Candidate]) -> Sequence[Verdict]:
+    async def sweep(self, candidates: Iterable[Candidate]) -> Sequence[SweepVerdict]:
         """Return what there was to do about each of `candidates`, done unless `is_dry`.
 
         Raises:
@@ -270,7 +270,7 @@ class Sweeper:
         """
         room = asyncio.Semaphore(IN_FLIGHT_MAX)
 
-        async def one(candidate: Candidate) -> Verdict:
+        async def one(candidate: Candidate) -> SweepVerdict:
             async with room:
                 return await self._look_at(candidate)
 
@@ -278,28 +278,28 @@ class Sweeper:
             tasks = [group.create_task(one(candidate)) for candidate in candidates]
         return [task.result() for task in tasks]
 
-    async def _look_at(self, candidate: Candidate) -> Verdict:
+    async def _look_at(self, candidate: Candidate) -> SweepVerdict:
         try:
             records = await self.ports.log.read(self.ports.stack.episode(candidate.episode_id))
         except UnreadableEvent:
-            return Verdict.UNREADABLE
+            return SweepVerdict.UNREADABLE
         episode = fold(records)
         verdict = judge_episode(
             episode, silent_s=self._silent_s(records), stale_after_s=self.stale_after_s
         )
-        if verdict is Verdict.WAITING and not await self._is_forgotten(records, candidate):
+        if verdict is SweepVerdict.WAITING and not await self._is_forgotten(records, candidate):
             return verdict
-        if verdict not in (Verdict.WAITING, Verdict.RECOVERED):
+        if verdict not in (SweepVerdict.WAITING, SweepVerdict.RECOVERED):
             return verdict
         if await self.ports.inbox.is_waiting(candidate.actor_id, candidate.episode_id):
-            return Verdict.CALLED
+            return SweepVerdict.CALLED
         if await self._is_held(candidate):
-            return Verdict.HELD
+            return SweepVerdict.HELD
         if not self.is_dry:
             # The journal has not moved since; should another sweep see the same, one call is kept.
             call_id = f"sweep.{candidate.episode_id}.{records[-1].seq}"
             await self.ports.inbox.send(call_for(episode), id=call_id)
-        return Verdict.RECOVERED
+        return SweepVerdict.RECOVERED
 
     async def _is_forgotten(self, records: Sequence[Recorded], candidate: Candidate) -> bool:
         """Return whether nothing would call a node back to an episode that waits."""

@@ -31,7 +31,7 @@ from engine.episodes.episode import ENDED, Episode, fold
 from engine.errors import Refused
 from engine.outputs.output import fold as fold_output
 from engine.validation import check_id
-from streams.model.definitions import Edition
+from streams.model.definitions import RegisteredDefinition
 from streams.model.events import EpisodeOpened
 from streams.model.events.definitions import DefinitionKind
 from streams.ports.all import Ports
@@ -109,7 +109,7 @@ def unheard(
 
 
 def instance_unheard(
-    nodes: Iterable[NodeInfo], workflow: str, *, edition: Edition | None
+    nodes: Iterable[NodeInfo], workflow: str, *, edition: RegisteredDefinition | None
 ) -> Unheard | None:
     """Return why no node rules on what is said to an instance of a workflow; None: one does.
 
@@ -215,7 +215,7 @@ def _ear_of_stand_in(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -
     return _Ear(node.name, _Hears.PERHAPS, DISABLED)
 
 
-def _ear_of_workflow(node: NodeInfo, workflow: str, edition: Edition | None) -> _Ear:
+def _ear_of_workflow(node: NodeInfo, workflow: str, edition: RegisteredDefinition | None) -> _Ear:
     starter = starter_id(workflow)
     info = node.actors.get(starter)
     if info is not None:

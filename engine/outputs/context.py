@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.episodes.context import EpisodeCrew
-from engine.outputs.pool import Outlets
+from engine.episodes.context import EpisodeContext
+from engine.outputs.pool import AdapterPool
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputCrew(EpisodeCrew):
+class OutputContext(EpisodeContext):
     """One actor's means on one node, with what delivers outputs."""
 
-    outlets: Outlets
+    outlets: AdapterPool
     """The node's adapters, for all of its actors."""

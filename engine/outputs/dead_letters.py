@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Final
 
 from engine.dead_letters import letter as dead_letter
-from engine.dead_letters.write import Undertaker, settle
+from engine.dead_letters.write import DeadLetterWriter, settle
 from engine.errors import Rejected
 from engine.outputs.output import UNPROPOSED, Output
 from engine.outputs.output import evolve as evolve_output
-from engine.outputs.store import Parcel
+from engine.outputs.store import OutputStore
 from streams.clock import Clock
 from streams.errors import VersionConflict
 from streams.layout import Kind
@@ -97,7 +97,7 @@ OUTPUT_FAILED: Final = "output_failed"
 """Reason of the dead letter of an output."""
 
 
-async def write_failed(undertaker: Undertaker, output: Output) -> None:
+async def write_failed(undertaker: DeadLetterWriter, output: Output) -> None:
     """Keep a dead letter for an output that has failed, each time that it has.
 
     Others may have gone on with it since `output` was read: who proposed it anew, or had it
@@ -123,7 +123,7 @@ async def write_failed(undertaker: Undertaker, output: Output) -> None:
     )
     await undertaker.write(stack.dead(Kind.OUTPUT, cause_of(output)), letter)
     # It is only read: whoever adds nothing needs no pen.
-    by_now = Parcel(ports, clock, proposed.output_key, pen="")
+    by_now = OutputStore(ports, clock, proposed.output_key, pen="")
     await by_now.read()
     await note_gone_on_from(ports, clock, output, by_now.history)
 

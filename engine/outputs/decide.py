@@ -62,19 +62,19 @@ class Propose(msgspec.Struct, frozen=True):
     proposal_no: int
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class TryDelivery(msgspec.Struct, frozen=True):
     """The adapter is to be called, for the `number`-th time."""
 
     number: int
 
 
-class Fail(msgspec.Struct, frozen=True):
+class FailDelivery(msgspec.Struct, frozen=True):
     """It cannot be delivered."""
 
     event: OutputFailed
 
 
-Move: TypeAlias = Settled | Later | Propose | Attempt | Fail
+Move: TypeAlias = Settled | Later | Propose | TryDelivery | FailDelivery
 
 
 def next_move(
@@ -103,8 +103,8 @@ def next_move(
         event = OutputFailed(
             attempt=output.attempts, error_class=OUTCOME_UNKNOWN, error_detail=detail
         )
-        return Fail(event)
-    return Attempt(output.attempts + 1)
+        return FailDelivery(event)
+    return TryDelivery(output.attempts + 1)
 
 
 def _early(output: Output) -> timedelta:

@@ -27,27 +27,27 @@ import structlog
 
 from engine import telemetry
 from engine.app.outputs import NO_ADAPTER, DeliveryFailed, OutputView, Retries, missing
-from engine.dead_letters.write import Undertaker
+from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.episode import CancelEpisode, Finish
-from engine.outputs.context import OutputCrew
+from engine.outputs.context import OutputContext
 from engine.outputs.dead_letters import note_gone_on, write_failed
 from engine.outputs.decide import (
-    Attempt,
-    Fail,
+    FailDelivery,
     Later,
     Move,
     Propose,
     Settled,
+    TryDelivery,
     after_failure,
     next_move,
 )
 from engine.outputs.events import output_news
 from engine.outputs.keys import idempotency_key, proposal
 from engine.outputs.output import Output, is_own
-from engine.outputs.pool import Outlet
+from engine.outputs.pool import PooledAdapter
 from engine.outputs.rate_limit import PLACE_S
-from engine.outputs.store import Overtaken, Parcel
-from engine.runtime.context import Crew
+from engine.outputs.store import OutputStore, Overtaken
+from engine.runtime.context import ActorContext
 from engine.runtime.publish import PublicEvent
 from engine.runtime.retry import CONFLICTS_MAX, Contended
 from engine.runtime.usercode import in_text
@@ -87,7 +87,7 @@ _CAME: Final[Mapping[type[Came], str]] = {
 }
 
 
-async def make_attempt(outlet: Outlet, output: Output, *, clock: Clock, stack: str) -> Came:
+async def make_attempt(outlet: PooledAdapter, output: Output, *, clock: Clock, stack: str) -> Came:
     """Call the adapter, and return what came of it.
 
     Args:
@@ -126,7 +126,7 @@ def _log(view: OutputView, came: Came) -> None:
 
 
 def _after(
-    output: Output, failed: DeliveryFailed, outlet: Outlet, clock: Clock
+    output: Output, failed: DeliveryFailed, outlet: PooledAdapter, clock: Clock
 ) -> OutputPostponed | OutputFailed:
     retries, key = outlet.route.retries, output.proposed.output_key if output.proposed else ""
     tries = max(1, output.attempts_counted)
@@ -167,7 +167,7 @@ def _view(output: Output, stack: str) -> OutputView:
 
 
 @dataclass(frozen=True)
-class Carried:
+class DeliveryState:
     """How far an output has got."""
 
     key: str
@@ -182,7 +182,7 @@ class Carried:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CarriedOut:
+class ConclusionState:
     """How far an episode's decisions are carried out."""
 
     findings: tuple[FindingOutcome, ...] = ()
@@ -209,22 +209,22 @@ class CarriedOut:
         return Finish(findings=self.findings, outputs=self.outputs)
 
 
-NOTHING_DONE: Final = CarriedOut()
+NOTHING_DONE: Final = ConclusionState()
 
 
 def added_up(
-    carried: Iterable[Carried],
+    carried: Iterable[DeliveryState],
     *,
     known: Mapping[str, OutputOutcome] | None = None,
     order: Iterable[str] = (),
-) -> CarriedOut:
+) -> ConclusionState:
     """Return what several outputs came to, in `order`, with what is `known` of others."""
     by_key = {one.key: one for one in carried}
     outcomes = dict(known or {})
     outcomes |= {key: one.outcome for key, one in by_key.items() if one.outcome is not None}
     keys = list(dict.fromkeys((*order, *outcomes)))
     wakes = [one.wakes_at for one in by_key.values() if one.wakes_at is not None]
-    return CarriedOut(
+    return ConclusionState(
         outputs=tuple(outcomes[key] for key in keys if key in outcomes),
         pending=tuple(key for key, one in by_key.items() if one.outcome is None),
         wakes_at=min(wakes, default=None),
@@ -233,15 +233,15 @@ def added_up(
 
 
 @dataclass(frozen=True)
-class Deliverer:
+class DeliveryAttempts:
     """Makes the attempts of one episode, on one node."""
 
-    crew: Crew
+    crew: ActorContext
     check_claim: Callable[[], None]
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
 
     async def propose(
-        self, parcel: Parcel, outlet: Outlet | None, proposed: OutputProposed
+        self, parcel: OutputStore, outlet: PooledAdapter | None, proposed: OutputProposed
     ) -> Later | None:
         """Put an output down, with the first attempt if that can be made at once.
 
@@ -259,7 +259,7 @@ class Deliverer:
             return None
         return await self._deliver(parcel, outlet, proposed)
 
-    async def attempt(self, parcel: Parcel, outlet: Outlet | None) -> Later | None:
+    async def attempt(self, parcel: OutputStore, outlet: PooledAdapter | None) -> Later | None:
         """Make an attempt with an output that was put down.
 
         Args:
@@ -289,7 +289,7 @@ class Deliverer:
         return Later(self.crew.clock.now() + timedelta(seconds=pause_s))
 
     async def _deliver(
-        self, parcel: Parcel, outlet: Outlet, *first: OutputProposed
+        self, parcel: OutputStore, outlet: PooledAdapter, *first: OutputProposed
     ) -> Later | None:
         """Make an attempt, in a place that was taken for it; put down `first` with it."""
         try:
@@ -314,10 +314,10 @@ def _no_adapter(output: Output) -> OutputFailed:
 
 
 @dataclass(frozen=True)
-class Courier:
+class OutputDelivery:
     """Carries the outputs of one episode, on one node."""
 
-    crew: OutputCrew
+    crew: OutputContext
     opened: EpisodeOpened
     pen: str
     """Unique for ever: commits are named after it."""
@@ -334,7 +334,7 @@ class Courier:
         *,
         is_new: bool = False,
         retells: bool = False,
-    ) -> Carried:
+    ) -> DeliveryState:
         """Carry one output as far as it gets now.
 
         Args:
@@ -364,7 +364,7 @@ class Courier:
                     return self._carried(parcel, done, retells=retells)
         raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
 
-    async def look(self, key: str) -> Carried:
+    async def look(self, key: str) -> DeliveryState:
         """Return how far an output has got, and do nothing about it. All of it is news.
 
         Raises:
@@ -393,7 +393,7 @@ class Courier:
 
     async def cancel(
         self, key: str, intent: OutputIntent | None, *, reason: str, retells: bool = False
-    ) -> Carried:
+    ) -> DeliveryState:
         """Have an output not be delivered, unless it is settled.
 
         It is written down also of what nobody has proposed: whoever stood still since they were
@@ -423,7 +423,7 @@ class Courier:
         raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
 
     def _ending(
-        self, parcel: Parcel, move: Move, intent: OutputIntent | None, *, reason: str
+        self, parcel: OutputStore, move: Move, intent: OutputIntent | None, *, reason: str
     ) -> tuple[OutputEvent, ...]:
         """Return what says that an output is not to be delivered for this episode.
 
@@ -441,21 +441,21 @@ class Courier:
         return OutputForgone(episode_id=self.opened.episode_id)
 
     @property
-    def _deliverer(self) -> Deliverer:
-        return Deliverer(self.crew, self.check_claim)
+    def _deliverer(self) -> DeliveryAttempts:
+        return DeliveryAttempts(self.crew, self.check_claim)
 
-    def _proposal(self, parcel: Parcel, intent: OutputIntent, move: Propose) -> OutputProposed:
+    def _proposal(self, parcel: OutputStore, intent: OutputIntent, move: Propose) -> OutputProposed:
         now, number = self.crew.clock.now(), move.proposal_no
         return proposal(intent, parcel.key, self.opened, proposal_no=number, at=now)
 
-    def _parcel(self, key: str) -> Parcel:
+    def _parcel(self, key: str) -> OutputStore:
         mark = idempotency_key(self.crew.ports.stack.name, key)
-        return Parcel(self.crew.ports, self.crew.clock, key, pen=f"{self.pen}.{mark}")
+        return OutputStore(self.crew.ports, self.crew.clock, key, pen=f"{self.pen}.{mark}")
 
     def _is_ours(self, output: Output) -> bool:
         return is_own(output, episode_id=self.opened.episode_id)
 
-    def _next(self, parcel: Parcel, retries: Retries) -> Move:
+    def _next(self, parcel: OutputStore, retries: Retries) -> Move:
         return next_move(
             parcel.output,
             parcel.key,
@@ -468,7 +468,9 @@ class Courier:
         now = self.crew.clock.now()
         return now if self.called_at is None else max(now, self.called_at)
 
-    async def _move(self, parcel: Parcel, intent: OutputIntent | None) -> Settled | Later | None:
+    async def _move(
+        self, parcel: OutputStore, intent: OutputIntent | None
+    ) -> Settled | Later | None:
         """Make the next move; return it if it was the last one for now."""
         outlet = self._outlet(parcel.output, intent)
         move = self._next(parcel, outlet.route.retries if outlet else Retries())
@@ -484,26 +486,28 @@ class Courier:
                     return await self._deliverer.propose(parcel, outlet, proposed)
                 # It was announced, and nobody came to propose it.
                 await parcel.write(self._forgone)
-            case Attempt():
+            case TryDelivery():
                 return await self._deliverer.attempt(parcel, outlet)
-            case Fail(event=failed):
+            case FailDelivery(event=failed):
                 await parcel.write(failed)
         return None
 
-    def _outlet(self, output: Output, intent: OutputIntent | None) -> Outlet | None:
+    def _outlet(self, output: Output, intent: OutputIntent | None) -> PooledAdapter | None:
         said = output.proposed if self._is_ours(output) else intent
         return self.crew.outlets.of(said.adapter) if said else None
 
-    async def _bury(self, parcel: Parcel) -> None:
+    async def _bury(self, parcel: OutputStore) -> None:
         """Keep a dead letter of what has failed for good; doing so again changes nothing.
 
         Others may have proposed it anew before whoever saw it fail had come as far as this.
         """
         proposal = parcel.proposal_of(self.opened.episode_id)
         if proposal is not None and proposal.output.status is OutputStatus.FAILED:
-            await write_failed(Undertaker(self.crew.ports, self.crew.clock), proposal.output)
+            await write_failed(DeadLetterWriter(self.crew.ports, self.crew.clock), proposal.output)
 
-    def _carried(self, parcel: Parcel, last: Settled | Later, *, retells: bool) -> Carried:
+    def _carried(
+        self, parcel: OutputStore, last: Settled | Later, *, retells: bool
+    ) -> DeliveryState:
         output, proposal = parcel.output, parcel.proposal_of(self.opened.episode_id)
         outcome = last.outcome if isinstance(last, Settled) else None
         news: list[PublicEvent] = []
@@ -516,7 +520,7 @@ class Courier:
         if outcome is not None and parcel.version > (parcel.since or START):
             adapter = proposal.proposed.adapter if proposal else ""
             telemetry.outputs.add(1, {"adapter": adapter, "outcome": outcome.outcome})
-        return Carried(
+        return DeliveryState(
             key=parcel.key,
             outcome=outcome,
             status=outcome.outcome if outcome else str(output.status),

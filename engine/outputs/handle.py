@@ -31,18 +31,18 @@ from typing import Final, TypeAlias
 import structlog
 
 from engine.app.outputs import Retries
-from engine.dead_letters.write import Undertaker
+from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import events as episode_events
 from engine.episodes.episode import ENDED, Episode, Status
 from engine.episodes.wake import call_by
 from engine.errors import Refused
-from engine.outputs.context import OutputCrew
+from engine.outputs.context import OutputContext
 from engine.outputs.dead_letters import note_retried, write_failed
 from engine.outputs.decide import (
-    Attempt,
-    Fail,
+    FailDelivery,
     Later,
     Move,
+    TryDelivery,
     answered,
     called_off,
     check_is_carried,
@@ -56,31 +56,31 @@ from engine.outputs.events import CANCELED, DECIDED, output_news, output_reminde
 from engine.outputs.keys import wanted
 from engine.outputs.output import Output, is_own
 from engine.outputs.rate_limit import PLACE_S
-from engine.outputs.store import Parcel
-from engine.runtime.context import Crew
-from engine.runtime.publish import Herald
+from engine.outputs.store import OutputStore
+from engine.runtime.context import ActorContext
+from engine.runtime.publish import EventPublisher
 from engine.waits.approval import reminder_no
 from streams.model.commands import Attend, CancelOutput, Carry, Command, Decide, RetryOutput
 from streams.model.events import EpisodeOpened, OutputEvent
 from streams.model.outputs import OutputStatus
 from streams.ports.delivery import Delivery, Unreadable
-from streams.ports.domain_events import World
+from streams.ports.domain_events import DomainEvents
 from streams.ports.log import START, Recorded
 from streams.tracing import traceparent
 
 
 @dataclass(frozen=True)
-class OutputHerald:
+class OutputNotifier:
     """Tells of the outputs of one episode.
 
     Raises:
         Unavailable: from each of its methods; tell of it again later.
     """
 
-    world: World
+    world: DomainEvents
     opened: EpisodeOpened
 
-    async def tell(self, parcel: Parcel, names: Collection[str]) -> None:
+    async def tell(self, parcel: OutputStore, names: Collection[str]) -> None:
         """Tell what of these names has happened to an output."""
         proposal = parcel.proposal_of(self.opened.episode_id)
         if proposal is None or not episode_events.is_public(self.opened):
@@ -88,15 +88,15 @@ class OutputHerald:
         news = output_news(self.opened, proposal.proposed, proposal.history, since=START)
         told = [each for each in news if each.name in names]
         if told:
-            await Herald(self.world).tell(told)
+            await EventPublisher(self.world).tell(told)
 
-    async def tell_decided(self, parcel: Parcel) -> None:
+    async def tell_decided(self, parcel: OutputStore) -> None:
         """Tell how an output was decided, if nothing has followed from that yet."""
         is_ours = is_own(parcel.output, episode_id=self.opened.episode_id)
         if is_ours and not parcel.output.attempts:
             await self.tell(parcel, DECIDED)
 
-    async def remind(self, parcel: Parcel, *, at: datetime) -> None:
+    async def remind(self, parcel: OutputStore, *, at: datetime) -> None:
         """Remind people of an output that waits for them, if that is due `at` this time."""
         output = parcel.output
         if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
@@ -107,21 +107,21 @@ class OutputHerald:
         number = reminder_no(since, every_s=approval.remind_every_s, at=at)
         if number:
             news = output_reminder(self.opened, output, number=number, seq=parcel.version)
-            await Herald(self.world).tell([news])
+            await EventPublisher(self.world).tell([news])
 
 
 log = structlog.get_logger("vigil.outputs")
 
 
 @dataclass(frozen=True)
-class OutputClerk:
+class OutputCommands:
     """Writes for one actor, on one node.
 
     Raises:
         Unavailable: from each of its methods. Let the command come again.
     """
 
-    crew: Crew
+    crew: ActorContext
 
     async def decide(self, command: Decide, episode: Episode, *, at: datetime) -> bool:
         """Write a decision down, and return whether there is one: this one, or that time is up.
@@ -206,12 +206,12 @@ class OutputClerk:
             await self._herald(episode.opened).tell(parcel, frozenset({CANCELED}))
         return not refusals
 
-    def _herald(self, opened: EpisodeOpened | None) -> OutputHerald:
+    def _herald(self, opened: EpisodeOpened | None) -> OutputNotifier:
         assert opened is not None, "an episode that was opened"
-        return OutputHerald(self.crew.ports.world, opened)
+        return OutputNotifier(self.crew.ports.world, opened)
 
-    def _parcel(self, key: str) -> Parcel:
-        return Parcel(self.crew.ports, self.crew.clock, key, pen=next(self.crew.pens))
+    def _parcel(self, key: str) -> OutputStore:
+        return OutputStore(self.crew.ports, self.crew.clock, key, pen=next(self.crew.pens))
 
 
 def _note(command: CancelOutput | Decide | RetryOutput, refusals: Sequence[Refused]) -> None:
@@ -225,10 +225,10 @@ LOOKS_IN_FLIGHT_MAX: Final = 16
 
 
 @dataclass(frozen=True)
-class OutputInspector:
+class OutputCheck:
     """Looks at the outputs of one episode, on one node."""
 
-    crew: OutputCrew
+    crew: OutputContext
     opened: EpisodeOpened
     episode: Episode
     at: datetime
@@ -270,10 +270,10 @@ class OutputInspector:
 
     async def _look(self, key: str) -> datetime | bool | None:
         """Return whether something is to be done about an output now; or when it will be, if so."""
-        parcel = Parcel(self.crew.ports, self.crew.clock, key, pen=next(self.crew.pens))
+        parcel = OutputStore(self.crew.ports, self.crew.clock, key, pen=next(self.crew.pens))
         await parcel.amend(self._expired)
         await self._bury(parcel)
-        herald = OutputHerald(self.crew.ports.world, self.opened)
+        herald = OutputNotifier(self.crew.ports.world, self.opened)
         await herald.tell_decided(parcel)
         await herald.remind(parcel, at=self.at)
         move = next_move(
@@ -289,14 +289,14 @@ class OutputInspector:
         if away_s:
             return self.crew.clock.now() + timedelta(seconds=away_s)
         if self.episode.status in ENDED:
-            return isinstance(move, Attempt | Fail)
+            return isinstance(move, TryDelivery | FailDelivery)
         return True
 
     def _expired(self, output: Output) -> OutputEvent | None:
         is_ours = is_own(output, episode_id=self.opened.episode_id)
         return expired(output, at=self.at) if is_ours else None
 
-    def _stays_away_s(self, parcel: Parcel, move: Move) -> float:
+    def _stays_away_s(self, parcel: OutputStore, move: Move) -> float:
         """Return how long an attempt is left for later because its route has no place, in seconds.
 
         To take the episode over only to find that out would cost it two commits each time.
@@ -304,15 +304,15 @@ class OutputInspector:
         proposed = parcel.output.proposed
         outlet = self.crew.outlets.of(proposed.adapter) if proposed else None
         is_open = outlet is None or outlet.throttle.is_open(parcel.key, within_s=PLACE_S)
-        if outlet is None or is_open or not isinstance(move, Attempt):
+        if outlet is None or is_open or not isinstance(move, TryDelivery):
             return 0.0
         return outlet.throttle.send_away_s(parcel.key)
 
-    async def _bury(self, parcel: Parcel) -> None:
+    async def _bury(self, parcel: OutputStore) -> None:
         """Keep a dead letter of what nobody has approved in time: nobody may carry it any more."""
         proposal = parcel.proposal_of(self.opened.episode_id)
         if proposal is not None and has_expired(proposal.output):
-            await write_failed(Undertaker(self.crew.ports, self.crew.clock), proposal.output)
+            await write_failed(DeadLetterWriter(self.crew.ports, self.crew.clock), proposal.output)
 
 
 Incoming: TypeAlias = Delivery[Command | Unreadable]
@@ -332,10 +332,10 @@ def is_about_outputs(command: Command, episode: Episode) -> bool:
 
 
 @dataclass(frozen=True)
-class OutputDesk:
+class OutputHandler:
     """Follows such commands for one actor, on one node."""
 
-    crew: OutputCrew
+    crew: OutputContext
 
     async def follow(
         self, delivery: Incoming, command: Command, episode: Episode, records: Sequence[Recorded]
@@ -351,7 +351,7 @@ class OutputDesk:
         Raises:
             Unavailable: the log is away. Let the command come again.
         """
-        clerk = OutputClerk(self.crew)
+        clerk = OutputCommands(self.crew)
         has_effect: bool | None
         match command:
             case RetryOutput() if not _may_be_ruled_on(episode):
@@ -371,9 +371,9 @@ class OutputDesk:
         await delivery.ack()
         return True
 
-    def _inspector(self, episode: Episode, delivery: Incoming) -> OutputInspector:
+    def _inspector(self, episode: Episode, delivery: Incoming) -> OutputCheck:
         assert episode.opened is not None, "an episode that was opened"
-        return OutputInspector(self.crew, episode.opened, episode, at=delivery.at)
+        return OutputCheck(self.crew, episode.opened, episode, at=delivery.at)
 
     async def _have_carried(
         self, delivery: Incoming, episode: Episode, records: Sequence[Recorded]

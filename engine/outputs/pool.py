@@ -13,7 +13,7 @@ import structlog
 
 from engine.app.outputs import DeliveryFailed, OutputView, Route
 from engine.episodes.wake import call_by
-from engine.outputs.rate_limit import Throttle, Waiting
+from engine.outputs.rate_limit import Throttle, WaitingEpisode
 from engine.runtime.usercode import BAD_ADAPTER, delivery, in_text
 from streams.clock import Clock
 from streams.errors import Unavailable
@@ -29,7 +29,7 @@ REF_CHARS_MAX: Final = 512
 log = structlog.get_logger("vigil.outlets")
 
 
-class Outlet:
+class PooledAdapter:
     """One adapter, on one node."""
 
     def __init__(self, name: str, route: Route, ports: Ports, clock: Clock) -> None:
@@ -100,7 +100,7 @@ def _checked(returned: object) -> str:
     raise DeliveryFailed(BAD_ADAPTER, detail, permanent=True)
 
 
-class Outlets:
+class AdapterPool:
     """All adapters of one node."""
 
     def __init__(self, routes: Mapping[str, Route], ports: Ports, clock: Clock) -> None:
@@ -111,9 +111,11 @@ class Outlets:
             ports: for adapters that publish.
             clock: measures what they take.
         """
-        self._outlets = {name: Outlet(name, each, ports, clock) for name, each in routes.items()}
+        self._outlets = {
+            name: PooledAdapter(name, each, ports, clock) for name, each in routes.items()
+        }
 
-    def of(self, adapter: str) -> Outlet | None:
+    def of(self, adapter: str) -> PooledAdapter | None:
         """Return the adapter of this name; None: the app here has none."""
         return self._outlets.get(adapter)
 
@@ -124,7 +126,7 @@ class Outlets:
             keys: of outputs that are not settled, whatever they wait for.
             opened: their episode, which nobody has.
         """
-        who = Waiting(opened.actor_id, opened.episode_id)
+        who = WaitingEpisode(opened.actor_id, opened.episode_id)
         for key in keys:
             for outlet in self._outlets.values():
                 outlet.throttle.line_up(key, who)

@@ -36,19 +36,19 @@ COME_S: Final = 2.0
 fires within 0.25 s, and read two logs on the way."""
 
 
-class Waiting(NamedTuple):
+class WaitingEpisode(NamedTuple):
     """The episode that is called when its output waits."""
 
     actor_id: str
     episode_id: str
 
 
-class WaitingLine:
+class WaitQueue:
     """Those who wait, each by the key of an output."""
 
     def __init__(self) -> None:
         """Begin with nobody."""
-        self._waiting: dict[str, tuple[Waiting, float]] = {}
+        self._waiting: dict[str, tuple[WaitingEpisode, float]] = {}
         """Key → whom to call, and until when. In the order in which they came."""
         self._expected_s: dict[str, float] = {}
         """Key → until when whoever was called is expected."""
@@ -58,7 +58,7 @@ class WaitingLine:
         """Whether anybody was called and has not come."""
         return bool(self._expected_s)
 
-    def join(self, key: str, who: Waiting, *, until_s: float) -> None:
+    def join(self, key: str, who: WaitingEpisode, *, until_s: float) -> None:
         """Have `who` wait. Who has waited, and has come in vain, keeps their turn.
 
         Args:
@@ -80,11 +80,11 @@ class WaitingLine:
         others = (until_s for key, until_s in self._expected_s.items() if key != but)
         return sum(until_s >= at_s for until_s in others)
 
-    def call(self, places: int, *, at_s: float) -> Sequence[Waiting]:
+    def call(self, places: int, *, at_s: float) -> Sequence[WaitingEpisode]:
         """Return whom to call so that each of so many places has somebody who comes, in order."""
         for key in [each for each, until_s in self._expected_s.items() if until_s < at_s]:
             self.leave(key)
-        called: list[Waiting] = []
+        called: list[WaitingEpisode] = []
         gone: list[str] = []
         for key, (who, until_s) in self._waiting.items():
             if len(self._expected_s) >= places:
@@ -135,7 +135,7 @@ class Throttle:
         """When the next delivery may begin."""
         self._back_s: dict[str, float] = {}
         """Key → when it is to come back. In that order: nobody is given a time before another's."""
-        self._line = WaitingLine()
+        self._line = WaitQueue()
         self._changed = asyncio.Event()
         """Set when there may be somebody to call."""
 
@@ -184,7 +184,7 @@ class Throttle:
         self._back_s[key] = min(back_s, now_s + AWAY_S_MAX)
         return self._back_s[key] - now_s
 
-    def line_up(self, key: str, who: Waiting) -> None:
+    def line_up(self, key: str, who: WaitingEpisode) -> None:
         """Have `who` called when there is a place, if the output of this key was sent away.
 
         Only once nobody has the episode: who is called before that finds it taken.
@@ -193,7 +193,7 @@ class Throttle:
             self._line.join(key, who, until_s=self._back_s[key] + LATE_S)
             self._changed.set()
 
-    async def wait_called(self) -> Sequence[Waiting]:
+    async def wait_called(self) -> Sequence[WaitingEpisode]:
         """Wait until there are places for some of those in line, and return whom to call, in order.
 
         They are expected from now on: their places are kept for them for `COME_S`.

@@ -66,7 +66,7 @@ class Proposal:
         return own[-1][1] - 1 if own and _is_decision(own[-1][0]) else version
 
 
-class Parcel:
+class OutputStore:
     """An output as its log stands, as far as we know it."""
 
     def __init__(self, ports: Ports, clock: Clock, key: str, *, pen: str) -> None:

@@ -22,7 +22,7 @@ from engine.app.workflow import Workflow
 
 
 @dataclass(frozen=True, kw_only=True)
-class Casting:
+class CatalogContents:
     """All that a node is to have."""
 
     actors: Mapping[str, Actor]
@@ -38,12 +38,12 @@ class Casting:
     """Kind and id → the revision that the problem is about, as far as that is known."""
 
 
-def in_code(app: App) -> Casting:
+def in_code(app: App) -> CatalogContents:
     """Return what a node of `app` has without any definition."""
-    return Casting(actors=app.actors, workflows=app.workflows)
+    return CatalogContents(actors=app.actors, workflows=app.workflows)
 
 
-class Obstacle(msgspec.Struct, frozen=True):
+class Hindrance(msgspec.Struct, frozen=True):
     """Why a node cannot have an episode."""
 
     reason: str
@@ -67,10 +67,10 @@ class Revisions(Protocol):
         """Return the workflow that was defined as `revision`. It raises as `actor` does."""
 
 
-class Cast:
+class Catalog:
     """What one node has, from moment to moment."""
 
-    def __init__(self, casting: Casting) -> None:
+    def __init__(self, casting: CatalogContents) -> None:
         """Begin with `casting`."""
         self._actors: dict[str, Actor] = {}
         self._workflows: dict[str, Workflow] = {}
@@ -99,7 +99,7 @@ class Cast:
         """Set with the next change, and then replaced by another one."""
         self.become(casting)
 
-    def become(self, casting: Casting) -> None:
+    def become(self, casting: CatalogContents) -> None:
         """Be as `casting` says, from now on."""
         self._actors.clear()
         self._actors.update(casting.actors)
@@ -138,9 +138,9 @@ class Cast:
             await self.changed.wait()
 
 
-class Hindered(Exception):
+class CannotRun(Exception):
     """Raised where a node cannot have an episode or an instance; another one may."""
 
-    def __init__(self, obstacle: Obstacle) -> None:
+    def __init__(self, obstacle: Hindrance) -> None:
         super().__init__(obstacle.detail)
         self.obstacle = obstacle

@@ -9,7 +9,7 @@ from typing import Self
 from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.workflow_starter import workflow_of
-from engine.runtime.catalog import Cast, Revisions
+from engine.runtime.catalog import Catalog, Revisions
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.retry import Turns
 from engine.runtime.slots import Slots
@@ -19,12 +19,12 @@ from streams.ports.all import Ports
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crew:
+class ActorContext:
     """One actor's means on one node."""
 
     app: App
     """Its tools, outputs and what else actors share. Which actors there are, the cast says."""
-    cast: Cast
+    cast: Catalog
     editions: Revisions
     actor: Actor
     is_laned: bool

@@ -181,7 +181,7 @@ class Busy(Exception):
     """Someone else has the claim."""
 
 
-class Hold:
+class EpisodeLease:
     """The claim of one episode, or none so far."""
 
     def __init__(
@@ -258,7 +258,7 @@ class Hold:
         return f"{self._key}.{self.revision}"
 
 
-class Vacancies:
+class LeaseEvents:
     """Claims that have been given up or have lapsed, for those of this node who wait for them."""
 
     def __init__(self) -> None:

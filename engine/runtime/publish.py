@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from streams.json import JsonObject
-from streams.ports.domain_events import World
+from streams.ports.domain_events import DomainEvents
 from streams.tracing import traceparent
 
 
@@ -28,10 +28,10 @@ EVENTS_IN_FLIGHT_MAX: Final = 32
 
 
 @dataclass(frozen=True)
-class Herald:
+class EventPublisher:
     """Publishes for one node."""
 
-    world: World
+    world: DomainEvents
 
     async def tell(self, events: Sequence[PublicEvent]) -> None:
         """Publish `events`. Telling the same ones again within two minutes is no news.

@@ -12,7 +12,7 @@ Contain: TypeAlias = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, N
 """Wraps work so that what it raises by surprise harms nothing else."""
 
 
-class Hands:
+class NodeTasks:
     """What a node is at. Its doers bound how much that is."""
 
     def __init__(self, contain: Contain) -> None:

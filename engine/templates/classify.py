@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from engine.app.actions import Action, converge
 from engine.app.context import Context, EpisodeView
 from engine.app.strategy import Abort, ConvergeResult, StepTaken, Strategy
-from engine.templates.gather import Seen, begin, keep, look
+from engine.templates.gather import TemplateState, begin, keep, look
 from engine.templates.proposing import ReportConfig, needs_of, outputs_of
 from engine.templates.reporting import ObservedConfig, Report, intent_of, summary_of
 from engine.templates.rules import RULES_MAX, Rule, first_fit
@@ -47,10 +47,10 @@ class ClassifyConfig(ReportConfig):
         return self
 
 
-class ObserveClassifyConverge(Strategy[Seen]):
+class ObserveClassifyConverge(Strategy[TemplateState]):
     """The strategy that the template makes of a configuration."""
 
-    State = Seen
+    State = TemplateState
 
     def __init__(self, config: ClassifyConfig) -> None:
         """Make the strategy of `config`."""
@@ -58,21 +58,26 @@ class ObserveClassifyConverge(Strategy[Seen]):
         self.gatherer = config.gatherer
         self.needs = needs_of(config)
 
-    def init(self, episode: EpisodeView, trigger: Trigger) -> Seen:
+    def init(self, episode: EpisodeView, trigger: Trigger) -> TemplateState:
         """Know whose episode it is, and what fired it."""
         return begin(episode, trigger, subject_id_key=self.config.finding_config.subject_id_key)
 
-    def next_step(self, state: Seen, ctx: Context) -> Action:
+    def next_step(self, state: TemplateState, ctx: Context) -> Action:
         """Gather once, then decide."""
         del ctx
         return look(self.config, state.payload) if state.observed is None else converge()
 
-    def handle_result(self, state: Seen, step: StepTaken, result: Any) -> Seen | Abort:  # noqa: ANN401 - JSON
+    def handle_result(
+        self,
+        state: TemplateState,
+        step: StepTaken,
+        result: Any,  # noqa: ANN401 - JSON
+    ) -> TemplateState | Abort:
         """Keep what was gathered."""
         del step
         return keep(state, result, gatherer=self.gatherer)
 
-    def converge(self, state: Seen, ctx: Context) -> ConvergeResult:
+    def converge(self, state: TemplateState, ctx: Context) -> ConvergeResult:
         """Say what class it is of."""
         del ctx
         finding_config = self.config.finding_config

@@ -34,7 +34,7 @@ class GatherConfig(Strict):
         return gatherer
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class TemplateState(msgspec.Struct, frozen=True, kw_only=True):
     """What an episode of a template knows. This is the strategy's state."""
 
     names: dict[str, str]
@@ -53,7 +53,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return {**self.names, "payload": self.payload, "observed": self.observed}
 
 
-def begin(episode: EpisodeView, trigger: Trigger, *, subject_id_key: str) -> Seen:
+def begin(episode: EpisodeView, trigger: Trigger, *, subject_id_key: str) -> TemplateState:
     """Return the state to begin with.
 
     Args:
@@ -68,7 +68,7 @@ def begin(episode: EpisodeView, trigger: Trigger, *, subject_id_key: str) -> See
         "expectation_id": episode.expectation_id,
         "episode_id": episode.episode_id,
     }
-    return Seen(names=names, payload=trigger.payload)
+    return TemplateState(names=names, payload=trigger.payload)
 
 
 def look(config: GatherConfig, payload: JsonObject) -> ToolCall:
@@ -76,7 +76,7 @@ def look(config: GatherConfig, payload: JsonObject) -> ToolCall:
     return gather(config.gatherer, payload=payload, options=config.options)
 
 
-def keep(seen: Seen, gathered: object, *, gatherer: str) -> Seen | Abort:
+def keep(seen: TemplateState, gathered: object, *, gatherer: str) -> TemplateState | Abort:
     """Return the state once something was gathered."""
     if isinstance(gathered, Failure):
         return Abort(gathered.error_class, gathered.detail)

@@ -17,7 +17,7 @@ from engine.app.actions import Action, converge, synthesize
 from engine.app.context import Context, EpisodeView
 from engine.app.strategy import Abort, ConvergeResult, Retry, StepTaken, Strategy
 from engine.app.tools import Failure
-from engine.templates.gather import Seen, begin, keep, look
+from engine.templates.gather import TemplateState, begin, keep, look
 from engine.templates.proposing import ReportConfig, needs_of, outputs_of
 from engine.templates.reporting import AnswerConfig, Report, intent_of, summary_of
 from engine.templates.rules import CLASS_CHARS_MAX
@@ -51,10 +51,10 @@ class SynthesizeConfig(ReportConfig):
     finding_config: AnswerConfig = AnswerConfig()
 
 
-class ObserveSynthesizeConverge(Strategy[Seen]):
+class ObserveSynthesizeConverge(Strategy[TemplateState]):
     """The strategy that the template makes of a configuration."""
 
-    State = Seen
+    State = TemplateState
 
     def __init__(self, config: SynthesizeConfig) -> None:
         """Make the strategy of `config`."""
@@ -62,18 +62,23 @@ class ObserveSynthesizeConverge(Strategy[Seen]):
         self.gatherer = config.gatherer
         self.needs = replace(needs_of(config), synthesizer=True)
 
-    def init(self, episode: EpisodeView, trigger: Trigger) -> Seen:
+    def init(self, episode: EpisodeView, trigger: Trigger) -> TemplateState:
         """Know whose episode it is, and what fired it."""
         return begin(episode, trigger, subject_id_key=self.config.finding_config.subject_id_key)
 
-    def next_step(self, state: Seen, ctx: Context) -> Action:
+    def next_step(self, state: TemplateState, ctx: Context) -> Action:
         """Gather once, ask until there is an answer, then decide."""
         del ctx
         if state.observed is None:
             return look(self.config, state.payload)
         return synthesize(self._prompt(state)) if state.answer is None else converge()
 
-    def handle_result(self, state: Seen, step: StepTaken, result: Any) -> Seen | Retry | Abort:  # noqa: ANN401 - JSON
+    def handle_result(
+        self,
+        state: TemplateState,
+        step: StepTaken,
+        result: Any,  # noqa: ANN401 - JSON
+    ) -> TemplateState | Retry | Abort:
         """Keep what was gathered, and the first answer that is of use."""
         if step.kind is not StepKind.SYNTHESIS:
             return keep(state, result, gatherer=self.gatherer)
@@ -86,7 +91,7 @@ class ObserveSynthesizeConverge(Strategy[Seen]):
             return _again(state, Abort(INVALID_ANSWER, str(error)))
         return replace(state, answer=answer)
 
-    def converge(self, state: Seen, ctx: Context) -> ConvergeResult:
+    def converge(self, state: TemplateState, ctx: Context) -> ConvergeResult:
         """Say what the synthesizer has found."""
         del ctx
         finding_config = self.config.finding_config
@@ -99,7 +104,7 @@ class ObserveSynthesizeConverge(Strategy[Seen]):
             outputs=outputs_of(self.config, report, state.words),
         )
 
-    def _prompt(self, state: Seen) -> JsonObject:
+    def _prompt(self, state: TemplateState) -> JsonObject:
         return {
             "system": self.config.system_prompt,
             "subject_id": state.names["subject_id"],
@@ -109,7 +114,7 @@ class ObserveSynthesizeConverge(Strategy[Seen]):
         }
 
 
-def _again(state: Seen, otherwise: Abort) -> Retry | Abort:
+def _again(state: TemplateState, otherwise: Abort) -> Retry | Abort:
     """Return that the answer is to be asked for again, or the end if that was often enough."""
     failures = state.failures + 1
     return Retry(replace(state, failures=failures)) if failures < SYNTHESES_MAX else otherwise

@@ -20,14 +20,14 @@ from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
 from engine.app import dedupe
-from engine.dead_letters.write import Undertaker, unopened
+from engine.dead_letters.write import DeadLetterWriter, unopened
 from engine.episodes.open import open_episode
-from engine.execution.run import Shift
-from engine.outputs.context import OutputCrew
+from engine.execution.run import EpisodeRunner
+from engine.outputs.context import OutputContext
 from engine.runtime.leases import Keeper
 from engine.runtime.slots import Slots
-from engine.runtime.tasks import Hands
-from engine.triggers.evaluate import Arbiter
+from engine.runtime.tasks import NodeTasks
+from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.rules import Part
 from streams.clock import Clock
 from streams.errors import TooLarge, Unavailable, Unwritable
@@ -37,7 +37,7 @@ from streams.ports.delivery import ACK_WAIT_S, Delivery, Unreadable
 from streams.tracing import context_of
 
 
-class Receipt:
+class Acknowledgement:
     """The answer that an event waits for. It holds a place in the gate's room until then.
 
     It is entered once for each part. When all have left without an answer, none will come: the
@@ -110,14 +110,14 @@ log = structlog.get_logger("vigil.gate")
 
 
 @dataclass
-class Entrance:
+class Admission:
     """The way in for everything that wakes one actor on one node."""
 
-    crew: OutputCrew
+    crew: OutputContext
     keeper: Keeper
-    undertaker: Undertaker
-    hands: Hands
-    arbiter: Arbiter
+    undertaker: DeadLetterWriter
+    hands: NodeTasks
+    arbiter: TriggerEvaluator
     room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
 
     async def let_in(
@@ -133,14 +133,14 @@ class Entrance:
         if not parts:
             return await delivery.ack()
         self.room.take_late()
-        receipt = Receipt(
+        receipt = Acknowledgement(
             delivery, parts=len(parts), room=self.room, clock=self.crew.clock, since_s=since_s
         )
         for part in parts:
             self.hands.start(self._work_on(part, receipt))
         return None
 
-    async def _work_on(self, part: Part, receipt: Receipt) -> None:
+    async def _work_on(self, part: Part, receipt: Acknowledgement) -> None:
         with receipt, telemetry.span("gate", context_of(receipt.delivery.trace)):
             try:
                 settled = await self.arbiter.settle(part, is_late=lambda: receipt.is_overdue)
@@ -154,7 +154,7 @@ class Entrance:
             else:
                 await receipt.part_done()
 
-    async def _open(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
+    async def _open(self, opened: EpisodeOpened, receipt: Acknowledgement) -> bool:
         """Open an episode; return whether it runs here, so that its shift answers for it."""
         is_begun = await self._is_begun(opened, receipt)
         if is_begun:
@@ -165,7 +165,7 @@ class Entrance:
             await self._queue(opened, receipt)
         return False
 
-    async def _is_begun(self, opened: EpisodeOpened, receipt: Receipt) -> bool | None:
+    async def _is_begun(self, opened: EpisodeOpened, receipt: Acknowledgement) -> bool | None:
         """Return whether a node has begun an episode that another cause may have opened.
 
         None: it is not open, or nobody knows. Whoever shares a key is looked for first, so that no
@@ -177,7 +177,7 @@ class Entrance:
             return None
         return await self.arbiter.openings.is_begun(opened)
 
-    async def _run_here(self, opened: EpisodeOpened, receipt: Receipt) -> bool:
+    async def _run_here(self, opened: EpisodeOpened, receipt: Acknowledgement) -> bool:
         """Run an episode that its first commit opens, if there is room; return whether we did.
 
         A message that comes again may have crashed a node: its episode is opened first and alone,
@@ -197,11 +197,11 @@ class Entrance:
                 bound_contextvars(episode_id=opened.episode_id, actor=opened.actor_id),
                 telemetry.span("episode"),
             ):
-                return await Shift(self.crew, self.keeper, accept).open(opened)
+                return await EpisodeRunner(self.crew, self.keeper, accept).open(opened)
         finally:
             self.crew.slots.give_back()
 
-    async def _queue(self, opened: EpisodeOpened, receipt: Receipt) -> None:
+    async def _queue(self, opened: EpisodeOpened, receipt: Acknowledgement) -> None:
         """Open an episode for any node, or a dead letter if the journal cannot keep it.
 
         Raises:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from engine.app.actor import Expectation
 from engine.episodes.breaker import CLOSED
-from engine.episodes.context import EpisodeCrew
-from engine.triggers.rules import Fire, Standing
+from engine.episodes.context import EpisodeContext
+from engine.triggers.rules import Fire, TriggerState
 from streams.errors import RevisionConflict
 from streams.keys import cooldown_key
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
@@ -24,18 +24,18 @@ NO_REVISION = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
+class CooldownSnapshot:
     """A standing, and the revision of the breaker in it."""
 
-    standing: Standing
+    standing: TriggerState
     breaker_revision: int
 
 
 @dataclass(frozen=True)
-class Turnstile:
+class Cooldowns:
     """Lets the causes of one actor's episodes through, on one node."""
 
-    crew: EpisodeCrew
+    crew: EpisodeContext
 
     async def look(
         self,
@@ -45,7 +45,7 @@ class Turnstile:
         is_calm: bool = False,
         is_superseded: bool = False,
         coalesced: int = 0,
-    ) -> Sight:
+    ) -> CooldownSnapshot:
         """Return how things stand for what would open `opened`.
 
         Raises:
@@ -55,7 +55,7 @@ class Turnstile:
         if expectation.breaker is not None:
             seen = await self.crew.breakers.look(expectation)
             state, revision = seen.state, seen.revision
-        standing = Standing(
+        standing = TriggerState(
             episode_id=opened.episode_id,
             now=self.crew.clock.now(),
             cooled_by=await self._cooled_by(expectation, opened),
@@ -64,9 +64,9 @@ class Turnstile:
             is_superseded=is_superseded,
             coalesced=coalesced,
         )
-        return Sight(standing=standing, breaker_revision=revision)
+        return CooldownSnapshot(standing=standing, breaker_revision=revision)
 
-    async def probe(self, expectation: Expectation, fire: Fire, sight: Sight) -> bool:
+    async def probe(self, expectation: Expectation, fire: Fire, sight: CooldownSnapshot) -> bool:
         """Have the breaker let the episode through; False if it has changed since the look.
 
         Raises:
@@ -77,7 +77,9 @@ class Turnstile:
         revision = sight.breaker_revision
         return await self.crew.breakers.keep(expectation, fire.breaker, after=revision)
 
-    async def cool(self, expectation: Expectation, opened: EpisodeOpened, sight: Sight) -> bool:
+    async def cool(
+        self, expectation: Expectation, opened: EpisodeOpened, sight: CooldownSnapshot
+    ) -> bool:
         """Begin the cooldown of what fires; False if something else has begun it since the look.
 
         Raises:

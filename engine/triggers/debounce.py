@@ -19,7 +19,7 @@ PURPOSE: Final = "debounce"
 """Of its timers."""
 
 
-class Calming(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PendingDebounce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a timer for calm says when it fires."""
 
     expectation: str
@@ -34,7 +34,7 @@ class Calming(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Rearm(msgspec.Struct, frozen=True):
     """Hold this until then, in the place of what is held."""
 
-    calming: Calming
+    calming: PendingDebounce
     due_at: datetime
 
 
@@ -66,13 +66,13 @@ def hold(
     if expectation.max_wait_s:
         due_at = min(due_at, since + timedelta(seconds=expectation.max_wait_s))
     coalesced = before.calming.coalesced + 1 if before else 0
-    calming = Calming(
+    calming = PendingDebounce(
         expectation=expectation.name, event=happened, since=since, coalesced=coalesced
     )
     return Rearm(calming, due_at)
 
 
-def _one_more(calming: Calming) -> Calming:
+def _one_more(calming: PendingDebounce) -> PendingDebounce:
     return msgspec.structs.replace(calming, coalesced=calming.coalesced + 1)
 
 
@@ -81,16 +81,16 @@ def is_newer(one: DomainEvent, other: DomainEvent) -> bool:
     return (one.at, one.seq) > (other.at, other.seq)
 
 
-def payload_of(calming: Calming) -> JsonObject:
+def payload_of(calming: PendingDebounce) -> JsonObject:
     """Return `calming` as what a timer says."""
     said = msgspec.to_builtins(calming)
     assert isinstance(said, dict), "a struct is an object"
     return said
 
 
-def calming_in(payload: JsonObject) -> Calming | None:
+def calming_in(payload: JsonObject) -> PendingDebounce | None:
     """Return what a timer says, or None if that is nothing of ours."""
     try:
-        return msgspec.convert(payload, Calming)
+        return msgspec.convert(payload, PendingDebounce)
     except UNDECODABLE:
         return None

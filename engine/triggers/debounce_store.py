@@ -16,9 +16,9 @@ from typing import Final
 
 from engine.app.actor import Expectation
 from engine.app.triggers import entity_id
-from engine.runtime.context import Crew
+from engine.runtime.context import ActorContext
 from engine.triggers import debounce
-from engine.triggers.debounce import Calming, Rearm
+from engine.triggers.debounce import PendingDebounce, Rearm
 from engine.triggers.rules import Gated
 from streams.errors import TimerConflict, TooLarge, Unavailable, UnreadableEvent
 from streams.keys import calmed_key, subject_token
@@ -34,7 +34,7 @@ comes again that a node has left unanswered."""
 
 
 @dataclass(eq=False)
-class Turn:
+class DebounceTurn:
     """An event that waits until it is its turn to be held."""
 
     part: Gated
@@ -43,20 +43,20 @@ class Turn:
 
 
 @dataclass(eq=False)
-class Line:
+class DebounceQueue:
     """The events about one subject that came while another one was being held."""
 
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[DebounceTurn] = field(default_factory=list)
     """No more than may be unanswered at a time."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(frozen=True)
-class Debouncer:
+class DebounceStore:
     """Holds the events of one actor, on one node."""
 
-    crew: Crew
-    _lines: dict[str, Line] = field(default_factory=dict)
+    crew: ActorContext
+    _lines: dict[str, DebounceQueue] = field(default_factory=dict)
     """By the keys of timers."""
 
     async def hold(self, part: Gated) -> bool:
@@ -73,7 +73,7 @@ class Debouncer:
         if part.is_repeat and await self._is_old(part, subject):
             return False
         key = _timer_key(expectation, subject)
-        line, turn = self._lines.setdefault(key, Line()), Turn(part)
+        line, turn = self._lines.setdefault(key, DebounceQueue()), DebounceTurn(part)
         line.turns.append(turn)
         try:
             async with line.lock:
@@ -86,14 +86,14 @@ class Debouncer:
         assert turn.is_held is not None, "whoever had the lock came to all of the line"
         return turn.is_held
 
-    async def _hold_line(self, key: str, line: Line, own: Turn) -> None:
+    async def _hold_line(self, key: str, line: DebounceQueue, own: DebounceTurn) -> None:
         """Hold all of a line, or only what is ours if one of it is too large."""
         try:
             await self._hold(key, [turn for turn in line.turns if turn.is_held is None])
         except TooLarge:
             await self._hold(key, [own])
 
-    async def _hold(self, key: str, turns: Sequence[Turn]) -> None:
+    async def _hold(self, key: str, turns: Sequence[DebounceTurn]) -> None:
         """Arm the timer anew with what `turns` come to."""
         for _ in range(TRIES_MAX):
             pending = await self._pending(key)
@@ -171,7 +171,7 @@ class Debouncer:
         return entity_id(part.event.payload, part.expectation.subject_key)
 
 
-def fired_of(calming: Calming, expectation: Expectation, *, is_repeat: bool) -> Gated:
+def fired_of(calming: PendingDebounce, expectation: Expectation, *, is_repeat: bool) -> Gated:
     """Return what the timer of `expectation` for calm comes to when it fires."""
     return Gated(
         expectation=expectation,

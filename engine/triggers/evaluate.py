@@ -27,15 +27,25 @@ from engine.app.actor import Expectation
 from engine.app.triggers import tick_key, trigger_of
 from engine.dead_letters.write import rejected
 from engine.episodes import open as opening
-from engine.episodes.context import EpisodeCrew
+from engine.episodes.context import EpisodeContext
 from engine.errors import EpisodeFailed
-from engine.findings.expire import Aged, Warden
-from engine.runtime.context import Crew
+from engine.findings.expire import DueFinding, FindingExpiry
+from engine.runtime.context import ActorContext
 from engine.runtime.usercode import call
 from engine.triggers import rules
-from engine.triggers.cooldown import Sight, Turnstile
-from engine.triggers.debounce_store import Debouncer
-from engine.triggers.rules import Fire, Gated, Look, Part, Refuse, Ruling, Standing, Ticked, Wait
+from engine.triggers.cooldown import Cooldowns, CooldownSnapshot
+from engine.triggers.debounce_store import DebounceStore
+from engine.triggers.rules import (
+    Debounced,
+    Fire,
+    Gated,
+    LookUp,
+    Part,
+    Refuse,
+    Ruling,
+    Ticked,
+    TriggerState,
+)
 from streams.errors import TooLarge, Unavailable, UnreadableEvent
 from streams.model.events import EpisodeFinished, EpisodeOpened
 from streams.model.triggers import Mode, Trigger
@@ -55,10 +65,10 @@ stored (`LinkSettings.patience_s`), and what it leaves to its kernel when it end
 
 
 @dataclass(frozen=True)
-class Openings:
+class OpeningBuilder:
     """The openings of one actor on one node."""
 
-    crew: Crew
+    crew: ActorContext
 
     def of(self, expectation: Expectation, trigger: Trigger, dedupe_key: str) -> EpisodeOpened:
         """Return the opening of the episode that `trigger` has for `expectation`."""
@@ -155,20 +165,20 @@ log = structlog.get_logger("vigil.gate")
 
 
 @dataclass
-class Arbiter:
+class TriggerEvaluator:
     """The rulings of one actor on one node."""
 
-    crew: EpisodeCrew
+    crew: EpisodeContext
     _warned: set[tuple[str, ...]] = field(default_factory=set)
-    openings: Openings = field(init=False)
-    _turnstile: Turnstile = field(init=False)
-    _debouncer: Debouncer = field(init=False)
-    _warden: Warden = field(init=False)
+    openings: OpeningBuilder = field(init=False)
+    _turnstile: Cooldowns = field(init=False)
+    _debouncer: DebounceStore = field(init=False)
+    _warden: FindingExpiry = field(init=False)
 
     def __post_init__(self) -> None:
-        self.openings = Openings(self.crew)
-        self._turnstile, self._debouncer = Turnstile(self.crew), Debouncer(self.crew)
-        self._warden = Warden(self.crew)
+        self.openings = OpeningBuilder(self.crew)
+        self._turnstile, self._debouncer = Cooldowns(self.crew), DebounceStore(self.crew)
+        self._warden = FindingExpiry(self.crew)
 
     async def rule(
         self, event: DomainEvent, *, is_repeat: bool, has_arrived: bool = False
@@ -219,7 +229,7 @@ class Arbiter:
                 return await self._settle(part, is_late)
             case EpisodeOpened() | Unreadable():
                 return part
-            case Aged():
+            case DueFinding():
                 await self._warden.look(part)
                 return None
 
@@ -273,7 +283,7 @@ class Arbiter:
                     self._count(ruling.reason, part.expectation)
                     await self._let_go(part, opened, is_late)
                     return None
-                case Wait() if isinstance(part, Gated):
+                case Debounced() if isinstance(part, Gated):
                     return await self._hold(part)
                 case Fire():
                     is_begun = await self._is_begun_before(part.expectation, opened)
@@ -283,7 +293,7 @@ class Arbiter:
                     _check_late(opened, is_late=is_begun is None and is_late())
                     if is_begun is False or await self._passes(part, opened, ruling, sight):
                         return opened
-                case Look() | Wait():
+                case LookUp() | Debounced():
                     raise AssertionError("all is looked up, and a tick waits for nothing")
         raise Unavailable(opened.episode_id, detail="what its gate remembers is fought over")
 
@@ -302,7 +312,7 @@ class Arbiter:
     async def _is_begun_before(
         self, expectation: Expectation, opened: EpisodeOpened
     ) -> bool | None:
-        """Return as `Openings.is_begun`, or None where passing changes nothing.
+        """Return as `OpeningBuilder.is_begun`, or None where passing changes nothing.
 
         An episode that is open begins no cooldown and is nobody's probe: its time was when it was
         opened. Any cause may come to it, also an event whose id was used long ago.
@@ -321,7 +331,7 @@ class Arbiter:
         fired = trigger_of(part.event, subject_key=subject_key, coalesced=coalesced)
         return await self._keyed(expectation, part.event, fired)
 
-    def _ruling(self, part: Gated | Ticked, standing: Standing) -> Ruling:
+    def _ruling(self, part: Gated | Ticked, standing: TriggerState) -> Ruling:
         stack, actor = self.crew.ports.stack.name, self.crew.actor.id
         if isinstance(part, Ticked):
             return rules.rule_tick(
@@ -330,7 +340,7 @@ class Arbiter:
         return rules.rule(part.expectation, part.event, stack=stack, actor=actor, standing=standing)
 
     async def _passes(
-        self, part: Gated | Ticked, opened: EpisodeOpened, fire: Fire, sight: Sight
+        self, part: Gated | Ticked, opened: EpisodeOpened, fire: Fire, sight: CooldownSnapshot
     ) -> bool:
         """Change what passing changes; return False if it has been changed meanwhile."""
         if not await self._turnstile.probe(part.expectation, fire, sight):
@@ -343,7 +353,7 @@ class Arbiter:
             await self._debouncer.note_fired(part)
         return True
 
-    async def _look(self, opened: EpisodeOpened, part: Gated | Ticked) -> Sight:
+    async def _look(self, opened: EpisodeOpened, part: Gated | Ticked) -> CooldownSnapshot:
         if isinstance(part, Ticked) or not part.is_calm:
             return await self._turnstile.look(part.expectation, opened)
         return await self._turnstile.look(

@@ -27,17 +27,17 @@ from typing import Final, Protocol, TypeAlias
 import structlog
 
 from engine import telemetry
-from engine.episodes.context import EpisodeCrew
+from engine.episodes.context import EpisodeContext
 from engine.runtime.consumer import taking
-from engine.runtime.context import Crew
+from engine.runtime.context import ActorContext
 from engine.runtime.tasks import wait_first
-from engine.triggers.admit import Entrance
+from engine.triggers.admit import Admission
 from engine.validation import backoff_s
 from streams.clock import Clock
 from streams.errors import NoSuchStream, Unavailable
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.ports.delivery import Delivery, Source, Unreadable
-from streams.ports.domain_events import DomainEvent, World
+from streams.ports.domain_events import DomainEvent, DomainEvents
 
 STREAM_LOOK_S: Final = 5.0
 """Between two looks for a stream that is not there, in seconds."""
@@ -54,7 +54,7 @@ def missing(actor: str, stream: str) -> str:
     )
 
 
-def position_unseen(feed: Feed) -> int | None:
+def position_unseen(feed: ForeignStream) -> int | None:
     """Return where to begin with `feed` while there is no such stream; None: nobody can tell yet.
 
     All that it will hold is new.
@@ -62,7 +62,7 @@ def position_unseen(feed: Feed) -> int | None:
     return BEGINNING if feed.start in ("new", "all") else None
 
 
-async def find_position(crew: Crew, feed: Feed) -> int | None:
+async def find_position(crew: ActorContext, feed: ForeignStream) -> int | None:
     """Return the sequence past which the actor begins with `feed`; None: there is no such stream.
 
     Raises:
@@ -74,7 +74,7 @@ async def find_position(crew: Crew, feed: Feed) -> int | None:
         return None
 
 
-async def wait_position(crew: Crew, feed: Feed) -> int:
+async def wait_position(crew: ActorContext, feed: ForeignStream) -> int:
     """Return the sequence past which the actor begins with `feed`, as soon as its stream is there.
 
     Raises:
@@ -102,7 +102,7 @@ second look finds the same."""
 class WatchList:
     """What the queue of one actor is for. It is looked at only while somebody asks."""
 
-    def __init__(self, world: World, clock: Clock, actor: str) -> None:
+    def __init__(self, world: DomainEvents, clock: Clock, actor: str) -> None:
         """Know nothing yet."""
         self._world, self._clock, self._actor = world, clock, actor
         self._asked: set[str] = set()
@@ -159,7 +159,7 @@ Opening: TypeAlias = Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]
 class Gate:
     """The gate of one actor, for one stream, on one node."""
 
-    entrance: Entrance
+    entrance: Admission
     opening: Opening
     """Opens the queue."""
     queue: str
@@ -233,19 +233,21 @@ async def leave(delivery: Delivery[object]) -> None:
     await delivery.nak(delay_s=delay_s)
 
 
-class OpenFeed(Protocol):
+class OpenForeignStream(Protocol):
     """Opens an actor's queue of a stream of others, from `after` on if that is known."""
 
     async def __call__(
-        self, crew: EpisodeCrew, feed: Feed, *, after: int | None
+        self, crew: EpisodeContext, feed: ForeignStream, *, after: int | None
     ) -> Source[DomainEvent | Unreadable]:
         """Return the queue."""
 
 
-class FeedGate:
+class ForeignStreamGate:
     """The gate of one actor, for one stream of others, on one node."""
 
-    def __init__(self, entrance: Entrance, feed: Feed, open_feed: OpenFeed) -> None:
+    def __init__(
+        self, entrance: Admission, feed: ForeignStream, open_feed: OpenForeignStream
+    ) -> None:
         """Let what comes from `feed` in by `entrance`, from the queue that `open_feed` opens."""
         self._crew, self._feed, self._open_feed = entrance.crew, feed, open_feed
         self._gate = Gate(entrance, self._open, feed.stream)

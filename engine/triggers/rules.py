@@ -31,7 +31,7 @@ from engine.app.conditions import Misfit, MisfitReason, misfit
 from engine.app.triggers import EventSource, Schedule, trigger_of
 from engine.episodes import breaker
 from engine.episodes.breaker import CLOSED, BreakerState, Passage
-from engine.findings.expire import Aged
+from engine.findings.expire import DueFinding
 from streams.json import JsonObject
 from streams.model.events import EpisodeOpened
 from streams.model.triggers import EventTrigger, ScheduleTrigger
@@ -53,7 +53,7 @@ SHARE_BYTES: Final = 6
 """Size of the hash that a share is made of: few enough that a share is exact, and under 1."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class TriggerState(msgspec.Struct, frozen=True, kw_only=True):
     """What the cluster remembers, as far as it matters to one event and one expectation."""
 
     episode_id: str
@@ -78,11 +78,11 @@ class Fire(msgspec.Struct, frozen=True):
     """The state that the circuit breaker must be in first; None: it may stay as it is."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class LookUp(msgspec.Struct, frozen=True):
     """Look up the event's standing, and rule again."""
 
 
-class Wait(msgspec.Struct, frozen=True):
+class Debounced(msgspec.Struct, frozen=True):
     """Rule again when the subject has calmed down."""
 
 
@@ -93,7 +93,7 @@ class Refuse(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-Ruling: TypeAlias = Fire | Look | Wait | Refuse
+Ruling: TypeAlias = Fire | LookUp | Debounced | Refuse
 
 
 def rule(
@@ -102,7 +102,7 @@ def rule(
     *,
     stack: str,
     actor: str,
-    standing: Standing | None = None,
+    standing: TriggerState | None = None,
 ) -> Ruling:
     """Return whether `happened` fires `expectation`, of `actor` in `stack`.
 
@@ -111,7 +111,7 @@ def rule(
     if refusal := _unfit(expectation, happened):
         return refusal
     if expectation.is_gated and standing is None:
-        return Look()
+        return LookUp()
     becomes, coalesced = None, 0
     if standing is not None:
         passed = _past(expectation, standing)
@@ -130,7 +130,7 @@ def rule_tick(
     *,
     stack: str,
     actor: str,
-    standing: Standing,
+    standing: TriggerState,
 ) -> Fire | Refuse:
     """Return whether the tick of a schedule fires `expectation`: circuit breaker → sampling.
 
@@ -168,7 +168,7 @@ def _misfit_of_all(watching: Sequence[EventSource], payload: JsonObject) -> Misf
     return first
 
 
-def _past(expectation: Expectation, standing: Standing) -> Passage | Wait | Refuse:
+def _past(expectation: Expectation, standing: TriggerState) -> Passage | Debounced | Refuse:
     """Return what of the past keeps an event from firing now, or how the breaker lets it pass.
 
     The cause that began a cooldown, or that is the breaker's probe, is let through again: it may
@@ -177,14 +177,14 @@ def _past(expectation: Expectation, standing: Standing) -> Passage | Wait | Refu
     if expectation.cooldown_s and standing.cooled_by not in {"", standing.episode_id}:
         return Refuse("cooldown", f"since episode {standing.cooled_by}")
     if expectation.debounce_s and not standing.is_calm:
-        return Wait()
+        return Debounced()
     if expectation.debounce_s and standing.is_superseded:
         return Refuse("superseded")
     passage = _passage(expectation, standing)
     return passage if passage.allowed else Refuse("breaker_open")
 
 
-def _passage(expectation: Expectation, standing: Standing) -> Passage:
+def _passage(expectation: Expectation, standing: TriggerState) -> Passage:
     if expectation.breaker is None:
         return Passage(allowed=True)
     return breaker.pass_through(
@@ -239,4 +239,4 @@ class Ticked:
     """Whether it opens nothing any more. What it has opened before is completed all the same."""
 
 
-Part: TypeAlias = EpisodeOpened | Unreadable | Gated | Ticked | Aged
+Part: TypeAlias = EpisodeOpened | Unreadable | Gated | Ticked | DueFinding

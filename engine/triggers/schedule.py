@@ -29,7 +29,7 @@ from engine.app.triggers import (
     spec_of,
     tick_timer_key,
 )
-from engine.runtime.context import Crew
+from engine.runtime.context import ActorContext
 from engine.triggers.rules import Ticked
 from streams.errors import TimerConflict, UnreadableEvent
 from streams.json import UNDECODABLE, JsonObject
@@ -56,7 +56,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 class Ticker:
     """The schedules of one actor, on one node."""
 
-    crew: Crew
+    crew: ActorContext
 
     async def ensure(self) -> None:
         """Arm the next tick of every schedule that has none pending.

@@ -27,14 +27,14 @@ from engine.episodes import open as placing
 from engine.episodes.dry_run import merged
 from engine.episodes.fire import FireRequest, fire_dedupe_key, manual_trigger, parse_fire
 from engine.errors import BadRequest
-from engine.findings.expire import PURPOSES, Warden
+from engine.findings.expire import PURPOSES, FindingExpiry
 from engine.runtime.consumer import taking
 from engine.runtime.permits import Permit
 from engine.triggers import debounce, evaluate, schedule
-from engine.triggers.admit import HAND_BACK_S, Entrance
+from engine.triggers.admit import HAND_BACK_S, Admission
 from engine.triggers.debounce import calming_in
 from engine.triggers.debounce_store import fired_of
-from engine.triggers.evaluate import Arbiter
+from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.events import STRANGE_DELIVERIES_MAX, leave
 from engine.triggers.rules import Part
 from engine.triggers.schedule import Ticker
@@ -63,16 +63,16 @@ gives out unanswered. If there are more, counting begins anew."""
 
 
 @dataclass
-class Alarms:
+class TimerRouter:
     """What comes due for one actor, on one node."""
 
-    arbiter: Arbiter
+    arbiter: TriggerEvaluator
     ticker: Ticker = field(init=False)
-    warden: Warden = field(init=False)
+    warden: FindingExpiry = field(init=False)
     _returns: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.ticker, self.warden = Ticker(self.arbiter.crew), Warden(self.arbiter.crew)
+        self.ticker, self.warden = Ticker(self.arbiter.crew), FindingExpiry(self.arbiter.crew)
 
     async def parts(self, due: Due, delivery: Delivery[object]) -> Sequence[Part] | None:
         """Return what is to be done for `due`; None: only another version of the actor may know.
@@ -224,11 +224,11 @@ log = structlog.get_logger("vigil.waker")
 
 
 @dataclass
-class Waker:
+class TimerConsumer:
     """The waker of one actor on one node."""
 
-    entrance: Entrance
-    alarms: Alarms
+    entrance: Admission
+    alarms: TimerRouter
     permit: Permit
     """Without it nothing is taken."""
     takes_causes: bool

@@ -46,7 +46,7 @@ IN_TIME: Final = "nobody decided in time"
 Decision: TypeAlias = Decide | Resolve
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class WaitAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What happens because an answer stands."""
 
     events: tuple[EpisodeEvent, ...]
@@ -63,7 +63,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the same decision, by its id, stands already."""
 
 
-class Wait(msgspec.Struct, frozen=True, kw_only=True):
+class StillWaiting(msgspec.Struct, frozen=True, kw_only=True):
     """One time that an episode has waited, or waits."""
 
     blocked: Blocked
@@ -79,15 +79,15 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
         return (self.ended_at - self.blocked.at).total_seconds() if self.ended_at else 0.0
 
 
-def waits_of(records: Iterable[Recorded]) -> list[Wait]:
+def waits_of(records: Iterable[Recorded]) -> list[StillWaiting]:
     """Return every time that the episode of `records` has waited, oldest first."""
-    waits: list[Wait] = []
+    waits: list[StillWaiting] = []
     for record in records:
         at = record.commit.at
         for event in record.commit.events:
             match event:
                 case EpisodeBlocked():
-                    waits.append(Wait(blocked=Blocked(event=event, at=at), seq=record.seq))
+                    waits.append(StillWaiting(blocked=Blocked(event=event, at=at), seq=record.seq))
                 case EpisodeResolved() | EpisodeFinished() if waits and waits[-1].end is None:
                     waits[-1] = replace(waits[-1], end=event, ended_at=at)
                 case _:
@@ -95,7 +95,9 @@ def waits_of(records: Iterable[Recorded]) -> list[Wait]:
     return waits
 
 
-def answer(records: Sequence[Recorded], decision: Decision, *, at: datetime) -> Answer | Refusal:
+def answer(
+    records: Sequence[Recorded], decision: Decision, *, at: datetime
+) -> WaitAnswer | Refusal:
     """Return what comes of `decision`, put to the episode of `records`.
 
     Args:
@@ -116,7 +118,7 @@ def answer(records: Sequence[Recorded], decision: Decision, *, at: datetime) -> 
     return _answer(fold(records), *_decided(wait.blocked, decision))
 
 
-def expire(records: Sequence[Recorded], *, at: datetime) -> Answer | None:
+def expire(records: Sequence[Recorded], *, at: datetime) -> WaitAnswer | None:
     """Return what comes of it that nobody has answered by `at`; None: it does not wait, or may.
 
     Args:
@@ -127,7 +129,7 @@ def expire(records: Sequence[Recorded], *, at: datetime) -> Answer | None:
     if not waits or waits[-1].end is not None or not is_expired(waits[-1].blocked, at=at):
         return None
     blocked = waits[-1].blocked
-    ending = commands.Answer(
+    ending = commands.AnswerEpisode(
         resolution=Resolution.EXPIRED, reason=IN_TIME, decision_id=f"expiry.{blocked.step_no}"
     )
     return _answer(fold(records), _expired(blocked), ending)
@@ -162,7 +164,7 @@ def _is_about(blocked: Blocked, decision: Decision) -> bool:
             return blocked.ref == ref
 
 
-def _is_by(wait: Wait, decision: Decision) -> bool:
+def _is_by(wait: StillWaiting, decision: Decision) -> bool:
     return isinstance(wait.end, EpisodeResolved) and wait.end.decision_id == decision.id
 
 
@@ -181,7 +183,7 @@ def _problem(blocked: Blocked, decision: Decision, at: datetime) -> str | None:
     return None
 
 
-def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.Answer]:
+def _decided(blocked: Blocked, decision: Decision) -> tuple[Performed, commands.AnswerEpisode]:
     match decision:
         case Resolve():
             ending = _ending(decision, Resolution.RESOLVED)
@@ -240,20 +242,22 @@ def _step(
     )
 
 
-def _ending(decision: Decision, resolution: Resolution, *, reason: str = "") -> commands.Answer:
-    return commands.Answer(
+def _ending(
+    decision: Decision, resolution: Resolution, *, reason: str = ""
+) -> commands.AnswerEpisode:
+    return commands.AnswerEpisode(
         resolution=resolution, by=decision.by, reason=reason, decision_id=decision.id
     )
 
 
-def _answer(episode: Episode, step: Performed, ending: commands.Answer) -> Answer:
+def _answer(episode: Episode, step: Performed, ending: commands.AnswerEpisode) -> WaitAnswer:
     recorded = decide(episode, step)
     resolved = decide(evolve(episode, recorded), ending)
     assert isinstance(resolved, EpisodeResolved), "an answer ends a wait"
-    return Answer(events=(recorded, resolved), resolved=resolved)
+    return WaitAnswer(events=(recorded, resolved), resolved=resolved)
 
 
-def _told(wait: Wait) -> str:
+def _told(wait: StillWaiting) -> str:
     """Return how a wait ended, by whom, why and when."""
     when = f" at {wait.ended_at:%Y-%m-%d %H:%M:%S} UTC" if wait.ended_at else ""
     match wait.end:

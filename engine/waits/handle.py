@@ -33,11 +33,11 @@ from engine.episodes import open as opening
 from engine.episodes.episode import Episode, Status, fold
 from engine.episodes.wake import ATTEND, call_by
 from engine.runtime import publish
-from engine.runtime.context import Crew
-from engine.runtime.publish import Herald
+from engine.runtime.context import ActorContext
+from engine.runtime.publish import EventPublisher
 from engine.waits import answer as answering
 from engine.waits import events as wait_events
-from engine.waits.answer import Answer, Refusal, waits_of
+from engine.waits.answer import Refusal, WaitAnswer, waits_of
 from engine.waits.signal import WaitEntry
 from engine.waits.signals import bring, missed
 from engine.waits.wait import Blocked, block_in, is_answered, next_wake, reminder_due, step_answered
@@ -60,10 +60,10 @@ after that, recovery has told it."""
 
 
 @dataclass(frozen=True)
-class Blocker:
+class WaitRegistry:
     """Sees to the blocked episodes of one actor, on one node."""
 
-    crew: Crew
+    crew: ActorContext
 
     async def settle(self, opened: EpisodeOpened) -> None:
         """Do all that follows a block, if the episode still waits.
@@ -180,7 +180,7 @@ class Blocker:
 
     async def _tell(self, opened: EpisodeOpened, event: publish.PublicEvent) -> None:
         if episode_events.is_public(opened):
-            await Herald(self.crew.ports.world).tell([event])
+            await EventPublisher(self.crew.ports.world).tell([event])
 
     def _subject(self, opened: EpisodeOpened) -> str:
         return self.crew.ports.stack.episode(opened.episode_id)
@@ -209,14 +209,14 @@ async def is_newest(log: EventLog, records: Sequence[Recorded]) -> bool:
 
 
 @dataclass
-class Attendant:
+class WaitHandler:
     """Attends the episodes of one actor, on one node."""
 
-    crew: Crew
-    _blocker: Blocker = field(init=False)
+    crew: ActorContext
+    _blocker: WaitRegistry = field(init=False)
 
     def __post_init__(self) -> None:
-        self._blocker = Blocker(self.crew)
+        self._blocker = WaitRegistry(self.crew)
 
     async def attend(
         self,
@@ -320,7 +320,7 @@ class Attendant:
         raise Unavailable(records[-1].subject, detail="others write to it at the same time")
 
     async def _append(
-        self, answer: Answer, records: Sequence[Recorded]
+        self, answer: WaitAnswer, records: Sequence[Recorded]
     ) -> Sequence[Recorded] | None:
         """Return the journal with `answer`; None: others have written to it meanwhile."""
         newest, resolved = records[-1], answer.resolved

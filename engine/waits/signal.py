@@ -55,7 +55,7 @@ class WaitEntry(msgspec.Struct, frozen=True, kw_only=True):
     """In full; its key may hold a hash."""
 
 
-class Word(msgspec.Struct, frozen=True, kw_only=True):
+class Signal(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody says has come about."""
 
     id: str
@@ -65,10 +65,10 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     result: msgspec.Raw = NOTHING
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class KeptSignal(msgspec.Struct, frozen=True, kw_only=True):
     """Word that is kept for those who may not have been found when it was given."""
 
-    word: Word
+    word: Signal
     at: datetime
     """When it was given, by the server's clock."""
 
@@ -76,12 +76,12 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 class PutBy(msgspec.Struct, frozen=True, kw_only=True):
     """Word that nobody has waited for so far: the payload of the timer that has it looked at."""
 
-    kept: Kept
+    kept: KeptSignal
     seq: int
     """Of the event that says it, on the events stream."""
 
 
-def look_at(kept: Kept, *, after: datetime) -> datetime | None:
+def look_at(kept: KeptSignal, *, after: datetime) -> datetime | None:
     """Return when to look again who waits for word; None: it has been looked at for long enough.
 
     Each wait is as long as all those before: twelve looks in an hour.
@@ -105,7 +105,7 @@ def put_by_in(payload: JsonObject) -> PutBy | None:
         return None
 
 
-def word(id_: str, ref: object, result: object, by: object) -> Word:
+def word(id_: str, ref: object, result: object, by: object) -> Signal:
     """Return what somebody says.
 
     Raises:
@@ -117,10 +117,10 @@ def word(id_: str, ref: object, result: object, by: object) -> Word:
         kept = context.encode(result, what="result")
     except Unencodable as error:
         raise BadRequest(field="result", problem=str(error)) from error
-    return Word(id=id_, ref=str(ref), by=str(by), result=kept)
+    return Signal(id=id_, ref=str(ref), by=str(by), result=kept)
 
 
-def word_in(event: DomainEvent) -> Word:
+def word_in(event: DomainEvent) -> Signal:
     """Return what the event `wait.resolved` says. An event that comes again says the same.
 
     Raises:
@@ -145,7 +145,7 @@ def is_newer(value: bytes, *, than: datetime) -> bool:
     return kept is not None and kept.at >= than
 
 
-def kept_for(value: bytes, ref: str) -> Kept | None:
+def kept_for(value: bytes, ref: str) -> KeptSignal | None:
     """Return the word that is kept for those who wait for `ref`; None: there is none.
 
     Args:
@@ -156,7 +156,7 @@ def kept_for(value: bytes, ref: str) -> Kept | None:
     return kept if kept is not None and kept.word.ref == ref else None
 
 
-def may_be_missed(kept: Kept, *, since: datetime) -> bool:
+def may_be_missed(kept: KeptSignal, *, since: datetime) -> bool:
     """Return whether word may have been given when an episode waited, and could not be found.
 
     Args:
@@ -166,7 +166,7 @@ def may_be_missed(kept: Kept, *, since: datetime) -> bool:
     return kept.at + timedelta(seconds=CLOCKS_S) >= since
 
 
-def command_for(said: Word, entry: WaitEntry) -> Resolve:
+def command_for(said: Signal, entry: WaitEntry) -> Resolve:
     """Return the command that brings `said` to an episode that waits for it."""
     return Resolve(
         actor_id=entry.actor_id,
@@ -178,9 +178,9 @@ def command_for(said: Word, entry: WaitEntry) -> Resolve:
     )
 
 
-def _kept_in(value: bytes) -> Kept | None:
+def _kept_in(value: bytes) -> KeptSignal | None:
     """Return what is kept; None if this version cannot read it."""
     try:
-        return msgspec.json.decode(value, type=Kept)
+        return msgspec.json.decode(value, type=KeptSignal)
     except UNDECODABLE:
         return None

@@ -23,7 +23,7 @@ import msgspec
 import structlog
 
 from engine import telemetry
-from engine.dead_letters.write import Undertaker
+from engine.dead_letters.write import DeadLetterWriter
 from engine.errors import BadRequest
 from engine.runtime.consumer import taking
 from engine.runtime.permits import Permit
@@ -31,10 +31,10 @@ from engine.validation import backoff_s
 from engine.waits.signal import (
     KEPT_S,
     RESOLVED,
-    Kept,
+    KeptSignal,
     PutBy,
+    Signal,
     WaitEntry,
-    Word,
     command_for,
     entry_in,
     is_newer,
@@ -94,13 +94,13 @@ async def _is_waiting(ports: Ports, key: str, entry: WaitEntry) -> bool:
     return False
 
 
-async def keep(ports: Ports, said: Word, *, at: datetime) -> None:
+async def keep(ports: Ports, said: Signal, *, at: datetime) -> None:
     """Have those hear of `said`, given at `at`, who wait for it already and cannot be found yet.
 
     Raises:
         Unavailable: it may not be kept. Keep it again.
     """
-    key, kept = word_key(said.ref), msgspec.json.encode(Kept(word=said, at=at))
+    key, kept = word_key(said.ref), msgspec.json.encode(KeptSignal(word=said, at=at))
     before = await ports.gates.get(key)
     if before is not None and before.value is not None and is_newer(before.value, than=at):
         return
@@ -111,7 +111,7 @@ async def keep(ports: Ports, said: Word, *, at: datetime) -> None:
         raise Unavailable(key, detail="others keep word for the same at this time") from error
 
 
-async def missed(ports: Ports, ref: str, *, since: datetime) -> Word | None:
+async def missed(ports: Ports, ref: str, *, since: datetime) -> Signal | None:
     """Return the word for somebody who waits for `ref`, given before they could be found.
 
     What was given before they waited, too, is for them if nobody has had it.
@@ -129,7 +129,7 @@ async def missed(ports: Ports, ref: str, *, since: datetime) -> Word | None:
     return kept.word if is_theirs else None
 
 
-async def is_brought(ports: Ports, said: Word) -> bool:
+async def is_brought(ports: Ports, said: Signal) -> bool:
     """Return whether somebody was found before whom `said` is for.
 
     Raises:
@@ -139,7 +139,7 @@ async def is_brought(ports: Ports, said: Word) -> bool:
     return entry is not None and entry.value is not None
 
 
-async def bring(ports: Ports, said: Word, waiters: Iterable[WaitEntry]) -> None:
+async def bring(ports: Ports, said: Signal, waiters: Iterable[WaitEntry]) -> None:
     """Have each of `waiters` told what was said. Bringing the same word again changes nothing.
 
     It is noted first, for those who have been told do not wait any more.
@@ -172,11 +172,11 @@ NOBODY_WAITS: Final = "nobody_waits"
 
 
 @dataclass(frozen=True)
-class Lookout:
+class SignalRetries:
     """The lookout of one node."""
 
     ports: Ports
-    undertaker: Undertaker
+    undertaker: DeadLetterWriter
     permit: Permit
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open."""
@@ -300,11 +300,11 @@ log = structlog.get_logger("vigil.resolver")
 
 
 @dataclass(frozen=True)
-class Resolver:
+class SignalConsumer:
     """The resolver of one node."""
 
     ports: Ports
-    undertaker: Undertaker
+    undertaker: DeadLetterWriter
     permit: Permit
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open: whatever is said from then on is brought."""
@@ -344,7 +344,7 @@ class Resolver:
         if not waiters and await is_brought(self.ports, said):
             return await delivery.ack()
         if not waiters:
-            kept = Kept(word=said, at=delivery.at)
+            kept = KeptSignal(word=said, at=delivery.at)
             await put_by(self.ports, PutBy(kept=kept, seq=content.seq), after=delivery.at)
             return await delivery.ack()
         await bring(self.ports, said, waiters)

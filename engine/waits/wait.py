@@ -19,7 +19,7 @@ import msgspec
 from engine.app import context
 from engine.app.actions import Pause, RequestApproval, WaitFor, fingerprint
 from engine.app.outputs import plan_hash
-from engine.episodes.episode import Block
+from engine.episodes.episode import BlockEpisode
 from engine.waits.approval import next_reminder_at, reminder_no
 from streams.model.events import BlockReason, EpisodeBlocked, EpisodeResolved, Resolution
 from streams.model.waits import Approval, OnExpiry, Wait
@@ -54,7 +54,7 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
         return self.event.wait.ref if self.event.wait else ""
 
 
-def block_for(action: Pause, *, at: datetime) -> Block:
+def block_for(action: Pause, *, at: datetime) -> BlockEpisode:
     """Return what has an episode wait for what `action` asks for, from `at` on.
 
     Raises:
@@ -64,7 +64,7 @@ def block_for(action: Pause, *, at: datetime) -> Block:
     match action:
         case RequestApproval():
             approval = _approval(action, at)
-            return Block(reason=BlockReason.APPROVAL, fingerprint=mark, approval=approval)
+            return BlockEpisode(reason=BlockReason.APPROVAL, fingerprint=mark, approval=approval)
         case WaitFor():
             wait = Wait(
                 ref=action.ref,
@@ -72,7 +72,7 @@ def block_for(action: Pause, *, at: datetime) -> Block:
                 on_expiry=action.on_expiry,
                 remind_every_s=action.remind_every_s,
             )
-            return Block(reason=BlockReason.WAIT, fingerprint=mark, wait=wait)
+            return BlockEpisode(reason=BlockReason.WAIT, fingerprint=mark, wait=wait)
 
 
 def block_in(newest: Recorded | None) -> Blocked | None:

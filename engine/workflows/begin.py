@@ -30,9 +30,9 @@ import msgspec
 from engine.app.tools import EngineTool, ToolFailed
 from engine.app.workflow import Workflow
 from engine.app.workflow_plan import check_steps, spec_of
-from engine.app.workflow_starter import START_EXPECTATION, UNAVAILABLE, Begun
+from engine.app.workflow_starter import START_EXPECTATION, UNAVAILABLE, StartResult
 from engine.errors import BadRequest, BadWorkflow
-from engine.runtime.catalog import Cast, Hindered, Revisions
+from engine.runtime.catalog import CannotRun, Catalog, Revisions
 from engine.workflows.endings import told_of
 from engine.workflows.events import count_events
 from engine.workflows.instance import SubjectLock, lock_of
@@ -54,7 +54,7 @@ from streams.model.events import EpisodeOpened, WorkflowFinished, WorkflowStarte
 from streams.model.triggers import Mode
 from streams.model.workflows import WorkflowSpec
 from streams.ports.all import Ports
-from streams.ports.bucket import Entry
+from streams.ports.bucket import BucketEntry
 from streams.ports.log import START, Commit
 from streams.tracing import traceparent
 
@@ -175,7 +175,7 @@ async def free_subject(ports: Ports, workflow: str, subject: str, instance_id: s
     raise Unavailable(key, detail="others change it at the same time")
 
 
-def _instance_in(entry: Entry | None) -> str:
+def _instance_in(entry: BucketEntry | None) -> str:
     return entry.value.decode(errors="replace") if entry is not None and entry.value else ""
 
 
@@ -198,14 +198,14 @@ UNSTARTABLE: Final = "workflow_not_started"
 
 
 @dataclass(frozen=True)
-class Starter(EngineTool):
+class StartTool(EngineTool):
     """Begins instances for one node.
 
     A dry run may call it, too: what begins then is a dry run itself. A call that is made again
     begins nothing else, for the instance is named after the cause.
     """
 
-    cast: Cast
+    cast: Catalog
     editions: Revisions
     ports: Ports
     clock: Clock
@@ -258,17 +258,17 @@ class Starter(EngineTool):
             return None
         try:
             return await self.editions.workflow(name, opened.revision)
-        except Hindered:
+        except CannotRun:
             return None
 
-    async def _begin(self, event: WorkflowStarted) -> Begun:
+    async def _begin(self, event: WorkflowStarted) -> StartResult:
         lock = lock_of(event)
         if lock is not None:
             return await self._begin_alone(event, lock)
         await begin_instance(self.ports, event, at=self.clock.now())
-        return Begun(instance_id=event.instance_id)
+        return StartResult(instance_id=event.instance_id)
 
-    async def _begin_alone(self, event: WorkflowStarted, lock: SubjectLock) -> Begun:
+    async def _begin_alone(self, event: WorkflowStarted, lock: SubjectLock) -> StartResult:
         """Begin an instance unless another one is busy with its subject."""
         id_, ports = event.instance_id, self.ports
         key = ports, lock.workflow, lock.subject, id_
@@ -276,10 +276,10 @@ class Starter(EngineTool):
         if await ports.log.last(ports.stack.workflow(id_)) is None:
             holder = await take_subject(*key)
             if holder != id_:
-                return Begun(instance_id=holder, is_skipped=True)
+                return StartResult(instance_id=holder, is_skipped=True)
         is_first = await begin_instance(ports, event, at=self.clock.now())
         # Whoever conducts it keeps the subject, too, but none that lacks its code does so in time.
         # If it is over, the key was put after it was freed, and is to go by itself.
         if is_first or not await is_over(ports, id_):
             await keep_subject(*key)
-        return Begun(instance_id=id_)
+        return StartResult(instance_id=id_)

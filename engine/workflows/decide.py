@@ -23,7 +23,7 @@ from engine.workflows.instance import (
     AttemptEnded,
     Instance,
     InstanceCommand,
-    Recalled,
+    ResultLookedUp,
     Undoing,
     after,
 )
@@ -127,7 +127,7 @@ def _answer(
             return _undone(instance, command, at=at)
         case AttemptEnded():
             return _ended(instance, command, at=at)
-        case Recalled():
+        case ResultLookedUp():
             return recalled(instance, _fitting(instance, command), code=code)
         case CancelWorkflow(by=by, reason=reason):
             return (WorkflowCancelAsked(by=by, reason=reason),) if instance.goes_on else ()
@@ -203,11 +203,11 @@ def _judged(instance: Instance, command: AttemptEnded) -> tuple[StepOutcome, str
     return command.outcome, command.error_class, command.error_detail
 
 
-def _fitting(instance: Instance, said: Recalled) -> Recalled:
+def _fitting(instance: Instance, said: ResultLookedUp) -> ResultLookedUp:
     """Return what was found, or that nothing was, if it cannot be kept."""
     if len(bytes(said.result)) <= _room_bytes(instance):
         return said
-    return Recalled(step=said.step, item=said.item)
+    return ResultLookedUp(step=said.step, item=said.item)
 
 
 def _room_bytes(instance: Instance) -> int:
@@ -304,7 +304,7 @@ FIRST_BYTES_MAX: Final = 128 * 1024
 768 KiB, and all of them must fit in one message, 1 MiB by the server's default."""
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class DecidedBatch(msgspec.Struct, frozen=True, kw_only=True):
     """What comes of several commands."""
 
     events: tuple[WorkflowEvent, ...]
@@ -317,7 +317,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide_all(
     instance: Instance, commands: Sequence[InstanceCommand], *, code: Code, at: datetime
-) -> Batch:
+) -> DecidedBatch:
     """Return what comes of `commands`, in this order, at least of the first.
 
     Args:
@@ -331,7 +331,7 @@ def decide_all(
     refused: list[tuple[int, str]] = []
     for number, command in enumerate(commands):
         if size_bytes > FIRST_BYTES_MAX:
-            return Batch(events=events, taken=number, refused=tuple(refused))
+            return DecidedBatch(events=events, taken=number, refused=tuple(refused))
         try:
             more = decide(instance, command, code=code, at=now)
         except Refused as error:
@@ -340,4 +340,4 @@ def decide_all(
         instance = after(instance, more, at=now, version=instance.version)
         events += more
         size_bytes += sum(len(msgspec.json.encode(event)) for event in more)
-    return Batch(events=events, taken=len(commands), refused=tuple(refused))
+    return DecidedBatch(events=events, taken=len(commands), refused=tuple(refused))

@@ -25,22 +25,30 @@ from engine.episodes.cancel import ask_to_cancel
 from engine.episodes.episode import fold
 from engine.episodes.open import open_episode, record_opening
 from engine.errors import BadRequest
-from engine.runtime.catalog import Cast
-from engine.runtime.publish import Herald
+from engine.runtime.catalog import Catalog
+from engine.runtime.publish import EventPublisher
 from engine.workflows.begin import begin_instance, call_off_instance, free_subject, keep_subject
 from engine.workflows.decide import decided_at
-from engine.workflows.effects import Effects, Keep, Recall, follow_up, may_wake, recalled, wake_at
+from engine.workflows.effects import (
+    Effects,
+    KeepResult,
+    LookUpResult,
+    follow_up,
+    may_wake,
+    recalled,
+    wake_at,
+)
 from engine.workflows.endings import end_of_episode, end_of_instance
 from engine.workflows.instance import (
     INSTANCE_ENDED,
     AttemptEnded,
     Instance,
-    Recalled,
+    ResultLookedUp,
     fold_instance,
 )
 from engine.workflows.start import CONDUCT, SubStart, conduct_timer, sub_started
 from engine.workflows.steps import waiting
-from engine.workflows.store import Page
+from engine.workflows.store import StoredInstance
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, UnreadableEvent, Unwritable
 from streams.keys import result_key
@@ -53,7 +61,7 @@ from streams.tokens import name
 from streams.tracing import traceparent
 
 
-async def recall(ports: Ports, wanted: Recall, clock: Clock) -> Recalled:
+async def recall(ports: Ports, wanted: LookUpResult, clock: Clock) -> ResultLookedUp:
     """Return whether the result of an earlier episode may stand for an item's, and which.
 
     Raises:
@@ -71,7 +79,7 @@ async def recall(ports: Ports, wanted: Recall, clock: Clock) -> Recalled:
     return recalled(wanted, records, stack=stack, at=clock.now())
 
 
-async def keep(ports: Ports, done: Keep) -> None:
+async def keep(ports: Ports, done: KeepResult) -> None:
     """Remember which episode has done a piece of work.
 
     Raises:
@@ -127,12 +135,12 @@ _T = TypeVar("_T")
 class Effector:
     """Acts for instances of all workflows of one node."""
 
-    cast: Cast
+    cast: Catalog
     ports: Ports
     clock: Clock
     node: str
 
-    async def follow(self, page: Page) -> list[AttemptEnded | Recalled]:
+    async def follow(self, page: StoredInstance) -> list[AttemptEnded | ResultLookedUp]:
         """Do what the newest commit asks for; return what is to be put to the instance then.
 
         That is which attempts cannot even be opened, and which items are done by earlier results.
@@ -152,7 +160,7 @@ class Effector:
         unopened = await self._open(effects)
         await self._cancel(effects)
         await self.arm(page)
-        await Herald(self.ports.world).tell(effects.tells)
+        await EventPublisher(self.ports.world).tell(effects.tells)
         if effects.parent is not None:
             done = effects.parent
             await self.ports.inbox.send(done, id=f"done.{done.episode_id}", trace=traceparent())
@@ -161,7 +169,7 @@ class Effector:
         page.is_followed = True
         return [*found, *unopened]
 
-    async def arm(self, page: Page) -> None:
+    async def arm(self, page: StoredInstance) -> None:
         """See to it that somebody looks at an instance when something about it is due.
 
         Raises:

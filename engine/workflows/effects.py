@@ -29,9 +29,9 @@ from engine.workflows.events import news
 from engine.workflows.instance import (
     INSTANCE_ENDED,
     Instance,
-    Item,
     Place,
-    Recalled,
+    ResultLookedUp,
+    StepItem,
     SubjectLock,
     attempt_key,
     lock_of,
@@ -60,7 +60,7 @@ from streams.model.workflows import ParentStep, StepOutcome, StepStatus, Task, W
 from streams.ports.log import Recorded
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class StepWork(msgspec.Struct, frozen=True, kw_only=True):
     """What an item is about to do, or has done: equal work has the same key."""
 
     task: Task
@@ -77,25 +77,25 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Recall(msgspec.Struct, frozen=True, kw_only=True):
+class LookUpResult(msgspec.Struct, frozen=True, kw_only=True):
     """Look whether a result of the same work may stand for an item's."""
 
     step: str
     item: int
-    work: Work
+    work: StepWork
     reuse_s: float
     """Longest that the episode may have ended ago, in seconds."""
 
 
-class Keep(msgspec.Struct, frozen=True, kw_only=True):
+class KeepResult(msgspec.Struct, frozen=True, kw_only=True):
     """Remember which episode has done this work."""
 
-    work: Work
+    work: StepWork
     episode_id: str
     ttl_s: int
 
 
-def recalls(instance: Instance) -> Iterator[Recall]:
+def recalls(instance: Instance) -> Iterator[LookUpResult]:
     """Yield what is to be looked for: of all items, whatever the newest commit says."""
     for name, step in instance.steps.items():
         spec = instance.specs[name]
@@ -103,22 +103,24 @@ def recalls(instance: Instance) -> Iterator[Recall]:
             continue
         for number, item in enumerate(step.items):
             if waits_for_recall(spec, item) and (work := _work(instance, (name, number))):
-                yield Recall(step=name, item=number, work=work, reuse_s=spec.reuse_s)
+                yield LookUpResult(step=name, item=number, work=work, reuse_s=spec.reuse_s)
 
 
-def keeps(instance: Instance) -> Iterator[Keep]:
+def keeps(instance: Instance) -> Iterator[KeepResult]:
     """Yield what is to be remembered of the newest commit."""
     for event in instance.newest:
         match event:
             case StepEnded(outcome=StepOutcome.DONE, step=step, item=item, episode_id=id_) if id_:
                 reuse_s, work = instance.specs[step].reuse_s, _work(instance, (step, item))
                 if reuse_s and work:
-                    yield Keep(work=work, episode_id=id_, ttl_s=math.ceil(reuse_s))
+                    yield KeepResult(work=work, episode_id=id_, ttl_s=math.ceil(reuse_s))
             case _:
                 pass
 
 
-def recalled(recall: Recall, records: Sequence[Recorded], *, stack: str, at: datetime) -> Recalled:
+def recalled(
+    recall: LookUpResult, records: Sequence[Recorded], *, stack: str, at: datetime
+) -> ResultLookedUp:
     """Return what came of looking for a result.
 
     Args:
@@ -131,9 +133,9 @@ def recalled(recall: Recall, records: Sequence[Recorded], *, stack: str, at: dat
     done, is_well = _work_of(episode.opened), _ended_well(episode)
     is_old = ended_at is None or ended_at + timedelta(seconds=recall.reuse_s) < at
     if done is None or is_old or not is_well or done.key(stack) != recall.work.key(stack):
-        return Recalled(step=recall.step, item=recall.item)
+        return ResultLookedUp(step=recall.step, item=recall.item)
     assert episode.opened is not None, "its work is known"
-    return Recalled(
+    return ResultLookedUp(
         step=recall.step,
         item=recall.item,
         episode_id=episode.opened.episode_id,
@@ -141,17 +143,17 @@ def recalled(recall: Recall, records: Sequence[Recorded], *, stack: str, at: dat
     )
 
 
-def _work(instance: Instance, place: Place) -> Work | None:
+def _work(instance: Instance, place: Place) -> StepWork | None:
     """Return what an item does; None of one that another workflow is run for."""
     step, number = place
     task, inputs = instance.specs[step].task, instance.steps[step].inputs
     if task is None or inputs is None:
         return None
     overrides = instance.overrides(step, task.overrides)
-    return Work(task=task, given=inputs[number], mode=instance.begun.mode, overrides=overrides)
+    return StepWork(task=task, given=inputs[number], mode=instance.begun.mode, overrides=overrides)
 
 
-def _work_of(opened: EpisodeOpened | None) -> Work | None:
+def _work_of(opened: EpisodeOpened | None) -> StepWork | None:
     """Return what an episode has done; None if it is no step of a workflow."""
     if opened is None or not isinstance(opened.trigger, WorkflowTrigger):
         return None
@@ -163,7 +165,7 @@ def _work_of(opened: EpisodeOpened | None) -> Work | None:
         revision=opened.revision,
     )
     given = raw(opened.trigger.input)
-    return Work(task=task, given=given, mode=opened.mode, overrides=opened.overrides)
+    return StepWork(task=task, given=given, mode=opened.mode, overrides=opened.overrides)
 
 
 def _ended_well(episode: Episode) -> bool:
@@ -185,10 +187,10 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
 
     locks: SubjectLock | None = None
     """What is to stand until `releases` of the same instance."""
-    recalls: tuple[Recall, ...] = ()
+    recalls: tuple[LookUpResult, ...] = ()
     """What is to be looked for before items begin. Follows from all that is, not from the newest
     commit: that may hold only some of what was found."""
-    keeps: tuple[Keep, ...] = ()
+    keeps: tuple[KeepResult, ...] = ()
     opens: tuple[EpisodeOpened, ...] = ()
     starts: tuple[SubStart, ...] = ()
     cancels: tuple[Cancel, ...] = ()
@@ -358,7 +360,7 @@ def _canceled(instance: Instance) -> Iterator[Cancel | CancelWorkflow]:
                     yield _cancel(instance, place, item, reason)
             case StepEnded(episode_id=id_) if id_ and event.error_class == STEP_TIMEOUT:
                 place = event.step, event.item
-                yield _cancel(instance, place, Item(episode_id=id_), STEP_TIMEOUT)
+                yield _cancel(instance, place, StepItem(episode_id=id_), STEP_TIMEOUT)
             case CompensationEnded(episode_id=id_) if event.error_class == STEP_TIMEOUT:
                 undo = instance.specs[event.step].compensation
                 assert undo is not None, "only a compensation begins one"
@@ -367,7 +369,9 @@ def _canceled(instance: Instance) -> Iterator[Cancel | CancelWorkflow]:
                 pass
 
 
-def _cancel(instance: Instance, place: Place, item: Item, reason: str) -> Cancel | CancelWorkflow:
+def _cancel(
+    instance: Instance, place: Place, item: StepItem, reason: str
+) -> Cancel | CancelWorkflow:
     spec = instance.specs[place[0]]
     if spec.task is not None:
         return _cancel_episode(instance, spec.task, item.episode_id, reason)

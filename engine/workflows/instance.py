@@ -75,7 +75,7 @@ class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True):
     """Whether what it was to run had not begun and never will: see `start.called_off`."""
 
 
-class Recalled(msgspec.Struct, frozen=True, kw_only=True):
+class ResultLookedUp(msgspec.Struct, frozen=True, kw_only=True):
     """It was looked whether a result of earlier work may stand for an item's: see `reuse`.
 
     Whoever follows a commit that leaves an item prepared puts this.
@@ -89,7 +89,7 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 InstanceCommand: TypeAlias = (
-    Advance | AttemptEnded | Recalled | ResumeWorkflow | CancelWorkflow | DecideStep
+    Advance | AttemptEnded | ResultLookedUp | ResumeWorkflow | CancelWorkflow | DecideStep
 )
 
 
@@ -219,7 +219,7 @@ Place: TypeAlias = tuple[str, int]
 """A step, and the number of an item of it."""
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True):
+class StepItem(msgspec.Struct, frozen=True, kw_only=True):
     """One item of a step. A step that does not fan out, or is not prepared yet, has one."""
 
     status: StepStatus = StepStatus.PENDING
@@ -244,7 +244,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 class StepState(msgspec.Struct, frozen=True, kw_only=True):
     """One step."""
 
-    items: tuple[Item, ...] = (Item(),)
+    items: tuple[StepItem, ...] = (StepItem(),)
     inputs: tuple[msgspec.Raw, ...] | None = None
     """Of each item; None: it is not prepared yet."""
     asked: StepApprovalAsked | None = None
@@ -338,13 +338,13 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return merged(merged(begun.step_overrides.get(step), begun.overrides), declared)
 
-    def items(self) -> Iterator[tuple[Place, Item]]:
+    def items(self) -> Iterator[tuple[Place, StepItem]]:
         """Yield every item, in the order of the steps."""
         for name, step in self.steps.items():
             for number, item in enumerate(step.items):
                 yield (name, number), item
 
-    def with_status(self, status: StepStatus) -> Iterator[tuple[Place, Item]]:
+    def with_status(self, status: StepStatus) -> Iterator[tuple[Place, StepItem]]:
         """Yield the items that have this status."""
         return ((place, item) for place, item in self.items() if item.status is status)
 
@@ -471,7 +471,7 @@ _StepEvent: TypeAlias = (
 
 
 def _step_after(step: StepState, event: _StepEvent, *, at: datetime, done: int) -> StepState:
-    first = step.items[0] if step.items else Item()
+    first = step.items[0] if step.items else StepItem()
     match event:
         case StepPrepared(inputs=inputs):
             ready = replace(first, status=StepStatus.PENDING)
@@ -491,16 +491,18 @@ def _step_after(step: StepState, event: _StepEvent, *, at: datetime, done: int) 
             return replace(step, items=(*before, _item_after(item, event, at, done), *rest))
 
 
-def _around(items: tuple[Item, ...], n: int) -> tuple[tuple[Item, ...], Item, tuple[Item, ...]]:
+def _around(
+    items: tuple[StepItem, ...], n: int
+) -> tuple[tuple[StepItem, ...], StepItem, tuple[StepItem, ...]]:
     return items[:n], items[n], items[n + 1 :]
 
 
-def _denied(item: Item, event: StepDenied) -> Item:
+def _denied(item: StepItem, event: StepDenied) -> StepItem:
     error_class, detail = denial_of(event)
     return replace(item, status=StepStatus.FAILED, error_class=error_class, error_detail=detail)
 
 
-def _resumed(item: Item, how: ResumeHow) -> Item:
+def _resumed(item: StepItem, how: ResumeHow) -> StepItem:
     if item.status is not StepStatus.PAUSED:
         return item
     status = StepStatus.PENDING if how is ResumeHow.RETRY else StepStatus.SKIPPED
@@ -508,14 +510,14 @@ def _resumed(item: Item, how: ResumeHow) -> Item:
 
 
 def _item_after(
-    item: Item,
+    item: StepItem,
     event: StepBegun | StepEnded | StepReused | StepPostponed | StepSkipped | StepPaused,
     at: datetime,
     done: int,
-) -> Item:
+) -> StepItem:
     match event:
         case StepBegun():
-            return Item(
+            return StepItem(
                 status=StepStatus.RUNNING,
                 attempt=event.attempt,
                 attempts_before=item.attempts_before,
@@ -534,7 +536,7 @@ def _item_after(
                 done_no=done if event.outcome is StepOutcome.DONE else 0,
             )
         case StepReused(episode_id=reused, result=result):
-            return Item(
+            return StepItem(
                 status=StepStatus.DONE, reused_episode_id=reused, result=result, done_no=done
             )
         case StepPostponed():

@@ -15,14 +15,14 @@ from typing import Any, Final
 import msgspec
 
 from engine.app.context import encode
-from engine.app.workflow import STEP_TIMEOUT, Prior, Step, Workflow, ancestors, remedy
+from engine.app.workflow import STEP_TIMEOUT, Prior, Workflow, WorkflowStep, ancestors, remedy
 from engine.app.workflow_plan import DEPTH_MAX
 from engine.errors import BadInput, Unencodable
 from engine.workflows.instance import (
     Instance,
-    Item,
     Place,
-    Recalled,
+    ResultLookedUp,
+    StepItem,
     attempt_id,
     attempt_key,
     denial_of,
@@ -57,7 +57,7 @@ DETAIL_CHARS_MAX: Final = 4_000
 _trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
 
 
-def asked_for(instance: Instance, step: Step) -> tuple[msgspec.Raw, ...] | None:
+def asked_for(instance: Instance, step: WorkflowStep) -> tuple[msgspec.Raw, ...] | None:
     """Return what `step` runs with, one input for each item; None: its `when` says it does not run.
 
     Raises:
@@ -188,12 +188,12 @@ def prepared(
     return settled, *_begun(instance, name, range(len(inputs)), code=code)
 
 
-def waits_for_recall(spec: StepSpec, item: Item) -> bool:
+def waits_for_recall(spec: StepSpec, item: StepItem) -> bool:
     """Return whether it is looked for a result of the same work before an item runs at first."""
     return bool(spec.reuse_s) and not item.episode_id and item.status in _MAY_BEGIN
 
 
-def recalled(instance: Instance, said: Recalled, *, code: Code) -> tuple[WorkflowEvent, ...]:
+def recalled(instance: Instance, said: ResultLookedUp, *, code: Code) -> tuple[WorkflowEvent, ...]:
     """Return that an item is done by an earlier result, or begins, as none was found."""
     step = instance.steps.get(said.step)
     if step is None or step.inputs is None or not 0 <= said.item < len(step.items):
@@ -251,7 +251,7 @@ def overdue(instance: Instance, *, at: datetime) -> tuple[WorkflowEvent, ...]:
     return ()
 
 
-def deadline_of(instance: Instance, place: Place, item: Item) -> datetime | None:
+def deadline_of(instance: Instance, place: Place, item: StepItem) -> datetime | None:
     """Return until when an item may be as it is; None: for as long as it takes."""
     name, _ = place
     timeout_s = instance.specs[name].timeout_s
@@ -268,7 +268,7 @@ def _may_begin(instance: Instance, name: str) -> bool:
     return all(instance.steps[each].is_settled for each in instance.specs[name].depends_on)
 
 
-def _is_due(item: Item, at: datetime) -> bool:
+def _is_due(item: StepItem, at: datetime) -> bool:
     if item.status is StepStatus.RETRYING:
         return item.retry_at is None or item.retry_at <= at
     return item.status is StepStatus.PENDING

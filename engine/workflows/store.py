@@ -26,7 +26,7 @@ RESULTS_BYTES_MAX: Final = 128 * 1024
 
 
 @dataclass
-class Page:
+class StoredInstance:
     """An instance as this node knows it, and what it has done about its newest commit."""
 
     instance: Instance = UNSTARTED
@@ -43,26 +43,26 @@ class Page:
 
 
 @dataclass
-class InstanceBook:
+class InstanceStore:
     """The instances of all workflows of one node."""
 
     ports: Ports
     pens: Iterator[str]
     """Names that nobody used before, for commits."""
-    _pages: OrderedDict[str, Page] = field(default_factory=OrderedDict)
+    _pages: OrderedDict[str, StoredInstance] = field(default_factory=OrderedDict)
 
-    async def read(self, instance_id: str) -> Page:
+    async def read(self, instance_id: str) -> StoredInstance:
         """Return an instance with all that was written since it was last read here.
 
         Raises:
             UnreadableEvent: a newer version has written to it.
             Unavailable: the log is away.
         """
-        page = self._pages.pop(instance_id, None) or Page()
+        page = self._pages.pop(instance_id, None) or StoredInstance()
         await self.catch_up(page, instance_id)
         return page
 
-    async def catch_up(self, page: Page, instance_id: str) -> None:
+    async def catch_up(self, page: StoredInstance, instance_id: str) -> None:
         """Add to a page what was written since.
 
         Raises:
@@ -75,7 +75,7 @@ class InstanceBook:
             page.is_followed, page.is_timer_unknown = False, True
         page.is_newest = False
 
-    async def is_newest(self, page: Page, instance_id: str) -> bool:
+    async def is_newest(self, page: StoredInstance, instance_id: str) -> bool:
         """Return whether nothing newer was written to an instance: a replica may lag.
 
         Raises:
@@ -87,7 +87,9 @@ class InstanceBook:
             page.is_newest = newest is None or newest.seq == page.instance.version
         return page.is_newest
 
-    async def write(self, page: Page, events: Sequence[WorkflowEvent], *, at: datetime) -> None:
+    async def write(
+        self, page: StoredInstance, events: Sequence[WorkflowEvent], *, at: datetime
+    ) -> None:
         """Append a commit to an instance that has begun.
 
         Raises:
@@ -103,7 +105,7 @@ class InstanceBook:
         page.instance = after(instance, events, at=at, version=version)
         page.is_newest, page.is_followed = True, False
 
-    def keep(self, page: Page) -> None:
+    def keep(self, page: StoredInstance) -> None:
         """Remember an instance, unless it is over or large."""
         instance = page.instance
         if instance.started is None or instance.phase in INSTANCE_ENDED:

@@ -29,18 +29,18 @@ from engine import telemetry
 from engine.app.workflow import Workflow
 from engine.app.workflow_plan import problem_of_code
 from engine.app.workflow_starter import starter_id
-from engine.dead_letters.write import Undertaker
-from engine.runtime.catalog import Cast, Hindered, Obstacle, Revisions
+from engine.dead_letters.write import DeadLetterWriter
+from engine.runtime.catalog import CannotRun, Catalog, Hindrance, Revisions
 from engine.runtime.consumer import taking
 from engine.runtime.permits import Permit
 from engine.runtime.slots import Slots
-from engine.runtime.tasks import Hands, wait_first
+from engine.runtime.tasks import NodeTasks, wait_first
 from engine.validation import backoff_s
-from engine.workflows.decide import Batch, abort_at, decide_all, decided_at
+from engine.workflows.decide import DecidedBatch, abort_at, decide_all, decided_at
 from engine.workflows.effector import Effector, end_of
 from engine.workflows.instance import Instance, InstanceCommand
 from engine.workflows.steps import Code, waiting
-from engine.workflows.store import InstanceBook, Page
+from engine.workflows.store import InstanceStore, StoredInstance
 from streams.clock import Clock
 from streams.errors import Unavailable, UnreadableEvent, VersionConflict
 from streams.model.commands import Advance, CancelWorkflow, StepDone, WorkflowCommand
@@ -66,24 +66,24 @@ NO_SUCH_CODE: Final = "no_such_code"
 CLOSED: Final = "workflow_closed"
 UNREADABLE: Final = "unreadable_journal"
 
-UNENDED: Final = Obstacle("attempt_not_ended", "its journal does not show the end it is told of")
+UNENDED: Final = Hindrance("attempt_not_ended", "its journal does not show the end it is told of")
 
 
 @dataclass(frozen=True)
-class InstanceDesk:
+class InstanceHandler:
     """Decides for the instances of one workflow, on one node."""
 
     workflow: str
     """Its name. An instance goes on as it was when that was begun, even if nothing begins now."""
-    cast: Cast
+    cast: Catalog
     editions: Revisions
     clock: Clock
-    book: InstanceBook
+    book: InstanceStore
     effector: Effector
 
     async def put(
         self, instance_id: str, commands: Sequence[WorkflowCommand]
-    ) -> Mapping[int, Obstacle]:
+    ) -> Mapping[int, Hindrance]:
         """Do all that comes of `commands` to one instance.
 
         Returns:
@@ -107,7 +107,7 @@ class InstanceDesk:
             await self._decide(page, workflow, [each for each in said if each is not None])
         except UnreadableEvent as error:
             detail = f"this version cannot read it: {error}"
-            raise Hindered(Obstacle(UNREADABLE, detail)) from error
+            raise CannotRun(Hindrance(UNREADABLE, detail)) from error
         if page.is_timer_unknown:
             await self.effector.arm(page)
         self.book.keep(page)
@@ -116,7 +116,7 @@ class InstanceDesk:
         lack = self._lack(page)
         return again if lack is None else {0: lack, **again}
 
-    async def _read(self, instance_id: str, commands: Sequence[WorkflowCommand]) -> Page:
+    async def _read(self, instance_id: str, commands: Sequence[WorkflowCommand]) -> StoredInstance:
         """Return an instance; wait a little for one that is called for: the call goes first."""
         page = await self.book.read(instance_id)
         is_called = any(isinstance(each, Advance) for each in commands)
@@ -128,8 +128,8 @@ class InstanceDesk:
         return page
 
     async def _as_far_as_it_can(
-        self, page: Page, instance_id: str, commands: Sequence[WorkflowCommand]
-    ) -> tuple[Workflow, Mapping[int, Obstacle]]:
+        self, page: StoredInstance, instance_id: str, commands: Sequence[WorkflowCommand]
+    ) -> tuple[Workflow, Mapping[int, Hindrance]]:
         """Return the workflow as an instance has it, and which commands are to come later, and why.
 
         What stops an instance needs no function of its steps: the first event holds all that is
@@ -141,12 +141,12 @@ class InstanceDesk:
         """
         if page.instance.started is None:
             detail = f"the journal holds no instance {instance_id}"
-            raise Hindered(Obstacle(NO_SUCH_INSTANCE, detail))
+            raise CannotRun(Hindrance(NO_SUCH_INSTANCE, detail))
         if not page.instance.goes_on:  # It begins no more steps.
             return Workflow(self.workflow), {}
         try:
             return await self._as_begun(page), {}
-        except Hindered as hindered:
+        except CannotRun as hindered:
             stops = [number for number, each in enumerate(commands) if _stops(each)]
             if not stops and not self._is_over_time(page.instance):
                 raise
@@ -157,7 +157,7 @@ class InstanceDesk:
         over_at = abort_at(instance)
         return over_at is not None and over_at <= decided_at(instance, self.clock.now())
 
-    async def _as_begun(self, page: Page) -> Workflow:
+    async def _as_begun(self, page: StoredInstance) -> Workflow:
         """Return the workflow as an instance has it.
 
         Raises:
@@ -168,9 +168,9 @@ class InstanceDesk:
         if spec.revision not in (0, workflow.revision if workflow else 0):
             workflow = await self.editions.workflow(self.workflow, spec.revision)
         if workflow is None:
-            raise Hindered(Obstacle(NO_SUCH_CODE, f"there is no workflow {self.workflow!r}"))
+            raise CannotRun(Hindrance(NO_SUCH_CODE, f"there is no workflow {self.workflow!r}"))
         if problem := problem_of_code(spec, workflow):
-            raise Hindered(Obstacle(NO_SUCH_CODE, problem))
+            raise CannotRun(Hindrance(NO_SUCH_CODE, problem))
         return workflow
 
     def _closed(self, instance: Instance) -> frozenset[str]:
@@ -178,7 +178,7 @@ class InstanceDesk:
         subs = (step.workflow for step in instance.begun.spec.steps if step.task is None)
         return frozenset(subs) - self.cast.workflows.keys()
 
-    def _lack(self, page: Page) -> Obstacle | None:
+    def _lack(self, page: StoredInstance) -> Hindrance | None:
         """Return which workflow steps wait for that would begin now; None: they wait for none.
 
         One that is closed may stay so for long, and nobody is at fault.
@@ -189,14 +189,16 @@ class InstanceDesk:
             return None
         missing = page.instance.specs[place[0]].workflow
         reason = CLOSED if starter_id(missing) in self.cast.closed else NO_SUCH_CODE
-        return Obstacle(reason, f"there is no workflow {missing!r} to begin")
+        return Hindrance(reason, f"there is no workflow {missing!r} to begin")
 
     async def _said(self, command: WorkflowCommand, instance: Instance) -> InstanceCommand | None:
         if isinstance(command, StepDone):
             return await end_of(self.book.ports, command, instance)
         return command
 
-    async def _decide(self, page: Page, workflow: Workflow, left: list[InstanceCommand]) -> None:
+    async def _decide(
+        self, page: StoredInstance, workflow: Workflow, left: list[InstanceCommand]
+    ) -> None:
         """Put what is `left`, and whatever follows by itself."""
         id_ = page.instance.begun.instance_id
         advance = Advance(workflow=workflow.name, instance_id=id_)
@@ -221,7 +223,7 @@ class InstanceDesk:
             left = left[batch.taken :]
         raise Unavailable(id_, detail="it does not come to rest")
 
-    async def _write(self, page: Page, batch: Batch, instance_id: str) -> bool:
+    async def _write(self, page: StoredInstance, batch: DecidedBatch, instance_id: str) -> bool:
         """Write what was decided; return whether it was decided on the newest version."""
         if not batch.events:
             return await self.book.is_newest(page, instance_id)
@@ -229,7 +231,7 @@ class InstanceDesk:
         await self.book.write(page, batch.events, at=at)
         return True
 
-    async def _catch_up(self, page: Page, instance_id: str) -> None:
+    async def _catch_up(self, page: StoredInstance, instance_id: str) -> None:
         before = page.instance.version
         await self.book.catch_up(page, instance_id)
         if page.instance.version == before:
@@ -240,7 +242,7 @@ def _stops(command: WorkflowCommand) -> bool:
     return isinstance(command, CancelWorkflow)
 
 
-def _note_refused(commands: Sequence[InstanceCommand], batch: Batch) -> None:
+def _note_refused(commands: Sequence[InstanceCommand], batch: DecidedBatch) -> None:
     for number, why in batch.refused:
         log.info("refused", command=type(commands[number]).__name__, why=why)
 
@@ -290,14 +292,14 @@ log = structlog.get_logger("vigil.conductor")
 
 
 @dataclass
-class Conductor:
+class WorkflowWorker:
     """The conductor of one workflow on one node."""
 
     ports: Ports
-    desk: InstanceDesk
+    desk: InstanceHandler
     permit: Permit
-    undertaker: Undertaker
-    hands: Hands
+    undertaker: DeadLetterWriter
+    hands: NodeTasks
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open."""
     _room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
@@ -388,14 +390,14 @@ class Conductor:
                         if number in again
                         else delivery.ack()
                     )
-        except Hindered as hindered:
+        except CannotRun as hindered:
             if not all(_is_early(command, hindered.obstacle) for command in commands):
                 self._note(instance_id, hindered.obstacle)
             for command, delivery in pulled:
                 await self._refuse(command, delivery, hindered.obstacle)
 
     async def _refuse(
-        self, command: WorkflowCommand, delivery: Incoming, hindrance: Obstacle
+        self, command: WorkflowCommand, delivery: Incoming, hindrance: Hindrance
     ) -> None:
         """Leave a command to another node, or to a person if none has followed it for long.
 
@@ -443,7 +445,7 @@ class Conductor:
             return True
         return newest is not None
 
-    def _note(self, instance_id: str, hindrance: Obstacle) -> None:
+    def _note(self, instance_id: str, hindrance: Hindrance) -> None:
         """Say once why this node cannot have the instance."""
         if instance_id in self._noted:
             return
@@ -476,6 +478,6 @@ async def _hand_back(delivery: Incoming) -> None:
     await delivery.nak(delay_s=backoff_s(delivery.deliveries, first_s=BUSY_S, most_s=BUSY_MAX_S))
 
 
-def _is_early(command: WorkflowCommand, hindrance: Obstacle) -> bool:
+def _is_early(command: WorkflowCommand, hindrance: Hindrance) -> bool:
     """Return whether a command calls to what may be about to begin."""
     return hindrance.reason == NO_SUCH_INSTANCE and isinstance(command, Advance)

@@ -19,8 +19,8 @@ import msgspec
 
 from projections import claims
 from projections.errors import OtherJournal
-from projections.project import Lives
-from projections.rows import Batch, arrange
+from projections.project import AggregateFolds
+from projections.rows import RowBatch, arrange
 from streams.clock import Clock
 from streams.errors import UnreadableEvent
 from streams.layout import Stream
@@ -51,10 +51,10 @@ SILENCE_S: Final = 5.0
 """Longest wait for a message before looking again, in seconds."""
 
 
-class Gleaning(msgspec.Struct, frozen=True, kw_only=True):
+class SourceBatch(msgspec.Struct, frozen=True, kw_only=True):
     """What some messages ask for."""
 
-    batches: Sequence[Batch]
+    batches: Sequence[RowBatch]
     position: int
     mark: str = ""
     """Which commit stands at `position`; empty when nobody can say."""
@@ -63,10 +63,10 @@ class Gleaning(msgspec.Struct, frozen=True, kw_only=True):
     """Messages that are known to wait behind these."""
 
 
-class Gleaner(Protocol):
+class BatchReader(Protocol):
     """A feed that is being followed."""
 
-    async def receive(self) -> Gleaning | None:
+    async def receive(self) -> SourceBatch | None:
         """Return what the next messages ask for, or None after `SILENCE_S` without any.
 
         Raises:
@@ -74,14 +74,14 @@ class Gleaner(Protocol):
         """
 
 
-class Feed(Protocol):
+class BatchSource(Protocol):
     """Something to follow."""
 
     @property
     def projection(self) -> str:
         """Names its checkpoint."""
 
-    def open(self, *, after: int, mark: str) -> AbstractAsyncContextManager[Gleaner]:
+    def open(self, *, after: int, mark: str) -> AbstractAsyncContextManager[BatchReader]:
         """Return a gleaner of what comes after a position.
 
         Raises:
@@ -90,7 +90,7 @@ class Feed(Protocol):
         """
 
 
-class LogFeed:
+class LogSource:
     """Commits of one stream, or of one partition of it."""
 
     def __init__(self, ports: Ports, stream: Stream, partition: int, *, clock: Clock) -> None:
@@ -105,12 +105,12 @@ class LogFeed:
         return self._ports.stack.part(self._stream, self._partition)
 
     @asynccontextmanager
-    async def open(self, *, after: int, mark: str) -> AsyncIterator[Gleaner]:
+    async def open(self, *, after: int, mark: str) -> AsyncIterator[BatchReader]:
         """Follow the stream, if it still is the one that was followed up to `after`."""
         await self._check_same(after, mark)
         log, partition = self._ports.log, self._partition
         async with log.follow(self._stream, after=after, partition=partition) as follower:
-            yield _CommitGleaner(follower, self._ports.stack, _Pace(self._clock))
+            yield _CommitReader(follower, self._ports.stack, _Pace(self._clock))
 
     async def _check_same(self, after: int, mark: str) -> None:
         log, partition = self._ports.log, self._partition
@@ -151,14 +151,14 @@ class _Pace:
         return self._clock.monotonic_s() >= self._over_s
 
 
-class _CommitGleaner:
+class _CommitReader:
     def __init__(self, follower: Follower, stack: Stack, pace: _Pace) -> None:
         self._follower = follower
         self._stack = stack
         self._pace = pace
         self._unreadable: UnreadableEvent | None = None
 
-    async def receive(self) -> Gleaning | None:
+    async def receive(self) -> SourceBatch | None:
         if self._unreadable is not None:
             raise self._unreadable
         records = await self._follower.receive(most=MESSAGES_AT_ONCE, wait_s=SILENCE_S)
@@ -169,7 +169,7 @@ class _CommitGleaner:
         self._pace.begin()
         return await self._glean(records)
 
-    async def _glean(self, records: Sequence[Recorded]) -> Gleaning:
+    async def _glean(self, records: Sequence[Recorded]) -> SourceBatch:
         """Return what `records` and those behind them ask for, as far as they can be understood.
 
         Raises:
@@ -196,7 +196,7 @@ class _Stretch:
     """Commits that become rows in one transaction."""
 
     def __init__(self, stack: Stack) -> None:
-        self._lives = Lives(stack)
+        self._lives = AggregateFolds(stack)
         self._last: Recorded | None = None
         self._events = 0
         self.messages = 0
@@ -213,9 +213,9 @@ class _Stretch:
             self._events += len(record.commit.events)
             self.messages += 1
 
-    def gleaning(self, *, pending: int) -> Gleaning:
+    def gleaning(self, *, pending: int) -> SourceBatch:
         """Return what they ask for."""
-        return Gleaning(
+        return SourceBatch(
             batches=arrange(self._lives.changes()),
             position=self._last.seq if self._last else 0,
             mark=mark_of(self._last) if self._last else "",
@@ -224,7 +224,7 @@ class _Stretch:
         )
 
 
-class ClaimsFeed:
+class ClaimSource:
     """Changes of the claims bucket."""
 
     projection = "claims"
@@ -234,13 +234,13 @@ class ClaimsFeed:
         self._clock = clock
 
     @asynccontextmanager
-    async def open(self, *, after: int, mark: str) -> AsyncIterator[Gleaner]:  # noqa: ARG002 - as every feed is opened
+    async def open(self, *, after: int, mark: str) -> AsyncIterator[BatchReader]:  # noqa: ARG002 - as every feed is opened
         """Watch the bucket: first what stands now, whatever the rows say."""
         async with self._ports.leases.watch() as watch:
-            yield _ClaimGleaner(watch, self._clock, after=after)
+            yield _ClaimReader(watch, self._clock, after=after)
 
 
-class _ClaimGleaner:
+class _ClaimReader:
     def __init__(self, watch: ClaimWatch, clock: Clock, *, after: int) -> None:
         self._watch = watch
         self._clock = clock
@@ -248,7 +248,7 @@ class _ClaimGleaner:
         self._position = after
         self._knows_what_stands = False
 
-    async def receive(self) -> Gleaning | None:
+    async def receive(self) -> SourceBatch | None:
         seen = await self._watch.receive(most=MESSAGES_MAX, wait_s=SILENCE_S)
         if not seen:
             return None
@@ -259,7 +259,7 @@ class _ClaimGleaner:
         forgotten = [] if self._knows_what_stands else [claims.forget(self._clock.now())]
         self._knows_what_stands = True
         self._position = max(self._position, *(change.revision for change in seen))
-        return Gleaning(
+        return SourceBatch(
             batches=arrange([*forgotten, *claims.project(seen)]),
             position=self._position,
             events=len(seen),

@@ -18,7 +18,13 @@ import structlog
 
 from projections.errors import MigrationChanged, OtherJournal, ProjectorFenced, RowsRefused
 from projections.postgres import store, telemetry
-from projections.postgres.batches import ClaimsFeed, Feed, Gleaner, Gleaning, LogFeed
+from projections.postgres.batches import (
+    BatchReader,
+    BatchSource,
+    ClaimSource,
+    LogSource,
+    SourceBatch,
+)
 from projections.postgres.migrator import migrate
 from projections.postgres.pool import AWAY, REFUSED, Connection, Pool, reason
 from streams.clock import Clock
@@ -75,7 +81,7 @@ async def _take_turns(ports: Ports, pool: Pool, *, node: str, clock: Clock) -> N
 
 async def _serve(ports: Ports, pool: Pool, *, lease: Lease, clock: Clock) -> None:
     """Project until the lease is lost or another projector shows up."""
-    held = _Held(ports.leases, lease, clock)
+    held = _HeldPosition(ports.leases, lease, clock)
     log.info("projecting", stack=ports.stack.name, node=lease.holder)
     try:
         await _until_one_ends(
@@ -87,12 +93,12 @@ async def _serve(ports: Ports, pool: Pool, *, lease: Lease, clock: Clock) -> Non
         await held.release()
 
 
-def _feeds(ports: Ports, clock: Clock) -> Iterator[Feed]:
+def _feeds(ports: Ports, clock: Clock) -> Iterator[BatchSource]:
     """Yield everything that a projector follows: of a journal, each partition by itself."""
     for stream in (Stream.JOURNAL, Stream.DEAD):
         for partition in ports.stack.partitions_of(stream):
-            yield LogFeed(ports, stream, partition, clock=clock)
-    yield ClaimsFeed(ports, clock)
+            yield LogSource(ports, stream, partition, clock=clock)
+    yield ClaimSource(ports, clock)
 
 
 async def _until_one_ends(*works: Coroutine[None, None, object]) -> None:
@@ -112,7 +118,7 @@ async def _until_one_ends(*works: Coroutine[None, None, object]) -> None:
         task.result()
 
 
-class _Held:
+class _HeldPosition:
     """A lease that is renewed for as long as we work."""
 
     def __init__(self, leases: Leases, lease: Lease, clock: Clock) -> None:
@@ -139,7 +145,7 @@ class _Held:
             await self._leases.complete(self._lease)
 
 
-async def _follow(feed: Feed, ports: Ports, pool: Pool, *, clock: Clock) -> None:
+async def _follow(feed: BatchSource, ports: Ports, pool: Pool, *, clock: Clock) -> None:
     """Keep one projection up to date.
 
     Raises:
@@ -155,7 +161,7 @@ async def _follow(feed: Feed, ports: Ports, pool: Pool, *, clock: Clock) -> None
             await clock.sleep(trouble.met(error))
 
 
-async def _note(pool: Pool, ports: Ports, feed: Feed, text: str) -> None:
+async def _note(pool: Pool, ports: Ports, feed: BatchSource, text: str) -> None:
     """Say in the table, too, why the projection stands still; `vigil doctor` reads it there."""
     # What keeps us from writing it down is in the log.
     with suppress(*AWAY):
@@ -165,7 +171,7 @@ async def _note(pool: Pool, ports: Ports, feed: Feed, text: str) -> None:
 
 
 async def _keep_up(
-    feed: Feed, ports: Ports, pool: Pool, *, clock: Clock, trouble: _Trouble
+    feed: BatchSource, ports: Ports, pool: Pool, *, clock: Clock, trouble: _Trouble
 ) -> None:
     await migrate(pool)
     checkpoint = await store.load(
@@ -183,7 +189,9 @@ async def _keep_up(
             trouble.passed()
 
 
-async def _forget_trouble(pool: Pool, checkpoint: store.Checkpoint) -> store.Checkpoint:
+async def _forget_trouble(
+    pool: Pool, checkpoint: store.ProjectorPosition
+) -> store.ProjectorPosition:
     await store.note_trouble(
         pool, stack=checkpoint.stack, projection=checkpoint.projection, trouble=None
     )
@@ -193,7 +201,7 @@ async def _forget_trouble(pool: Pool, checkpoint: store.Checkpoint) -> store.Che
 class _Ahead:
     """Receives what comes next while Postgres is at work on what came before."""
 
-    def __init__(self, gleaner: Gleaner) -> None:
+    def __init__(self, gleaner: BatchReader) -> None:
         self._gleaner = gleaner
         self._next = asyncio.create_task(gleaner.receive())
 
@@ -207,16 +215,16 @@ class _Ahead:
             # Whatever it says, the next session hears it again.
             self._next.exception()
 
-    async def receive(self) -> Gleaning | None:
-        """Return what `Gleaner.receive` returns, and raise what it raises."""
+    async def receive(self) -> SourceBatch | None:
+        """Return what `BatchReader.receive` returns, and raise what it raises."""
         gleaning = await self._next
         self._next = asyncio.create_task(self._gleaner.receive())
         return gleaning
 
 
 async def _write(
-    connection: Connection, gleaning: Gleaning, *, since: store.Checkpoint, clock: Clock
-) -> store.Checkpoint:
+    connection: Connection, gleaning: SourceBatch, *, since: store.ProjectorPosition, clock: Clock
+) -> store.ProjectorPosition:
     labels = {"stack": since.stack, "projection": since.projection}
     began_s = clock.monotonic_s()
     with telemetry.tracer.start_as_current_span("projection.batch", attributes=labels) as span:

@@ -10,10 +10,10 @@ import msgspec
 from projections.errors import OtherJournal, ProjectorFenced, RowsRefused
 from projections.postgres.pool import REFUSED, Connection, Pool, reason
 from projections.postgres.queries import query
-from projections.rows import Batch
+from projections.rows import RowBatch
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+class ProjectorPosition(msgspec.Struct, frozen=True, kw_only=True):
     """How far one projection of a stack has come."""
 
     stack: str
@@ -27,7 +27,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Why the projection stands still, if it does."""
 
 
-async def load(pool: Pool, *, stack: str, projection: str, now: datetime) -> Checkpoint:
+async def load(pool: Pool, *, stack: str, projection: str, now: datetime) -> ProjectorPosition:
     """Return the checkpoint, begun at 0 when there is none.
 
     Raises:
@@ -41,7 +41,7 @@ async def load(pool: Pool, *, stack: str, projection: str, now: datetime) -> Che
         detail = f"is not the journal that the rows show: that is {other}"
         raise OtherJournal(f"{stack}-{projection}", detail=detail)
     position, mark, trouble = row or (0, "", None)
-    return Checkpoint(
+    return ProjectorPosition(
         stack=stack, projection=projection, position=position, mark=mark, trouble=trouble
     )
 
@@ -54,13 +54,13 @@ async def note_trouble(pool: Pool, *, stack: str, projection: str, trouble: str 
 
 async def apply(
     connection: Connection,
-    batches: Iterable[Batch],
+    batches: Iterable[RowBatch],
     *,
-    since: Checkpoint,
+    since: ProjectorPosition,
     position: int,
     mark: str = "",
     now: datetime,
-) -> Checkpoint:
+) -> ProjectorPosition:
     """Change the rows and move the checkpoint from `since` to `position`, or do neither.
 
     Raises:
@@ -85,7 +85,9 @@ async def apply(
     return msgspec.structs.replace(since, position=position, mark=mark, trouble=None)
 
 
-async def _run(connection: Connection, batch: Batch, *, since: Checkpoint, position: int) -> None:
+async def _run(
+    connection: Connection, batch: RowBatch, *, since: ProjectorPosition, position: int
+) -> None:
     name = batch.statement.name
     try:
         await connection.execute(query(name), since.stack, batch.document)

@@ -17,8 +17,8 @@ from streams.clock import Clock
 from streams.layout import Stream
 from streams.memory.bell import Bell
 from streams.memory.bucket import MemoryBucket
-from streams.memory.commands import MemoryInbox
-from streams.memory.domain_events import MemoryWorld
+from streams.memory.commands import MemoryCommandQueue
+from streams.memory.domain_events import MemoryDomainEvents
 from streams.memory.leases import MemoryLeases
 from streams.memory.log import MemoryLog
 from streams.memory.stream import MemoryStream
@@ -39,9 +39,9 @@ class MemoryPorts(Ports):
     """`Ports`, and what only memory can do: each `publish_raw`."""
 
     log: MemoryLog
-    inbox: MemoryInbox
+    inbox: MemoryCommandQueue
     leases: MemoryLeases
-    world: MemoryWorld
+    world: MemoryDomainEvents
     registry: MemoryBucket
     gates: MemoryBucket
     timers: MemoryTimers
@@ -55,9 +55,9 @@ def memory_ports(
     return MemoryPorts(
         stack=stack,
         log=MemoryLog(streams, stack=stack),
-        inbox=MemoryInbox(streams, stack=stack),
+        inbox=MemoryCommandQueue(streams, stack=stack),
         leases=MemoryLeases(clock, ttl_s=lease_ttl_s),
-        world=MemoryWorld(streams[stack.stream(Stream.EVENTS)], stack=stack),
+        world=MemoryDomainEvents(streams[stack.stream(Stream.EVENTS)], stack=stack),
         registry=MemoryBucket(clock),
         gates=MemoryBucket(clock),
         timers=MemoryTimers(streams, stack=stack),

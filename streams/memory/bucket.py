@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from streams.clock import Clock
 from streams.errors import RevisionConflict
 from streams.memory.watch import MemoryWatch, Watchers
-from streams.ports.bucket import Entry, require_ttl
+from streams.ports.bucket import BucketEntry, require_ttl
 
 
 class MemoryBucket:
@@ -19,10 +19,10 @@ class MemoryBucket:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._revision = 0
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, BucketEntry] = {}
         self._ends: list[tuple[float, int, str]] = []
         """When each lapses, its revision and its key; also of those that were put again."""
-        self._watchers: Watchers[Entry] = Watchers(clock)
+        self._watchers: Watchers[BucketEntry] = Watchers(clock)
 
     async def put(
         self, key: str, value: bytes, *, after: int | None = None, ttl_s: int | None = None
@@ -40,7 +40,7 @@ class MemoryBucket:
         self._entries[key] = self._change(key, value)
         return self._revision
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> BucketEntry | None:
         """See `Bucket.get`."""
         self._settle()
         return self._entries.get(key)
@@ -57,14 +57,14 @@ class MemoryBucket:
         *,
         under: str = "",
         from_leader: bool = False,  # noqa: ARG002 - there are no others
-    ) -> Mapping[str, Entry]:
+    ) -> Mapping[str, BucketEntry]:
         """See `Bucket.entries`."""
         self._settle()
         start = f"{under}." if under else ""
         return {key: entry for key, entry in self._entries.items() if key.startswith(start)}
 
     @asynccontextmanager
-    async def watch(self, *, under: str = "") -> AsyncIterator[MemoryWatch[Entry]]:
+    async def watch(self, *, under: str = "") -> AsyncIterator[MemoryWatch[BucketEntry]]:
         """See `Bucket.watch`."""
         standing = (await self.entries(under=under)).values()
         start = f"{under}." if under else ""
@@ -97,8 +97,8 @@ class MemoryBucket:
         if self._entries.pop(key, None) is not None:
             self._change(key, None)
 
-    def _change(self, key: str, value: bytes | None) -> Entry:
+    def _change(self, key: str, value: bytes | None) -> BucketEntry:
         self._revision += 1
-        entry = Entry(key=key, value=value, revision=self._revision)
+        entry = BucketEntry(key=key, value=value, revision=self._revision)
         self._watchers.tell(entry)
         return entry

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from streams.layout import Kind, Stream
 from streams.memory.durable import Durable, MemorySource
-from streams.memory.stream import MemoryStream, Message
+from streams.memory.stream import MemoryStream, StreamMessage
 from streams.model.commands import Command, WorkflowCommand
 from streams.ports.delivery import Unreadable
 from streams.subjects import Stack
@@ -25,7 +25,7 @@ C = TypeVar("C")
 """What is in a queue."""
 
 
-class MemoryInbox:
+class MemoryCommandQueue:
     """See `streams.inbox.Inbox`."""
 
     def __init__(self, streams: Mapping[str, MemoryStream], *, stack: Stack) -> None:
@@ -102,8 +102,8 @@ class MemoryInbox:
             )
         return self._durables[name, partition]
 
-    def _parser(self, parse: Parse[C]) -> Callable[[Message], C | Unreadable]:
-        def parsed(message: Message) -> C | Unreadable:
+    def _parser(self, parse: Parse[C]) -> Callable[[StreamMessage], C | Unreadable]:
+        def parsed(message: StreamMessage) -> C | Unreadable:
             stream = self._stack.stream_of(message.subject)
             said, about = (message.data, message.headers), message.subject
             return parse(*said, stream=stream, subject=about, seq=message.seq)

@@ -13,8 +13,8 @@ from streams.errors import NoSuchStream, Uncaptured
 from streams.json import JsonObject
 from streams.memory.durable import Durable, MemorySource
 from streams.memory.following import MemoryEventFollower
-from streams.memory.stream import MemoryStream, Message
-from streams.model.foreign_streams import Feed
+from streams.memory.stream import MemoryStream, StreamMessage
+from streams.model.foreign_streams import ForeignStream
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Sent
 from streams.subjects import Stack
@@ -29,7 +29,7 @@ from streams.wire.messages import (
 from streams.wire.outgoing import checked_subject, is_event, sent_headers
 
 
-class MemoryWorld:
+class MemoryDomainEvents:
     """See `streams.world.World`."""
 
     def __init__(self, stream: MemoryStream, *, stack: Stack) -> None:
@@ -119,7 +119,7 @@ class MemoryWorld:
         return MemorySource([self._durables[name]], parse=self._parse)
 
     async def open_feed(
-        self, actor: str, feed: Feed, *, after: int | None = None
+        self, actor: str, feed: ForeignStream, *, after: int | None = None
     ) -> MemorySource[DomainEvent | Unreadable]:
         """See `World.open_feed`."""
         name, stream = self._feed_name(actor, feed), self._held(feed)
@@ -143,13 +143,13 @@ class MemoryWorld:
             if not self._watched[name]:
                 await self.forget(actor)
 
-    async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
+    async def forget(self, actor: str, feeds: Collection[ForeignStream] = ()) -> None:
         """See `World.forget`."""
         for name in self._names(actor, feeds):
             self._durables.pop(name, None)
             self._watched.pop(name, None)
 
-    async def backlog(self, actor: str, feeds: Collection[Feed] = ()) -> int:
+    async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
         """See `World.backlog`."""
         names = self._names(actor, feeds) & self._durables.keys()
         return sum(self._durables[name].backlog for name in names)
@@ -158,7 +158,7 @@ class MemoryWorld:
         """See `World.count`."""
         return self._durable(self._subjects(names), after).pending
 
-    async def count_feed(self, feed: Feed, *, after: int) -> int:
+    async def count_feed(self, feed: ForeignStream, *, after: int) -> int:
         """See `World.count_feed`."""
         stream = self._foreign.get(feed.stream)
         if stream is None:
@@ -170,12 +170,12 @@ class MemoryWorld:
         durable = self._durables.get(self._stack.gate_durable(actor))
         return self._stream.last_seq if durable is None else durable.acknowledged_seq
 
-    async def feed_position(self, actor: str, feed: Feed) -> int:
+    async def feed_position(self, actor: str, feed: ForeignStream) -> int:
         """See `World.feed_position`."""
         durable = self._durables.get(self._feed_name(actor, feed))
         return _seq_before(feed, self._held(feed)) if durable is None else durable.acknowledged_seq
 
-    async def newest(self, feed: Feed | None = None) -> int:
+    async def newest(self, feed: ForeignStream | None = None) -> int:
         """See `World.newest`."""
         return (self._stream if feed is None else self._held(feed)).last_seq
 
@@ -189,7 +189,7 @@ class MemoryWorld:
         )
 
     @asynccontextmanager
-    async def follow_feed(self, feed: Feed, *, after: int) -> AsyncIterator[EventFollower]:
+    async def follow_feed(self, feed: ForeignStream, *, after: int) -> AsyncIterator[EventFollower]:
         """See `World.follow_feed`."""
         yield MemoryEventFollower(
             self._held(feed),
@@ -206,16 +206,16 @@ class MemoryWorld:
                 return stream
         raise Uncaptured(subject)
 
-    def _held(self, feed: Feed) -> MemoryStream:
+    def _held(self, feed: ForeignStream) -> MemoryStream:
         try:
             return self._foreign[feed.stream]
         except KeyError as error:
             raise NoSuchStream(feed.stream) from error
 
-    def _names(self, actor: str, feeds: Collection[Feed]) -> set[str]:
+    def _names(self, actor: str, feeds: Collection[ForeignStream]) -> set[str]:
         return {self._stack.gate_durable(actor), *(self._feed_name(actor, feed) for feed in feeds)}
 
-    def _feed_name(self, actor: str, feed: Feed) -> str:
+    def _feed_name(self, actor: str, feed: ForeignStream) -> str:
         return f"{feed.stream}/{self._stack.feed_durable(actor, feed.subject)}"
 
     def _subjects(self, names: Collection[str]) -> set[str]:
@@ -224,7 +224,7 @@ class MemoryWorld:
     def _durable(self, subjects: AbstractSet[str], after: int) -> Durable:
         return Durable(self._stream, after=after, matches=subjects.__contains__)
 
-    def _parse(self, message: Message) -> DomainEvent | Unreadable:
+    def _parse(self, message: StreamMessage) -> DomainEvent | Unreadable:
         return parse_event(
             message.data,
             message.headers,
@@ -236,7 +236,7 @@ class MemoryWorld:
         )
 
 
-def _seq_before(feed: Feed, stream: MemoryStream) -> int:
+def _seq_before(feed: ForeignStream, stream: MemoryStream) -> int:
     """Return the sequence just past which the first reading of `feed` begins."""
     match feed.start:
         case "new":
@@ -249,7 +249,7 @@ def _seq_before(feed: Feed, stream: MemoryStream) -> int:
             return seq - 1
 
 
-def _parse_foreign(stream: str, message: Message) -> DomainEvent | Unreadable:
+def _parse_foreign(stream: str, message: StreamMessage) -> DomainEvent | Unreadable:
     return parse_foreign(
         message.data,
         message.headers,

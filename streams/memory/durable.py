@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from streams.memory.stream import MemoryStream, Message
+from streams.memory.stream import MemoryStream, StreamMessage
 from streams.ports.delivery import ACK_WAIT_S
 from streams.wire.messages import TRACE_HEADER
 
@@ -51,7 +51,7 @@ class Durable:
         """Up to where everything for this consumer is answered for."""
         return min(self._unanswered, default=self._position + 1) - 1
 
-    def take(self, room: int) -> Sequence[tuple[Message, int]]:
+    def take(self, room: int) -> Sequence[tuple[StreamMessage, int]]:
         """Return up to `room` messages with their delivery counts: what comes again, then new."""
         messages = self._take_due(room)
         messages += self._take_new(room - len(messages))
@@ -77,13 +77,13 @@ class Durable:
             self._unanswered[seq] = _Unanswered(deliveries=given.deliveries, due_s=due_s)
             self.stream.bell.ring()
 
-    def _take_due(self, room: int) -> list[Message]:
+    def _take_due(self, room: int) -> list[StreamMessage]:
         now_s = self.stream.clock.monotonic_s()
         due = sorted((at.due_s, seq) for seq, at in self._unanswered.items() if at.due_s <= now_s)
         return [self.stream.at(seq) for _, seq in due[:room]]
 
-    def _take_new(self, room: int) -> list[Message]:
-        taken: list[Message] = []
+    def _take_new(self, room: int) -> list[StreamMessage]:
+        taken: list[StreamMessage] = []
         while len(taken) < room and self._position < self.stream.last_seq:
             self._position += 1
             message = self.stream.at(self._position)
@@ -126,7 +126,7 @@ class MemoryDelivery(Generic[T]):
 class MemorySource(Generic[T]):
     """See `streams.ports.delivery.Source`. Its durables' streams share one bell."""
 
-    def __init__(self, durables: Sequence[Durable], *, parse: Callable[[Message], T]) -> None:
+    def __init__(self, durables: Sequence[Durable], *, parse: Callable[[StreamMessage], T]) -> None:
         """Pull from all `durables`, of which there is at least one."""
         self._durables = durables
         self._parse = parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from streams.errors import Unavailable
-from streams.memory.stream import MemoryStream, Message
+from streams.memory.stream import MemoryStream, StreamMessage
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import DomainEvent, Followed
 from streams.wire.messages import TRACE_HEADER
@@ -20,7 +20,7 @@ class MemoryEventFollower:
         *,
         after: int,
         matches: Callable[[str], bool],
-        parse: Callable[[Message], DomainEvent | Unreadable],
+        parse: Callable[[StreamMessage], DomainEvent | Unreadable],
     ) -> None:
         """Begin just past sequence `after`; `matches` says which subjects there are for us."""
         self._stream = stream
@@ -50,7 +50,7 @@ class MemoryEventFollower:
                 taken.append(self._followed(message))
         return taken
 
-    def _followed(self, message: Message) -> Followed:
+    def _followed(self, message: StreamMessage) -> Followed:
         return Followed(
             content=self._parse(message),
             seq=message.seq,

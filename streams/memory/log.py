@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 from streams.errors import UnreadableEvent
 from streams.layout import Stream
-from streams.memory.stream import MemoryStream, Message
+from streams.memory.stream import MemoryStream, StreamMessage
 from streams.ports.log import START, Commit, Recorded
 from streams.subjects import Stack
 from streams.wire import codec
@@ -103,7 +103,7 @@ class MemoryFollower:
         return taken
 
 
-def _decoded(message: Message) -> Recorded:
+def _decoded(message: StreamMessage) -> Recorded:
     return codec.decode_commit(
         message.data,
         subject=message.subject,

@@ -21,7 +21,7 @@ MESSAGE_BYTES_MAX: Final = 1024 * 1024
 """Largest body and headers of one message: the server's default `max_payload`."""
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class StreamMessage(msgspec.Struct, frozen=True, kw_only=True):
     """What the stream holds at one sequence."""
 
     seq: int
@@ -39,8 +39,8 @@ class MemoryStream:
         self.clock = clock
         self.bell = bell or Bell(clock)
         """Rings for every message."""
-        self._messages: list[Message] = []
-        self._of: defaultdict[str, list[Message]] = defaultdict(list)
+        self._messages: list[StreamMessage] = []
+        self._of: defaultdict[str, list[StreamMessage]] = defaultdict(list)
         self._known_ids: dict[str, tuple[int, float]] = {}
 
     @property
@@ -79,7 +79,7 @@ class MemoryStream:
             self._known_ids[message_id] = (seq, self.clock.monotonic_s() + DEDUPE_WINDOW_S)
         return self._known_ids[message_id][0]
 
-    def past(self, seq: int, *, most: int | None = None) -> Sequence[Message]:
+    def past(self, seq: int, *, most: int | None = None) -> Sequence[StreamMessage]:
         """Return the messages past sequence `seq`, oldest first: up to `most`, or all."""
         return self._messages[seq : None if most is None else seq + most]
 
@@ -87,15 +87,15 @@ class MemoryStream:
         """Return the sequence just before the first message stored at `time` or later."""
         return next((each.seq - 1 for each in self._messages if each.at >= time), self.last_seq)
 
-    def at(self, seq: int) -> Message:
+    def at(self, seq: int) -> StreamMessage:
         """Return the message at `seq`, which must be one of ours."""
         return self._messages[seq - 1]
 
-    def of(self, subject: str, *, after: int = 0) -> Sequence[Message]:
+    def of(self, subject: str, *, after: int = 0) -> Sequence[StreamMessage]:
         """Return the messages on exactly `subject` past sequence `after`, oldest first."""
         return [message for message in self._of.get(subject, ()) if message.seq > after]
 
-    def last_of(self, subject: str) -> Message | None:
+    def last_of(self, subject: str) -> StreamMessage | None:
         """Return the newest message on exactly `subject`, or None."""
         messages = self._of.get(subject)
         return messages[-1] if messages else None
@@ -103,7 +103,7 @@ class MemoryStream:
     def _store(
         self, subject: str, data: bytes, headers: Mapping[str, str], at: datetime | None
     ) -> int:
-        message = Message(
+        message = StreamMessage(
             seq=self.last_seq + 1,
             subject=subject,
             headers=dict(headers),

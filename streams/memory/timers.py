@@ -17,7 +17,7 @@ import msgspec
 from streams.errors import TimerConflict
 from streams.layout import Stream
 from streams.memory.durable import Durable, MemorySource
-from streams.memory.stream import MemoryStream, Message
+from streams.memory.stream import MemoryStream, StreamMessage
 from streams.ports.delivery import Unreadable
 from streams.ports.timers import KEYS_MAX, Due, PendingTimer, Timer
 from streams.subjects import Stack
@@ -176,7 +176,7 @@ class MemoryTimers:
             self._durables[name] = _DueTimers(self, stream, self._stack.due(actor, partition))
         return self._durables[name]
 
-    def _parse(self, message: Message) -> Due | Unreadable:
+    def _parse(self, message: StreamMessage) -> Due | Unreadable:
         return parse_due(
             message.data,
             message.headers,
@@ -199,7 +199,7 @@ class _DueTimers(Durable):
         self._timers.fire()
         return super().pending
 
-    def take(self, room: int) -> Sequence[tuple[Message, int]]:
+    def take(self, room: int) -> Sequence[tuple[StreamMessage, int]]:
         self._timers.fire()
         return super().take(room)
 

@@ -22,7 +22,7 @@ ID_KINDS: Final = {
 """What the id of each kind names."""
 
 
-class Edition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RegisteredDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A definition as one commit of its journal left it."""
 
     kind: DefinitionKind
@@ -39,7 +39,7 @@ class Edition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether it is in force, and not disabled."""
         return self.body != NOTHING
 
-    def is_newer_than(self, other: Edition) -> bool:
+    def is_newer_than(self, other: RegisteredDefinition) -> bool:
         """Return whether this is what became of the same definition after `other`.
 
         Each application is one revision more, and only disabling comes in between.
@@ -65,12 +65,12 @@ def definition_key(kind: DefinitionKind, id_: str) -> str:
     return f"{DEFINITIONS}.{definition_id(kind, id_)}"
 
 
-def encode_edition(edition: Edition) -> bytes:
+def encode_registered(edition: RegisteredDefinition) -> bytes:
     """Return `edition` as the registry keeps it."""
     return msgspec.json.encode(edition)
 
 
-def decode_edition(data: bytes) -> Edition | None:
+def decode_registered(data: bytes) -> RegisteredDefinition | None:
     """Return the edition that the registry keeps as `data`; None if this version cannot read it."""
     try:
         return _decoder.decode(data)
@@ -78,4 +78,4 @@ def decode_edition(data: bytes) -> Edition | None:
         return None
 
 
-_decoder: Final = msgspec.json.Decoder(Edition)
+_decoder: Final = msgspec.json.Decoder(RegisteredDefinition)

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from streams.json import NOTHING
-from streams.model.struct import Part
+from streams.model.struct import Struct
 
 
 class Severity(StrEnum):
@@ -41,7 +41,7 @@ class FindingStatus(StrEnum):
 
 
 class RaiseFinding(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="raise"
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="raise"
 ):
     """Make a finding active, or refresh the active one. `None` keeps what an active one says."""
 
@@ -62,7 +62,7 @@ class RaiseFinding(
 
 
 class UpdateFinding(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="update"
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="update"
 ):
     """Change an active finding; without one, nothing happens and the outcome says so."""
 
@@ -74,7 +74,7 @@ class UpdateFinding(
 
 
 class ClearFinding(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="clear"
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="do", tag="clear"
 ):
     """End an active finding; without one, nothing happens."""
 
@@ -85,20 +85,20 @@ class ClearFinding(
 FindingIntent: TypeAlias = RaiseFinding | UpdateFinding | ClearFinding
 
 
-class Cause(Part, frozen=True, kw_only=True, omit_defaults=True):
+class Cause(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The intent that a finding's event carries out: the `index`-th of an episode's convergence."""
 
     episode_id: str
     index: int
 
 
-class DueTimer(Part, frozen=True, kw_only=True, omit_defaults=True):
+class DueTimer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A timer of the finding that came due."""
 
     timer_id: str
 
 
-class Person(Part, frozen=True, kw_only=True, omit_defaults=True):
+class Person(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Somebody who decided."""
 
     by: str
@@ -106,7 +106,7 @@ class Person(Part, frozen=True, kw_only=True, omit_defaults=True):
     """Why, in words."""
 
 
-class Finding(Part, frozen=True, kw_only=True, omit_defaults=True):
+class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A lasting observation about a subject. One per key is active at a time."""
 
     finding_key: str
@@ -146,7 +146,7 @@ class Finding(Part, frozen=True, kw_only=True, omit_defaults=True):
     """The person who cleared it; empty: an episode or nobody has."""
 
 
-class FindingOutcome(Part, frozen=True, kw_only=True, omit_defaults=True):
+class FindingOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one finding intent."""
 
     finding_key: str

@@ -25,7 +25,7 @@ FeedStart: TypeAlias = Literal["new", "all"] | datetime | int
 left, at the first that was stored at that time or later, or at that sequence."""
 
 
-class Feed(msgspec.Struct, frozen=True, kw_only=True):
+class ForeignStream(msgspec.Struct, frozen=True, kw_only=True):
     """Which messages of a stream that is not ours are events to an actor."""
 
     stream: str
@@ -40,7 +40,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
         return stream == self.stream and matches(self.subject, subject)
 
 
-def problem_of_feed(feed: Feed) -> str | None:
+def problem_of_feed(feed: ForeignStream) -> str | None:
     """Return why nobody could read `feed`, in words for whoever declared it, or None."""
     if not _STREAM_NAME.fullmatch(feed.stream):
         return f"stream: {feed.stream!r} is not a stream; use 1 to 64 of A-Z a-z 0-9 _ -"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from streams.model.struct import Part
+from streams.model.struct import Struct
 
 
-class Ticket(Part, frozen=True, kw_only=True, omit_defaults=True):
+class Ticket(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One episode's place in its actor's lane."""
 
     episode_id: str

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from streams.model.struct import Part
+from streams.model.struct import Struct
 from streams.model.waits import OnExpiry
 
 
@@ -28,7 +28,7 @@ class OutputStatus(StrEnum):
     """Somebody canceled it, or its episode was canceled, before it was delivered."""
 
 
-class OutputIntent(Part, frozen=True, kw_only=True, omit_defaults=True):
+class OutputIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Deliver something to the outside, once."""
 
     adapter: str
@@ -52,7 +52,7 @@ class OutputIntent(Part, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds between two public reminders that it waits for approval; 0: none."""
 
 
-class OutputOutcome(Part, frozen=True, kw_only=True, omit_defaults=True):
+class OutputOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one output of an episode, when the episode ended or could wait no longer."""
 
     output_key: str
@@ -63,7 +63,7 @@ class OutputOutcome(Part, frozen=True, kw_only=True, omit_defaults=True):
     error_class: str = ""
 
 
-class OutputResult(Part, frozen=True, kw_only=True, omit_defaults=True):
+class OutputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the strategy gets as the result of a step that had something delivered."""
 
     output_key: str

@@ -13,10 +13,10 @@ from typing import TypeAlias
 import msgspec
 
 from streams.json import NOTHING, JsonObject
-from streams.model.struct import Part
+from streams.model.struct import Struct
 
 
-class CloudEvent(Part, frozen=True, kw_only=True, omit_defaults=True):
+class CloudEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a CloudEvent says of itself in its headers. Empty where it says nothing."""
 
     type: str = ""
@@ -26,7 +26,7 @@ class CloudEvent(Part, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EventTrigger(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="event"
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="event"
 ):
     """A domain event fired it."""
 
@@ -46,7 +46,7 @@ class EventTrigger(
 
 
 class ScheduleTrigger(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="schedule"
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="schedule"
 ):
     """Its time had come."""
 
@@ -64,7 +64,7 @@ class ScheduleTrigger(
 
 
 class ManualTrigger(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="manual"
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="manual"
 ):
     """A person or a program asked for it."""
 
@@ -76,7 +76,7 @@ class ManualTrigger(
 
 
 class WorkflowTrigger(
-    Part, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="workflow"
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="workflow"
 ):
     """A step of a workflow is due."""
 
@@ -105,7 +105,7 @@ class WorkflowTrigger(
 Trigger: TypeAlias = EventTrigger | ScheduleTrigger | ManualTrigger | WorkflowTrigger
 
 
-class Budget(Part, frozen=True, kw_only=True, omit_defaults=True):
+class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one episode may use. A limit of 0 or less is no limit."""
 
     turns: int = 12
@@ -125,7 +125,7 @@ class Mode(StrEnum):
     """All is run and journaled. Findings are kept apart or not at all, and nothing is delivered."""
 
 
-class Overrides(Part, frozen=True, kw_only=True, omit_defaults=True):
+class Overrides(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a dry run puts in the place of the outside."""
 
     tools: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)

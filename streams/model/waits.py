@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from streams.json import NOTHING
-from streams.model.struct import Part
+from streams.model.struct import Struct
 
 
 class OnExpiry(StrEnum):
@@ -25,7 +25,7 @@ class OnExpiry(StrEnum):
     failed, as if it could not be delivered."""
 
 
-class Approval(Part, frozen=True, kw_only=True, omit_defaults=True):
+class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request to people, who are to say whether something may be done."""
 
     plan_hash: str
@@ -43,7 +43,7 @@ class Approval(Part, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds between two public reminders; 0: none."""
 
 
-class Wait(Part, frozen=True, kw_only=True, omit_defaults=True):
+class Wait(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something outside is under way; whoever knows of its end says so by a reference."""
 
     ref: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streams.ports.bucket import Bucket
-from streams.ports.commands import Inbox
-from streams.ports.domain_events import World
+from streams.ports.commands import CommandQueue
+from streams.ports.domain_events import DomainEvents
 from streams.ports.leases import Leases
 from streams.ports.log import EventLog
 from streams.ports.timers import Timers
@@ -20,9 +20,9 @@ class Ports:
     stack: Stack
     """With the partitions that the servers say it has."""
     log: EventLog
-    inbox: Inbox
+    inbox: CommandQueue
     leases: Leases
-    world: World
+    world: DomainEvents
     registry: Bucket
     """Small settings that every node watches."""
     gates: Bucket

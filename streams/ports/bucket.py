@@ -30,7 +30,7 @@ TTL_S_MAX: Final = 10 * 365 * 24 * 3600
 in 64 bits, which end after 292 years."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class BucketEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One key's value, or the fact that it is gone."""
 
     key: str
@@ -43,7 +43,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class BucketWatch(Protocol):
     """A position in a bucket's history."""
 
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[Entry]:
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[BucketEntry]:
         """Return the next changes in order: up to `most`, none after `wait_s` of silence."""
 
 
@@ -72,7 +72,7 @@ class Bucket(Protocol):
             Unavailable: the server was away or refused. It is not set.
         """
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> BucketEntry | None:
         """Return the key's entry, as the leader knows it, or None if it does not exist.
 
         Raises:
@@ -91,7 +91,9 @@ class Bucket(Protocol):
             Unavailable: no answer from the server. Removing it again is safe.
         """
 
-    async def entries(self, *, under: str = "", from_leader: bool = False) -> Mapping[str, Entry]:
+    async def entries(
+        self, *, under: str = "", from_leader: bool = False
+    ) -> Mapping[str, BucketEntry]:
         """Return the entry of every key, or of those that begin with `under` and a dot.
 
         Any replica may answer, so what has just been put may be missing for moments. `from_leader`

@@ -12,7 +12,7 @@ from streams.model.commands import Command, WorkflowCommand
 from streams.ports.delivery import Source, Unreadable
 
 
-class Inbox(Protocol):
+class CommandQueue(Protocol):
     """Commands on their way to whichever node has room."""
 
     async def send(self, command: Command | WorkflowCommand, *, id: str, trace: str = "") -> None:

@@ -26,7 +26,7 @@ from typing import Final, Protocol
 import msgspec
 
 from streams.json import JsonObject
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.model.triggers import CloudEvent
 from streams.ports.delivery import Source, Unreadable
 
@@ -97,7 +97,7 @@ class EventFollower(Protocol):
         """
 
 
-class World(Protocol):
+class DomainEvents(Protocol):
     """Domain events, shared with every program that speaks NATS."""
 
     async def publish(
@@ -179,7 +179,7 @@ class World(Protocol):
         """
 
     async def open_feed(
-        self, actor: str, feed: Feed, *, after: int | None = None
+        self, actor: str, feed: ForeignStream, *, after: int | None = None
     ) -> Source[DomainEvent | Unreadable]:
         """Return the events of `feed`, shared by all gates of `actor`.
 
@@ -214,7 +214,7 @@ class World(Protocol):
             Incompatible: the server refuses it.
         """
 
-    async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
+    async def forget(self, actor: str, feeds: Collection[ForeignStream] = ()) -> None:
         """Drop how far the gates of `actor` have come, in our events and in `feeds`.
 
         For an actor that is followed from now on. Nothing of what it drops may be open: a source
@@ -224,7 +224,7 @@ class World(Protocol):
             Unavailable: no answer from the server.
         """
 
-    async def backlog(self, actor: str, feeds: Collection[Feed] = ()) -> int:
+    async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
         """Return how many messages the gates of `actor` have not answered for yet.
 
         Those of our events and of `feeds`; of what nobody has opened, none.
@@ -241,7 +241,7 @@ class World(Protocol):
             Unavailable: no answer from the server.
         """
 
-    async def count_feed(self, feed: Feed, *, after: int) -> int:
+    async def count_feed(self, feed: ForeignStream, *, after: int) -> int:
         """Return how many events of `feed` there are past sequence `after`; of no stream, none.
 
         Raises:
@@ -258,7 +258,7 @@ class World(Protocol):
             Unavailable: no answer from the server.
         """
 
-    async def feed_position(self, actor: str, feed: Feed) -> int:
+    async def feed_position(self, actor: str, feed: ForeignStream) -> int:
         """Return the same for `feed`; if it was never opened, where its `start` says.
 
         Raises:
@@ -266,7 +266,7 @@ class World(Protocol):
             Unavailable: no answer from the server.
         """
 
-    async def newest(self, feed: Feed | None = None) -> int:
+    async def newest(self, feed: ForeignStream | None = None) -> int:
         """Return the sequence of the newest of our events, or of what the stream of `feed` holds.
 
         0 if it never held any. What was removed since counts.
@@ -287,7 +287,9 @@ class World(Protocol):
             BadName: one of `names` is not a dotted event name.
         """
 
-    def follow_feed(self, feed: Feed, *, after: int) -> AbstractAsyncContextManager[EventFollower]:
+    def follow_feed(
+        self, feed: ForeignStream, *, after: int
+    ) -> AbstractAsyncContextManager[EventFollower]:
         """Return a follower of the events of `feed`, from just past sequence `after`.
 
         Raises, when it is entered:

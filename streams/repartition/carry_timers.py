@@ -37,7 +37,7 @@ _SERVERS: Final = "Nats-"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Carrying:
+class TimerCopy:
     """The timers of a stack, from one layout to another."""
 
     link: Link

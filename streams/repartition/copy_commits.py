@@ -67,7 +67,7 @@ once because of versions, and a copy is stored once because of where it says tha
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copying:
+class CommitCopy:
     """One stream of a stack, from one layout to another."""
 
     link: Link
@@ -222,7 +222,7 @@ async def _held(link: Link, name: str) -> int:
     """Return how many messages a stream holds."""
     try:
         info = await api.call(link, f"STREAM.INFO.{name}")
-    except api.Refused as error:
+    except api.RequestRefused as error:
         raise Unavailable(name, detail=str(error)) from error
     messages: int = info["state"]["messages"]
     return messages

@@ -31,7 +31,7 @@ from streams.jetstream.messages import api
 from streams.jetstream.ports.configs import (
     MOVING_TO,
     PARTITIONS,
-    Layout,
+    StackLayout,
     bucket_stream,
     layout_in,
     partitioned,
@@ -42,8 +42,8 @@ from streams.json import JsonObject
 from streams.keys import LAYOUT_CLAIM
 from streams.layout import Stream
 from streams.ports.leases import Lease
-from streams.repartition.carry_timers import Carrying
-from streams.repartition.copy_commits import Copying
+from streams.repartition.carry_timers import TimerCopy
+from streams.repartition.copy_commits import CommitCopy
 from streams.repartition.users import require_unused
 from streams.subjects import Stack
 
@@ -102,11 +102,11 @@ class _Move:
     link: Link
     old: Stack
     new: Stack
-    held: _Held
+    held: _TakenLease
     tell: Tell
 
 
-async def _change(link: Link, new: Stack, held: _Held, tell: Tell) -> None:
+async def _change(link: Link, new: Stack, held: _TakenLease, tell: Tell) -> None:
     layout = await _layout(link, new)
     old = Stack(new.name, layout.partitions)
     if new != old:
@@ -125,7 +125,7 @@ async def _drop_retired(link: Link, stack: Stack) -> Sequence[str]:
     return names
 
 
-async def _move(move: _Move, layout: Layout) -> None:
+async def _move(move: _Move, layout: StackLayout) -> None:
     link, old, new = move.link, move.old, move.new
     if layout.moving_to not in {None, new.partitions}:
         raise setup.on_its_way(old, layout)
@@ -139,8 +139,8 @@ async def _move(move: _Move, layout: Layout) -> None:
         raise
     await _replace_streams(link, old, new)
     for stream in (Stream.JOURNAL, Stream.WORK):
-        await _copy(Copying(link=link, stream=stream, old=old, new=new), move.tell)
-    carrying = Carrying(link=link, old=old, new=new, check=move.held.check)
+        await _copy(CommitCopy(link=link, stream=stream, old=old, new=new), move.tell)
+    carrying = TimerCopy(link=link, old=old, new=new, check=move.held.check)
     await carrying.carry(lambda done: move.tell("carried, timers", done, done))
     await move.held.check()
     await _mark(link, new, moving_to=None)
@@ -157,7 +157,7 @@ async def _replace_streams(link: Link, old: Stack, new: Stack) -> None:
         await setup.ensure(link, {**ours, **kept})
 
 
-async def _copy(copying: Copying, tell: Tell) -> None:
+async def _copy(copying: CommitCopy, tell: Tell) -> None:
     total = await copying.count()
     name = copying.stream.value
     await copying.copy(lambda done: tell(f"copied, {name}", done, total))
@@ -179,7 +179,7 @@ async def _drop(link: Link, names: Sequence[str]) -> None:
 
 
 @dataclass
-class _Held:
+class _TakenLease:
     """The right to change the layout, which is renewed for as long as that takes."""
 
     link: Link
@@ -214,7 +214,7 @@ class _Held:
 
 
 @asynccontextmanager
-async def _alone(link: Link, stack: Stack) -> AsyncIterator[_Held]:
+async def _alone(link: Link, stack: Stack) -> AsyncIterator[_TakenLease]:
     """Be the only one who changes the layout of `stack`.
 
     Raises:
@@ -229,7 +229,7 @@ async def _alone(link: Link, stack: Stack) -> AsyncIterator[_Held]:
             f"somebody else changes the layout of stack {stack.name}",
             remedy="Wait for the end of it; what a killed one held lapses by itself.",
         )
-    held = _Held(link, leases, lease)
+    held = _TakenLease(link, leases, lease)
     try:
         yield held
     finally:
@@ -243,7 +243,7 @@ def _streams(link: Link, stack: Stack) -> list[tuple[str, JsonObject]]:
     return [(str(ours["name"]), ours) for ours in partitioned(stack, link.settings)]
 
 
-async def _layout(link: Link, stack: Stack) -> Layout:
+async def _layout(link: Link, stack: Stack) -> StackLayout:
     return layout_in(await _config(link, bucket_stream(stack.registry_bucket())))
 
 
@@ -256,7 +256,7 @@ async def _mark(link: Link, stack: Stack, *, moving_to: int | None) -> None:
         for key, said in (config.get("metadata") or {}).items()
         if key not in {PARTITIONS, MOVING_TO}
     }
-    said = {**others, **Layout(stack.partitions, moving_to).as_metadata()}
+    said = {**others, **StackLayout(stack.partitions, moving_to).as_metadata()}
     await _ask(link, f"STREAM.UPDATE.{name}", {**config, "metadata": said})
 
 
@@ -295,5 +295,5 @@ async def _config(link: Link, name: str) -> JsonObject:
 async def _ask(link: Link, operation: str, request: JsonObject | None = None) -> JsonObject:
     try:
         return await api.call(link, operation, request)
-    except api.Refused as error:
+    except api.RequestRefused as error:
         raise Unavailable(operation, detail=str(error)) from error

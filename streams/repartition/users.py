@@ -76,7 +76,7 @@ async def _consumers(link: Link, name: str) -> AsyncGenerator[JsonObject, None]:
     for _ in range(PAGES_MAX):
         try:
             page = await api.call(link, f"CONSUMER.LIST.{name}", {"offset": seen})
-        except api.Refused as error:
+        except api.RequestRefused as error:
             raise Unavailable(name, detail=str(error)) from error
         for consumer in page["consumers"] or []:
             seen += 1

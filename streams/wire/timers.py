@@ -29,14 +29,14 @@ TIMER_ID_HEADER: Final = "Vigil-Timer-Id"
 """Names one arming. Not the message id: the server takes that off when a timer fires."""
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="timer@1"):
+class _TimerBody(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="timer@1"):
     purpose: str
     key: str
     payload: JsonObject
     due_at: datetime
 
 
-_decoder: msgspec.json.Decoder[_Body] = msgspec.json.Decoder(_Body)
+_decoder: msgspec.json.Decoder[_TimerBody] = msgspec.json.Decoder(_TimerBody)
 
 
 def due_time(at: datetime) -> datetime:
@@ -60,7 +60,7 @@ def timer_body(timer: Timer, *, due_at: datetime) -> bytes:
         TypeError: the payload holds something JSON cannot say.
         ValueError: the payload refers to itself.
     """
-    said = _Body(purpose=timer.purpose, key=timer.key, payload=timer.payload, due_at=due_at)
+    said = _TimerBody(purpose=timer.purpose, key=timer.key, payload=timer.payload, due_at=due_at)
     body = bytes(raw(said))
     if len(body) > TIMER_BYTES_MAX:
         what = f"timer {timer.purpose} of {timer.actor}"

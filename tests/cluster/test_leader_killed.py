@@ -10,7 +10,7 @@ from typing import Final
 
 from streams.jetstream import LinkSettings, connect
 from streams.layout import Stream
-from streams.ports.domain_events import World
+from streams.ports.domain_events import DomainEvents
 from streams.ports.log import EventLog
 from streams.subjects import Stack
 from tests.acceptance.agreement import journal
@@ -96,7 +96,7 @@ async def test_nodes_go_on_when_the_leader_of_the_journal_is_killed(three: Three
         assert [node.stop() for node in nodes] == [0, 0]
 
 
-async def _place(world: World, numbers: Iterable[int]) -> None:
+async def _place(world: DomainEvents, numbers: Iterable[int]) -> None:
     """Publish an event for each number; each waits for a leader if there is none."""
     async with asyncio.TaskGroup() as group:
         for n in numbers:

@@ -8,7 +8,7 @@ from typing import Protocol
 from nats.js import JetStreamContext
 
 from streams.memory.stream import MemoryStream
-from streams.model.foreign_streams import Feed, FeedStart
+from streams.model.foreign_streams import FeedStart, ForeignStream
 
 
 class Orders(Protocol):
@@ -21,9 +21,9 @@ class Orders(Protocol):
     ) -> int:
         """Publish on the subject of `what`; the sequence is returned."""
 
-    def feed(self, what: str = ">", *, start: FeedStart = "new") -> Feed:
+    def feed(self, what: str = ">", *, start: FeedStart = "new") -> ForeignStream:
         """Return the feed of what has happened on the subject of `what`."""
-        return Feed(stream=self.name, subject=f"{self.name}.{what}", start=start)
+        return ForeignStream(stream=self.name, subject=f"{self.name}.{what}", start=start)
 
 
 class MemoryOrders(Orders):

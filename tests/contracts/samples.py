@@ -9,10 +9,10 @@ from typing import Final, TypeVar
 
 from streams.model.commands import Start
 from streams.model.events import StepAnnounced
-from streams.model.foreign_streams import Feed
-from streams.ports.commands import Inbox
+from streams.model.foreign_streams import ForeignStream
+from streams.ports.commands import CommandQueue
 from streams.ports.delivery import Delivery, Source
-from streams.ports.domain_events import World
+from streams.ports.domain_events import DomainEvents
 from streams.ports.log import Commit
 from streams.ports.timers import Timers
 from tests.streams.jetstream.wire import eventually
@@ -73,7 +73,9 @@ async def deliveries_of(source: Source[T], count: int, *, spare: int = 0) -> lis
     )
 
 
-async def wait_backlog(port: Inbox | World | Timers, backlog: int, *more: Sequence[Feed]) -> None:
+async def wait_backlog(
+    port: CommandQueue | DomainEvents | Timers, backlog: int, *more: Sequence[ForeignStream]
+) -> None:
     """Wait until so much is left for the actor `monitor`: answers take a moment to arrive."""
 
     async def is_left() -> bool:

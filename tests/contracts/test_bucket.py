@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from streams.errors import RevisionConflict
-from streams.ports.bucket import TTL_S_MAX, Entry
+from streams.ports.bucket import TTL_S_MAX, BucketEntry
 from tests.contracts.samples import SILENCE_S, next_of
 
 KEY = "mode.n1"
@@ -32,12 +32,12 @@ def bucket(bucket_name, ports):
 
 async def test_what_is_put_is_there(bucket):
     revision = await bucket.put(KEY, b"full")
-    assert await bucket.get(KEY) == Entry(key=KEY, value=b"full", revision=revision)
+    assert await bucket.get(KEY) == BucketEntry(key=KEY, value=b"full", revision=revision)
 
 
 async def test_an_empty_value_is_a_value(bucket):
     revision = await bucket.put(KEY, b"")
-    assert await bucket.get(KEY) == Entry(key=KEY, value=b"", revision=revision)
+    assert await bucket.get(KEY) == BucketEntry(key=KEY, value=b"", revision=revision)
 
 
 async def test_a_key_that_was_never_put_is_not_there(bucket):
@@ -48,7 +48,7 @@ async def test_a_later_value_replaces_an_earlier_one(bucket):
     first = await bucket.put(KEY, b"full")
     second = await bucket.put(KEY, b"disabled")
     assert second > first
-    assert await bucket.get(KEY) == Entry(key=KEY, value=b"disabled", revision=second)
+    assert await bucket.get(KEY) == BucketEntry(key=KEY, value=b"disabled", revision=second)
 
 
 async def test_a_deleted_key_is_not_there(bucket):
@@ -73,7 +73,7 @@ async def test_a_delete_at_an_older_revision_is_refused_and_the_key_stands(bucke
     second = await bucket.put(KEY, b"disabled")
     with pytest.raises(RevisionConflict):
         await bucket.delete(KEY, after=first)
-    assert await bucket.get(KEY) == Entry(key=KEY, value=b"disabled", revision=second)
+    assert await bucket.get(KEY) == BucketEntry(key=KEY, value=b"disabled", revision=second)
 
 
 async def test_a_delete_at_a_revision_of_what_is_gone_does_nothing(bucket):
@@ -89,8 +89,8 @@ async def test_the_entries_are_every_key_that_stands(bucket):
     first = await bucket.put("mode.n1", b"1")
     second = await bucket.put("actor.monitor", b"2")
     assert await bucket.entries() == {
-        "mode.n1": Entry(key="mode.n1", value=b"1", revision=first),
-        "actor.monitor": Entry(key="actor.monitor", value=b"2", revision=second),
+        "mode.n1": BucketEntry(key="mode.n1", value=b"1", revision=first),
+        "actor.monitor": BucketEntry(key="actor.monitor", value=b"2", revision=second),
     }
 
 
@@ -150,11 +150,11 @@ async def test_a_watch_shows_what_stands_and_then_each_change(bucket):
     second = await bucket.put("b", b"2")
     async with bucket.watch() as watch:
         assert await next_of(watch, 2) == [
-            Entry(key="a", value=b"1", revision=first),
-            Entry(key="b", value=b"2", revision=second),
+            BucketEntry(key="a", value=b"1", revision=first),
+            BucketEntry(key="b", value=b"2", revision=second),
         ]
         third = await bucket.put("a", b"3")
-        assert await next_of(watch, 1) == [Entry(key="a", value=b"3", revision=third)]
+        assert await next_of(watch, 1) == [BucketEntry(key="a", value=b"3", revision=third)]
 
 
 async def test_what_stands_is_shown_in_the_order_it_was_put(bucket):
@@ -194,7 +194,7 @@ async def test_a_waiting_watch_wakes_when_something_changes(bucket):
     async with bucket.watch() as watch:
         waiting = asyncio.create_task(next_of(watch, 1))
         revision = await bucket.put(KEY, b"1")
-        assert await waiting == [Entry(key=KEY, value=b"1", revision=revision)]
+        assert await waiting == [BucketEntry(key=KEY, value=b"1", revision=revision)]
 
 
 async def test_the_entries_under_a_word_are_those_that_begin_with_it_and_a_dot(bucket):
@@ -220,7 +220,7 @@ async def test_the_leader_lists_what_stands_and_nothing_that_is_gone(bucket):
 
 async def test_a_key_with_a_time_to_live_stands_until_then_like_any_other(bucket):
     revision = await bucket.put(KEY, b"1", after=0, ttl_s=LONG_S)
-    assert await bucket.get(KEY) == Entry(key=KEY, value=b"1", revision=revision)
+    assert await bucket.get(KEY) == BucketEntry(key=KEY, value=b"1", revision=revision)
     with pytest.raises(RevisionConflict):
         await bucket.put(KEY, b"2", after=0, ttl_s=LONG_S)
     second = await bucket.put(KEY, b"2", after=revision, ttl_s=LONG_S)
@@ -233,7 +233,7 @@ async def test_a_key_goes_when_its_time_is_over_and_watchers_hear_of_it(bucket):
     async with bucket.watch() as watch:
         revision = await bucket.put(KEY, b"1", ttl_s=SHORT_S)
         await bucket.put("kept", b"1")
-        assert await next_of(watch, 1) == [Entry(key=KEY, value=b"1", revision=revision)]
+        assert await next_of(watch, 1) == [BucketEntry(key=KEY, value=b"1", revision=revision)]
         gone = await lapse_of(watch, KEY)
     assert gone.revision > revision
     assert await bucket.get(KEY) is None
@@ -249,8 +249,8 @@ async def test_a_put_in_between_gives_a_key_a_new_life(bucket):
         await bucket.put("clock", b"", ttl_s=SHORT_S)
         await lapse_of(watch, "clock")  # So the first life of the others would be over, too.
     assert await bucket.entries() == {
-        "renewed": Entry(key="renewed", value=b"2", revision=renewed),
-        "for-ever": Entry(key="for-ever", value=b"2", revision=for_ever),
+        "renewed": BucketEntry(key="renewed", value=b"2", revision=renewed),
+        "for-ever": BucketEntry(key="for-ever", value=b"2", revision=for_ever),
     }
 
 
@@ -263,7 +263,7 @@ async def test_a_key_that_lapsed_is_absent_to_whoever_names_a_revision(bucket):
                 await bucket.put(KEY, b"2", after=stale)
         again = await bucket.put(KEY, b"2", after=0, ttl_s=LONG_S)
         assert again > gone.revision
-        assert await next_of(watch, 1) == [Entry(key=KEY, value=b"2", revision=again)]
+        assert await next_of(watch, 1) == [BucketEntry(key=KEY, value=b"2", revision=again)]
 
 
 async def test_of_many_who_take_a_key_that_lapsed_exactly_one_wins(bucket):
@@ -283,7 +283,7 @@ async def test_a_watch_that_starts_after_a_lapse_shows_only_what_stands(bucket):
         await bucket.put(KEY, b"1", ttl_s=SHORT_S)
         await lapse_of(watch, KEY)
     async with bucket.watch() as later:
-        assert await next_of(later, 1) == [Entry(key="kept", value=b"1", revision=kept)]
+        assert await next_of(later, 1) == [BucketEntry(key="kept", value=b"1", revision=kept)]
         assert list(await later.receive(most=10, wait_s=SILENCE_S)) == []
 
 

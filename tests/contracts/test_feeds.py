@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from streams.errors import NoSuchStream
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.model.triggers import CloudEvent
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import EVENT_BYTES_MAX, DomainEvent
@@ -109,7 +109,7 @@ async def test_a_feed_holds_what_is_on_its_subject(world, orders):
 
 
 async def test_a_feed_of_a_stream_that_is_not_there_cannot_be_opened(world, stack):
-    missing = Feed(stream=f"{stack.name}-none")
+    missing = ForeignStream(stream=f"{stack.name}-none")
     with pytest.raises(NoSuchStream, match=missing.stream):
         await world.open_feed("monitor", missing)
     with pytest.raises(NoSuchStream, match=missing.stream):
@@ -221,7 +221,7 @@ async def test_the_newest_of_a_feed_is_the_newest_of_its_stream(world, orders):
     await published(orders, 4)
     assert await world.newest(orders.feed("none")) == 4
     with pytest.raises(NoSuchStream):
-        await world.newest(Feed(stream="NOBODYS"))
+        await world.newest(ForeignStream(stream="NOBODYS"))
 
 
 async def test_a_feed_that_was_never_opened_is_followed_from_its_start(world, orders):
@@ -266,4 +266,4 @@ async def test_events_of_a_feed_past_a_position_are_counted(world, orders):
     await published(orders, 4)
     assert await world.count_feed(orders.feed(), after=1) == 3
     assert await world.count_feed(orders.feed(), after=4) == 0
-    assert await world.count_feed(Feed(stream="NONE"), after=0) == 0
+    assert await world.count_feed(ForeignStream(stream="NONE"), after=0) == 0

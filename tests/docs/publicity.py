@@ -16,7 +16,7 @@ from engine.runtime.publish import PublicEvent
 from engine.waits import events as wait_events
 from engine.waits.wait import Blocked
 from engine.workflows.events import news
-from engine.workflows.instance import Instance, Item, StepState
+from engine.workflows.instance import Instance, StepItem, StepState
 from engine.workflows.start import skipped
 from streams.json import raw
 from streams.model.events import (
@@ -111,7 +111,7 @@ def _of_workflows() -> Iterator[PublicEvent]:
     """Yield what is told of an instance to which everything happens that can."""
     (*_, begun) = WORKFLOW_EVENTS["workflow.started@1"]
     assert isinstance(begun, WorkflowStarted)
-    paused = StepState(items=(Item(status=StepStatus.PAUSED),))
+    paused = StepState(items=(StepItem(status=StepStatus.PAUSED),))
     waits = Instance(phase=WorkflowStatus.RUNNING, started=begun, steps={"rate": paused})
     yield from news(replace(waits, newest=(begun,), was=WorkflowStatus.BLOCKED))
     yield from news(waits)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import count
 
 from engine.app.app import App
-from engine.definitions.resolver import Editions
+from engine.definitions.resolver import RevisionResolver
 from engine.episodes.breaker_store import Breakers
-from engine.episodes.cancel import Running
-from engine.outputs.context import OutputCrew
-from engine.outputs.pool import Outlets
-from engine.runtime.catalog import Cast, in_code
+from engine.episodes.cancel import RunningEpisodes
+from engine.outputs.context import OutputContext
+from engine.outputs.pool import AdapterPool
+from engine.runtime.catalog import Catalog, in_code
 from engine.runtime.permits import Permits
 from engine.runtime.retry import Turns
 from engine.runtime.slots import Slots
@@ -19,13 +19,13 @@ from streams.ports.all import Ports
 from tests.engine.stage import CLOCK
 
 
-def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -> OutputCrew:
+def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -> OutputContext:
     """Return the means that `node` would give to the actor `worker`."""
-    actor, running, permits = app.actors["worker"], Running(), Permits()
-    return OutputCrew(
+    actor, running, permits = app.actors["worker"], RunningEpisodes(), Permits()
+    return OutputContext(
         app=app,
-        cast=Cast(in_code(app)),
-        editions=Editions(ports, app),
+        cast=Catalog(in_code(app)),
+        editions=RevisionResolver(ports, app),
         actor=actor,
         is_laned=actor.is_laned,
         ports=ports,
@@ -36,7 +36,7 @@ def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -
         running=running,
         breakers=Breakers(actor, ports, clock, node=node, running=running),
         turns=Turns(),
-        outlets=Outlets(app.outputs, ports, clock),
+        outlets=AdapterPool(app.outputs, ports, clock),
         slots=Slots(actor.max_concurrent_episodes),
         pens=(f"{node}.{number}" for number in count(1)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from engine.outputs.store import Parcel
+from engine.outputs.store import OutputStore
 from streams.memory import MemoryPorts
 from streams.model.events import OutputEvent
 from tests.engine.stage import CLOCK
@@ -14,6 +14,6 @@ _PENS = count(1)
 
 async def left(ports: MemoryPorts, key: str, *events: OutputEvent) -> None:
     """Add `events` to the log of the output `key`, as a node that died right after."""
-    parcel = Parcel(ports, CLOCK, key, pen=f"who died {next(_PENS)}")
+    parcel = OutputStore(ports, CLOCK, key, pen=f"who died {next(_PENS)}")
     await parcel.read()
     await parcel.append(*events)

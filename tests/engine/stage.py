@@ -27,8 +27,8 @@ from streams.clock import Clock, SystemClock
 from streams.json import raw
 from streams.layout import Kind
 from streams.memory import MemoryPorts, memory_ports
-from streams.memory.commands import MemoryInbox
-from streams.memory.domain_events import MemoryWorld
+from streams.memory.commands import MemoryCommandQueue
+from streams.memory.domain_events import MemoryDomainEvents
 from streams.memory.durable import Durable
 from streams.model.commands import Recover, Start
 from streams.model.events import (
@@ -312,14 +312,14 @@ async def play(strategy, *, ports: MemoryPorts | None = None, **declared) -> Lif
         return await lived(ports, await open_episode(ports, app))
 
 
-def gates(world: MemoryWorld) -> dict[str, Durable]:
+def gates(world: MemoryDomainEvents) -> dict[str, Durable]:
     """Return the queues of events that actors share, as far as they were opened."""
     return {name: each for name, each in world._durables.items() if not name.endswith(QUEUE)}
 
 
-async def all_answered(port: MemoryInbox | MemoryWorld) -> None:
+async def all_answered(port: MemoryCommandQueue | MemoryDomainEvents) -> None:
     """Wait until the actor's queue is open, and everything in it is answered for good."""
-    queues = gates(port) if isinstance(port, MemoryWorld) else port._durables
+    queues = gates(port) if isinstance(port, MemoryDomainEvents) else port._durables
 
     def answered() -> bool:
         return bool(queues) and not any(q.pending or q._unanswered for q in queues.values())

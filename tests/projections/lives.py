@@ -14,7 +14,7 @@ from projections.postgres.pool import Pool
 from projections.postgres.progress import caught_up, heads
 from projections.postgres.projector import project
 from projections.project import project as changes_of
-from projections.rows import Change, arrange
+from projections.rows import RowChange, arrange
 from streams.clock import SystemClock
 from streams.json import raw
 from streams.layout import Stream
@@ -283,7 +283,7 @@ async def append(log: EventLog, subject: str, *lives: Sequence[LogEvent]) -> int
     return seq
 
 
-async def write(pool: Pool, changes: Sequence[Change], *, stack: Stack) -> None:
+async def write(pool: Pool, changes: Sequence[RowChange], *, stack: Stack) -> None:
     """Apply changes as one batch, as the projector does."""
     since = await store.load(pool, stack=stack.name, projection="journal", now=AT)
     to = since.position + 1

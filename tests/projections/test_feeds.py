@@ -12,7 +12,7 @@ from projections.postgres.batches import (
     GLEAN_S_MAX,
     MESSAGES_AT_ONCE,
     MESSAGES_MAX,
-    LogFeed,
+    LogSource,
 )
 from streams.clock import SystemClock
 from streams.errors import UnreadableEvent
@@ -41,7 +41,7 @@ class StoppedClock(SystemClock):
 
 
 def feed(ports, clock):
-    return LogFeed(ports, Stream.JOURNAL, 0, clock=clock)
+    return LogSource(ports, Stream.JOURNAL, 0, clock=clock)
 
 
 async def open_many(ports, *, first, count):

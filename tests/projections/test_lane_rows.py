@@ -7,7 +7,7 @@ import random
 import pytest
 
 from engine.lanes import lane as lane_rules
-from engine.lanes.lane import Limits, Seen, Wanted
+from engine.lanes.lane import LaneInputs, Limits, Wanted
 from projections.project import project as changes_of
 from streams.model.events import LaneKept
 from streams.ports.log import Commit, Recorded
@@ -39,7 +39,7 @@ def lived(stack, seed):
             for each in left
             if chance.random() < 0.3
         ]
-        seen = Seen(cursors={"events": seq}, wanted=wanted, left=left)
+        seen = LaneInputs(cursors={"events": seq}, wanted=wanted, left=left)
         limits = Limits(capacity=4, overflow="shed_oldest", queue_max=10)
         commit = Commit(id=f"c{seq}", at=AT, events=lane_rules.decide(lane, seen, limits))
         commits.append(Recorded(subject=stack.lane("monitor"), seq=seq, commit=commit))

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from projections import claims
-from projections.project import Lives
+from projections.project import AggregateFolds
 from projections.project import project as changes_of
 from streams.errors import UnreadableEvent
 from streams.json import raw
@@ -629,7 +629,7 @@ async def test_claims_that_come_and_go_in_one_batch_show_how_they_ended(pool, st
 
 
 def test_a_commit_that_holds_what_does_not_belong_is_left_out_whole(stack):
-    together = Lives(stack)
+    together = AggregateFolds(stack)
     subject = stack.episode(lives.episode_id(1))
     together.add(Recorded(subject=subject, seq=1, commit=lives.commit(lives.opened())))
     mixed = lives.commit(lives.started(), lives.raised())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.rows import Batch, Change, Row, Statement, arrange
+from projections.rows import Row, RowBatch, RowChange, Statement, arrange
 
 
 class Cell(Row, omit_defaults=True):
@@ -16,23 +16,23 @@ UPDATE = Statement(name="update", table="t", keys=("key",))
 
 def test_changes_of_one_statement_are_one_run_of_it():
     changes = [
-        Change(INSERT, Cell("a", 1)),
-        Change(UPDATE, Cell("b", 2)),
-        Change(INSERT, Cell("c", 3)),
+        RowChange(INSERT, Cell("a", 1)),
+        RowChange(UPDATE, Cell("b", 2)),
+        RowChange(INSERT, Cell("c", 3)),
     ]
     assert arrange(changes) == [
-        Batch(INSERT, '[{"key":"a","value":1},{"key":"c","value":3}]'),
-        Batch(UPDATE, '[{"key":"b","value":2}]'),
+        RowBatch(INSERT, '[{"key":"a","value":1},{"key":"c","value":3}]'),
+        RowBatch(UPDATE, '[{"key":"b","value":2}]'),
     ]
 
 
 def test_statements_run_in_the_order_in_which_they_are_asked_for():
-    changes = [Change(UPDATE, Cell("b", 2)), Change(INSERT, Cell("a", 1))]
+    changes = [RowChange(UPDATE, Cell("b", 2)), RowChange(INSERT, Cell("a", 1))]
     assert [batch.statement for batch in arrange(changes)] == [UPDATE, INSERT]
 
 
 def test_a_value_that_says_nothing_is_left_out():
-    (batch,) = arrange([Change(INSERT, Cell("a"))])
+    (batch,) = arrange([RowChange(INSERT, Cell("a"))])
     assert batch.document == '[{"key":"a"}]'
 
 

@@ -16,11 +16,11 @@ from typing import Final
 
 import msgspec
 
-from engine.operations.dead_letters import Settler
+from engine.operations.dead_letters import DeadLetterRequests
 from engine.outputs.dead_letters import OUTPUT_FAILED
 from engine.waits.signal import RESOLVED
 from streams.layout import Stream
-from streams.memory.stream import Message
+from streams.memory.stream import StreamMessage
 from streams.model.commands import Attend
 from streams.model.events import (
     DeadLettered,
@@ -245,11 +245,11 @@ class Answers:
         if rng.random() < 0.3:
             await asyncio.sleep(rng.uniform(0.0, 10.0))
             _, key = self.servers.ports.stack.aggregate_of(record.subject)
-            settler = Settler(self._ports, SimClock())
+            settler = DeadLetterRequests(self._ports, SimClock())
             await surely(partial(settler.requeue, key, by="ada"))
 
 
-def _is_word(message: Message, ref: str) -> bool:
+def _is_word(message: StreamMessage, ref: str) -> bool:
     if not message.subject.endswith(f".{RESOLVED}"):
         return False
     return bool(msgspec.json.decode(message.data)["ref"] == ref)

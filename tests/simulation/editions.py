@@ -15,7 +15,7 @@ from typing import Final
 from engine.cluster import nodes
 from streams.json import unraw
 from streams.keys import node_key
-from streams.model.definitions import Edition, decode_edition, definition_key
+from streams.model.definitions import RegisteredDefinition, decode_registered, definition_key
 from streams.model.events import (
     DefinitionApplied,
     DefinitionDisabled,
@@ -148,11 +148,11 @@ def _is_applied(placed: Placed[DefinitionEvent] | None) -> bool:
     return placed is not None and isinstance(placed.event, DefinitionApplied)
 
 
-def _said(evidence: Evidence) -> Iterator[tuple[float, Edition]]:
+def _said(evidence: Evidence) -> Iterator[tuple[float, RegisteredDefinition]]:
     """Yield what the registry said of the actor, with when it was put there, in order."""
     key = definition_key(DefinitionKind.AGENT, ACTOR)
     for kept in evidence.history.kept:
-        edition = decode_edition(kept.value) if kept.key == key else None
+        edition = decode_registered(kept.value) if kept.key == key else None
         if edition is not None:
             yield kept.at_s, edition
 

@@ -14,7 +14,7 @@ import msgspec
 from engine.app import dedupe
 from streams.json import unraw
 from streams.layout import Kind
-from streams.memory.stream import Message
+from streams.memory.stream import StreamMessage
 from streams.model.events import (
     CompensationBegun,
     DeadLettered,
@@ -223,9 +223,9 @@ class Evidence:
         return [event for event in events if isinstance(event, DeadLettered)]
 
     @cached_property
-    def told(self) -> dict[str, list[Message]]:
+    def told(self) -> dict[str, list[StreamMessage]]:
         """What the world was told, by its id."""
-        found: dict[str, list[Message]] = defaultdict(list)
+        found: dict[str, list[StreamMessage]] = defaultdict(list)
         for message in self.history.events:
             if MESSAGE_ID_HEADER in message.headers:
                 found[identity(message)].append(message)
@@ -253,7 +253,7 @@ class Evidence:
         """Return when the commit at `place` was made, by the clock of who made it."""
         return self.history.journal[place - 1].commit.at
 
-    def named(self, *names: str) -> list[Message]:
+    def named(self, *names: str) -> list[StreamMessage]:
         """Return the events called one of `names`, in order."""
         event_name_of = self.history.stack.event_name_of
         return [each for each in self.history.events if event_name_of(each.subject) in names]
@@ -279,13 +279,13 @@ class Evidence:
         return found
 
 
-def identity(message: Message) -> str:
+def identity(message: StreamMessage) -> str:
     """Return what makes two messages the same event."""
     given = message.headers.get(MESSAGE_ID_HEADER) or message.headers.get(CLOUD_EVENT_ID_HEADER)
     return given or f"{NAME}-events:{message.seq}"
 
 
-def payload_of(message: Message) -> dict[str, object] | None:
+def payload_of(message: StreamMessage) -> dict[str, object] | None:
     try:
         return msgspec.json.decode(message.data, type=dict)
     except msgspec.DecodeError:
@@ -298,16 +298,16 @@ def event_id_of(life: Life) -> str:
     return trigger.event_id if isinstance(trigger, EventTrigger) else ""
 
 
-def key_of(message: Message) -> str:
+def key_of(message: StreamMessage) -> str:
     return str((payload_of(message) or {}).get("key", ""))
 
 
-def readable(evidence: Evidence, *names: str) -> list[Message]:
+def readable(evidence: Evidence, *names: str) -> list[StreamMessage]:
     """Return the events called one of `names` that hold a JSON object."""
     return [each for each in evidence.named(*names) if payload_of(each) is not None]
 
 
-def episode_id_of(event: Message, *, actor: str, expectation: str) -> str:
+def episode_id_of(event: StreamMessage, *, actor: str, expectation: str) -> str:
     """Return the episode that an event opens, if it opens one."""
     key = dedupe.event_key(identity(event))
     return dedupe.episode_id(stack=NAME, actor=actor, expectation=expectation, dedupe_key=key)

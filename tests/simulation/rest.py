@@ -12,7 +12,7 @@ from engine.triggers import schedule
 from engine.waits.signals import QUEUE
 from streams.keys import WAITS
 from streams.layout import Stream
-from streams.memory.stream import Message
+from streams.memory.stream import StreamMessage
 from streams.model.commands import Command
 from streams.ports.log import Recorded
 from streams.ports.timers import Due
@@ -89,7 +89,7 @@ def stored(servers: Servers, stream: Stream) -> list[Recorded]:
     ]
 
 
-def fed(servers: Servers) -> Sequence[Message]:
+def fed(servers: Servers) -> Sequence[StreamMessage]:
     """Return what the stream that is not ours holds."""
     stream = servers.ports.world._foreign.get(ORDERS)
     return () if stream is None else stream.past(0)
@@ -116,13 +116,13 @@ def waited_for(servers: Servers) -> list[str]:
     return [key for key, entry in entries.items() if entry.value is not None]
 
 
-def _held(servers: Servers, stream: Stream) -> list[Message]:
+def _held(servers: Servers, stream: Stream) -> list[StreamMessage]:
     """Return the messages of all partitions of `stream`, one after the other."""
     stack, streams = servers.ports.stack, servers.ports.log._streams
     names = [stack.stream(stream, each) for each in stack.partitions_of(stream)]
     return [message for name in names for message in streams[name].past(0)]
 
 
-def at_s(message: Message) -> float:
+def at_s(message: StreamMessage) -> float:
     """Return when a message was stored, in simulated seconds."""
     return (message.at - EPOCH).total_seconds()

@@ -15,7 +15,7 @@ from projections.errors import ProjectorFenced
 from projections.findings import SUPERSEDE, SUPERSEDED
 from projections.lanes import ADMIT, EMPTY, REMOVE
 from projections.project import project
-from projections.rows import Change, Statement
+from projections.rows import RowChange, Statement
 from streams.json import NOTHING
 from streams.ports.all import Ports
 from streams.ports.log import START, Recorded
@@ -95,7 +95,7 @@ class Rows:
         self.checkpoints[partition] = max(record.seq for record in happened)
         return self.checkpoints[partition]
 
-    def change(self, change: Change) -> None:
+    def change(self, change: RowChange) -> None:
         """Apply one row change."""
         statement, row = change.statement, msgspec.structs.asdict(change.row)
         place = (statement.table, *(row[key] for key in statement.keys))

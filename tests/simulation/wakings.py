@@ -14,7 +14,7 @@ from typing import Final
 
 from engine.triggers import schedule
 from streams.json import JsonObject
-from streams.memory.stream import Message
+from streams.memory.stream import StreamMessage
 from streams.model.triggers import ManualTrigger, ScheduleTrigger, WorkflowTrigger
 from streams.wire.messages import MESSAGE_ID_HEADER
 from tests.simulation.evidence import (
@@ -147,7 +147,7 @@ def the_newest_event_of_a_calm_stretch_opens(evidence: Evidence) -> Breaches:
                 yield from _in_time(name, events, opened)
 
 
-def _in_time(name: str, events: Sequence[Message], opened: dict[str, float]) -> Breaches:
+def _in_time(name: str, events: Sequence[StreamMessage], opened: dict[str, float]) -> Breaches:
     times = [opened[identity(each)] for each in events if identity(each) in opened]
     if times != sorted(times):
         yield f"{name}: opened out of order, {times}"
@@ -245,8 +245,8 @@ def _object(value: object) -> JsonObject:
     return value
 
 
-def _by_key(messages: Sequence[Message]) -> dict[str, list[Message]]:
-    found: dict[str, list[Message]] = defaultdict(list)
+def _by_key(messages: Sequence[StreamMessage]) -> dict[str, list[StreamMessage]]:
+    found: dict[str, list[StreamMessage]] = defaultdict(list)
     for message in messages:
         found[key_of(message)].append(message)
     return found

@@ -35,9 +35,9 @@ from streams.memory.bucket import MemoryBucket
 from streams.memory.durable import MemoryDelivery, MemorySource
 from streams.model.commands import Command, WorkflowCommand
 from streams.model.events import EpisodeFinished, EpisodeOpened, WorkflowFinished, WorkflowStarted
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.ports.all import Ports
-from streams.ports.bucket import BucketWatch, Entry
+from streams.ports.bucket import BucketEntry, BucketWatch
 from streams.ports.delivery import Unreadable
 from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Followed, Sent
 from streams.ports.leases import RECLAIM_MAX, ClaimChange, ClaimWatch, Lease
@@ -485,7 +485,7 @@ class WiredWorld:
         return WiredSource(self.wire, source)
 
     async def open_feed(
-        self, actor: str, feed: Feed, *, after: int | None = None
+        self, actor: str, feed: ForeignStream, *, after: int | None = None
     ) -> WiredSource[DomainEvent | Unreadable]:
         world = self.wire.servers.ports.world
         source = await self.wire.request(
@@ -501,11 +501,11 @@ class WiredWorld:
         world = self.wire.servers.ports.world
         await self.wire.request("unwatch", lambda: done(world.unwatch(actor, names)))
 
-    async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
+    async def forget(self, actor: str, feeds: Collection[ForeignStream] = ()) -> None:
         world = self.wire.servers.ports.world
         await self.wire.request("forget", lambda: done(world.forget(actor, feeds)))
 
-    async def backlog(self, actor: str, feeds: Collection[Feed] = ()) -> int:
+    async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
         world = self.wire.servers.ports.world
         return await self.wire.request("backlog", lambda: done(world.backlog(actor, feeds)))
 
@@ -513,11 +513,11 @@ class WiredWorld:
         world = self.wire.servers.ports.world
         return await self.wire.request("position", lambda: done(world.position(actor)))
 
-    async def feed_position(self, actor: str, feed: Feed) -> int:
+    async def feed_position(self, actor: str, feed: ForeignStream) -> int:
         world = self.wire.servers.ports.world
         return await self.wire.request("position", lambda: done(world.feed_position(actor, feed)))
 
-    async def newest(self, feed: Feed | None = None) -> int:
+    async def newest(self, feed: ForeignStream | None = None) -> int:
         world = self.wire.servers.ports.world
         return await self.wire.request("position", lambda: done(world.newest(feed)))
 
@@ -529,7 +529,9 @@ class WiredWorld:
             yield WiredEventFollower(self.wire, follower)
 
     @asynccontextmanager
-    async def follow_feed(self, feed: Feed, *, after: int) -> AsyncIterator[WiredEventFollower]:
+    async def follow_feed(
+        self, feed: ForeignStream, *, after: int
+    ) -> AsyncIterator[WiredEventFollower]:
         async with self.wire.servers.ports.world.follow_feed(feed, after=after) as follower:
             yield WiredEventFollower(self.wire, follower)
 
@@ -783,13 +785,15 @@ class WiredBucket:
                 raise
             return found.revision
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> BucketEntry | None:
         return await self.wire.request(f"get {key}", lambda: done(self.bucket.get(key)))
 
     async def delete(self, key: str, *, after: int | None = None) -> None:
         await self.wire.surely(f"delete {key}", lambda: done(self.bucket.delete(key, after=after)))
 
-    async def entries(self, *, under: str = "", from_leader: bool = False) -> Mapping[str, Entry]:
+    async def entries(
+        self, *, under: str = "", from_leader: bool = False
+    ) -> Mapping[str, BucketEntry]:
         return await self.wire.request(
             "entries", lambda: done(self.bucket.entries(under=under, from_leader=from_leader))
         )
@@ -807,7 +811,7 @@ class WiredBucketWatch:
     wire: Wire
     watch: BucketWatch
 
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[Entry]:
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[BucketEntry]:
         entries = await self.watch.receive(most=most, wait_s=wait_s)
         await self.wire.life.passage()
         return entries

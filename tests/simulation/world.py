@@ -25,7 +25,7 @@ from streams.errors import Unavailable
 from streams.json import JsonObject
 from streams.layout import Stream
 from streams.memory import memory_ports
-from streams.memory.stream import Message
+from streams.memory.stream import StreamMessage
 from streams.ports.log import START, Recorded
 from streams.ports.timers import Due
 from streams.subjects import Stack
@@ -90,7 +90,7 @@ class History:
     journal: Sequence[Recorded]
     """In the order in which it was stored, whatever the partitions."""
     dead: Sequence[Recorded]
-    events: Sequence[Message]
+    events: Sequence[StreamMessage]
     published: Sequence[int]
     """Sequences of the events whose publishing was acknowledged."""
     ledger: Ledger
@@ -110,7 +110,7 @@ class History:
     programme: Programme
     stored_at_s: Mapping[tuple[str, int], float]
     """When each commit was stored, by its subject and sequence."""
-    fed: Sequence[Message]
+    fed: Sequence[StreamMessage]
     """What the stream that is not ours holds."""
     kept: Sequence[Kept]
     """What was put into buckets, in order."""

@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 from engine.app.dedupe import episode_id
-from engine.dead_letters.write import Undertaker
+from engine.dead_letters.write import DeadLetterWriter
 from engine.outputs.dead_letters import write_failed
 from engine.outputs.output import fold as fold_output
 from streams.clock import SystemClock
@@ -91,7 +91,7 @@ class Past:
         self.live(host, STARTED, FAILED)
 
         async def bury(ports: Ports) -> None:
-            undertaker = Undertaker(ports, CLOCK)
+            undertaker = DeadLetterWriter(ports, CLOCK)
             await undertaker.bury_episode(opened, reason="attempts_exhausted", detail="3 crashes")
 
         self._do(bury)
@@ -107,7 +107,7 @@ class Past:
             subject = self.stack.output(key)
             await ports.log.append(subject, commit, after=START)
             output = fold_output(await ports.log.read(subject))
-            await write_failed(Undertaker(ports, CLOCK), output)
+            await write_failed(DeadLetterWriter(ports, CLOCK), output)
 
         self._do(bury)
 
@@ -126,7 +126,7 @@ class Past:
                     headers={},
                     data=b"{ no",
                 )
-                await Undertaker(ports, CLOCK).bury(message, actor_id="watcher")
+                await DeadLetterWriter(ports, CLOCK).bury(message, actor_id="watcher")
 
         self._do(bury)
         return [f"{stream}.{seq}" for seq in seqs]

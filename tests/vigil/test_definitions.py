@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streams.model.definitions import Edition
+from streams.model.definitions import RegisteredDefinition
 from streams.model.events.definitions import DefinitionKind
 from tests.vigil.defining import DISKS, HEALTHY, LACKS, REVIEW, calmer, done
 from tests.vigil.journal import Journal, said_by
@@ -203,7 +203,7 @@ def test_applying_is_in_vain_where_no_node_runs_it(standing, files):
 
 
 def test_what_a_node_said_of_an_earlier_revision_does_not_count_until_time_is_up():
-    edition = Edition(kind=DefinitionKind.AGENT, id="disk_watch", revision=2, seq=7)
+    edition = RegisteredDefinition(kind=DefinitionKind.AGENT, id="disk_watch", revision=2, seq=7)
     node = said_by("n1", {"agent.disk_watch": LACKS})
 
     assert rollout_of([node], edition, before={"n1": LACKS}).silent == ["n1"]
@@ -212,7 +212,7 @@ def test_what_a_node_said_of_an_earlier_revision_does_not_count_until_time_is_up
 
 
 def test_a_node_that_runs_a_later_revision_has_received_this_one():
-    edition = Edition(kind=DefinitionKind.AGENT, id="disk_watch", revision=2, seq=7)
+    edition = RegisteredDefinition(kind=DefinitionKind.AGENT, id="disk_watch", revision=2, seq=7)
     nodes = [said_by(f"n{revision}", {}, disk_watch=revision) for revision in (0, 1, 2, 3)]
 
     found = rollout_of(nodes, edition)

@@ -12,17 +12,17 @@ from streams.model.events import StepKind
 from streams.model.findings import ClearFinding, RaiseFinding, Severity
 from streams.model.triggers import Budget, ManualTrigger
 from vigil import Context, Failure, StepTaken, ToolFailed, in_
-from vigil.demo.advisor import Case, LookCloser, WithdrawAdvice, advice_key
+from vigil.demo.advisor import AdviceCase, LookCloser, WithdrawAdvice, advice_key
 from vigil.demo.app import app
 from vigil.demo.inspection import largest_directories, top_processes
-from vigil.demo.monitor import DISK, LOAD, MEMORY, CheckGauge, Reading, judge, severity
+from vigil.demo.monitor import DISK, LOAD, MEMORY, CheckGauge, GaugeReading, judge, severity
 from vigil.demo.publisher import measure, positive_s
 
 HERE = platform.node()
 
 
-def reading(value: float) -> Reading:
-    return Reading(kind="mount", about="web-1:/", value=value)
+def reading(value: float) -> GaugeReading:
+    return GaugeReading(kind="mount", about="web-1:/", value=value)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_the_publisher_refuses_an_interval_that_is_no_time(text):
 # The advisor.
 
 
-def case(**changes: object) -> Case:
-    usual = Case(
+def case(**changes: object) -> AdviceCase:
+    usual = AdviceCase(
         finding_key="disk:web-1:/",
         class_="disk_filling",
         severity="high",

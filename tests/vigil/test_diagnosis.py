@@ -12,7 +12,7 @@ from projections.postgres.migrator import migrate
 from projections.postgres.pool import connect
 from streams.clock import SystemClock
 from streams.json import raw
-from streams.model.definitions import Edition
+from streams.model.definitions import RegisteredDefinition
 from streams.model.events.definitions import DefinitionKind
 from tests.projections.conftest import open_directory
 from tests.vigil.journal import said_by
@@ -108,7 +108,9 @@ async def test_rows_of_another_layout_of_the_journal_are_a_problem(pool, stack):
 
 
 def applied(id_, revision):
-    return Edition(kind=DefinitionKind.AGENT, id=id_, revision=revision, seq=1, body=raw({}))
+    return RegisteredDefinition(
+        kind=DefinitionKind.AGENT, id=id_, revision=revision, seq=1, body=raw({})
+    )
 
 
 def test_definitions_that_nodes_run_are_in_order():

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from streams.json import NOTHING, raw
-from streams.model.definitions import Edition
+from streams.model.definitions import RegisteredDefinition
 from streams.model.events.definitions import DefinitionKind
 from tests.vigil.journal import said_by
 from vigil.asking.stack import origin, rollout_of, source_in_words
@@ -17,7 +17,7 @@ KEY = "agent.disk_watch"
 
 def edition(revision, *, holds=True):
     body = raw({}) if holds else NOTHING
-    return Edition(kind=AGENT, id="disk_watch", revision=revision, seq=7, body=body)
+    return RegisteredDefinition(kind=AGENT, id="disk_watch", revision=revision, seq=7, body=body)
 
 
 def at(name, revision):

@@ -9,7 +9,7 @@ import pytest
 
 from engine.app import findings
 from engine.app.findings import clear_finding, raise_finding
-from engine.findings.apply import Applier
+from engine.findings.apply import FindingApplier
 from engine.runtime.retry import Turns
 from streams.clock import SystemClock
 from streams.jetstream import connect
@@ -28,7 +28,7 @@ def carry_out(vigil: Vigil, *intents: findings.RaiseFinding | findings.ClearFind
 
     async def run() -> None:
         async with connect(vigil.environ["VIGIL_NATS_URL"], stack=stack) as ports:
-            applier = Applier(ports, APP.actors, CLOCK, Turns())
+            applier = FindingApplier(ports, APP.actors, CLOCK, Turns())
             await applier.apply(intents, opened=opening(APP), attempt=1)
 
     asyncio.run(run())

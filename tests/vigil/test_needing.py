@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from engine.cluster.nodes import ExpectationInfo
 from engine.definitions import agent_of, canonical, workflow_of
 from streams.json import NOTHING
-from streams.model.definitions import Edition
+from streams.model.definitions import RegisteredDefinition
 from streams.model.events.definitions import DefinitionKind
 from tests.vigil.journal import said_by
 from vigil.asking.definition_checks import around, lacks, needed_by
@@ -19,13 +19,13 @@ AGENT, WORKFLOW = DefinitionKind.AGENT, DefinitionKind.WORKFLOW
 def actor(id_, *expectations):
     strategy = {"on": {"manual": True}, "strategy": {"ref": "parts:Look"}}
     body = canonical(agent_of({"id": id_, "expectations": dict.fromkeys(expectations, strategy)}))
-    return Edition(kind=AGENT, id=id_, revision=1, seq=1, body=body)
+    return RegisteredDefinition(kind=AGENT, id=id_, revision=1, seq=1, body=body)
 
 
 def flow(name, **steps):
     """Return a workflow; a step is `actor.expectation`, or the name of another workflow."""
     body = canonical(workflow_of({"name": name, "steps": {k: step(v) for k, v in steps.items()}}))
-    return Edition(kind=WORKFLOW, id=name, revision=1, seq=1, body=body)
+    return RegisteredDefinition(kind=WORKFLOW, id=name, revision=1, seq=1, body=body)
 
 
 def step(said):
@@ -62,7 +62,9 @@ def test_a_workflow_needs_those_that_it_runs_and_what_undoes_a_step():
     compensate = {"actor": "undoer", "expectation": "undo"}
     said = {"name": "outer", "steps": {"a": {"workflow": "review"},
             "b": {"actor": "desk", "expectation": "rate", "compensate": compensate}}}  # fmt: skip
-    outer = Edition(kind=WORKFLOW, id="outer", revision=1, seq=1, body=canonical(workflow_of(said)))
+    outer = RegisteredDefinition(
+        kind=WORKFLOW, id="outer", revision=1, seq=1, body=canonical(workflow_of(said))
+    )
 
     assert needed_by([outer], (WORKFLOW, "review")) == {"outer": ["a"]}
     assert needed_by([outer], (AGENT, "undoer")) == {"outer": ["b"]}

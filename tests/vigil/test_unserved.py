@@ -13,7 +13,7 @@ from engine.app.workflow_starter import starter_id
 from engine.cluster.modes import NodeMode
 from projections.postgres.query_result import ROWS_MAX
 from streams.json import NOTHING, raw
-from streams.model.definitions import Edition
+from streams.model.definitions import RegisteredDefinition
 from streams.model.events import WorkflowStarted
 from streams.model.events.definitions import DefinitionKind
 from streams.model.triggers import EventTrigger
@@ -34,7 +34,7 @@ def rows(workflow, *ids):
 
 
 def disabled(id_, kind=DefinitionKind.WORKFLOW):
-    return Edition(kind=kind, id=id_, revision=1, seq=1, body=NOTHING)
+    return RegisteredDefinition(kind=kind, id=id_, revision=1, seq=1, body=NOTHING)
 
 
 def applied(id_):

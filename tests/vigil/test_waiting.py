@@ -8,7 +8,7 @@ import pytest
 
 from engine.cluster.nodes import ExpectationInfo
 from engine.triggers.debounce import PURPOSE
-from engine.triggers.debounce_store import Debouncer, fired_of
+from engine.triggers.debounce_store import DebounceStore, fired_of
 from streams.clock import SystemClock
 from streams.memory import memory_ports
 from streams.model.commands import Start
@@ -49,7 +49,7 @@ async def test_an_event_is_held_until_it_fires_and_not_after_it_has_fired(ports)
 
     await ports.timers.cancel("worker", PURPOSE, "thing/a")
     fired = fired_of(calming_of(happened(1, host="a")), thing_of(app), is_repeat=False)
-    await Debouncer(crew_of(app, ports)).note_fired(fired)
+    await DebounceStore(crew_of(app, ports)).note_fired(fired)
     assert await debounced_of(ports, "worker") == {"thing": 1}
     assert await debounced_of(ports, "other") == {}
 

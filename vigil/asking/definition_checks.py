@@ -31,7 +31,7 @@ from engine.errors import BadDefinition
 from engine.node.stacks import on_stack
 from engine.templates import BUILT_IN
 from streams.json import NOTHING, JsonObject, unraw
-from streams.model.definitions import ID_KINDS, Edition, definition_id
+from streams.model.definitions import ID_KINDS, RegisteredDefinition, definition_id
 from streams.model.events.definitions import DefinitionKind
 from streams.model.triggers import Trigger
 from vigil.asking.drafts import Draft
@@ -59,7 +59,7 @@ def require_undeclared(nodes: Iterable[NodeInfo], drafts: Sequence[Draft]) -> No
 
 
 def require_fitting(
-    app: App | None, stack: str, drafts: Sequence[Draft], editions: Iterable[Edition]
+    app: App | None, stack: str, drafts: Sequence[Draft], editions: Iterable[RegisteredDefinition]
 ) -> None:
     """Refuse drafts that a node could not run.
 
@@ -81,7 +81,9 @@ def require_fitting(
         _require_all_named(app, stack, drafts, there)
 
 
-def planned(drafts: Iterable[Draft], editions: Iterable[Edition]) -> list[Edition]:
+def planned(
+    drafts: Iterable[Draft], editions: Iterable[RegisteredDefinition]
+) -> list[RegisteredDefinition]:
     """Return what would be defined if `drafts` were applied."""
     there = {definition_id(each.kind, each.id): each for each in editions}
     there |= {definition_id(each.kind, each.id): _edition(each) for each in drafts}
@@ -102,7 +104,7 @@ def _require_stack(draft: Draft, stack: str) -> None:
         )
 
 
-def _require_workable(drafts: Sequence[Draft], there: Sequence[Edition]) -> None:
+def _require_workable(drafts: Sequence[Draft], there: Sequence[RegisteredDefinition]) -> None:
     app = _app_with({name for each in drafts for name in _named(each)})
     for draft in drafts:
         if problem := make(_edition(draft), app).problem:
@@ -114,7 +116,7 @@ def _require_workable(drafts: Sequence[Draft], there: Sequence[Edition]) -> None
 
 
 def _require_all_named(
-    app: App, stack: str, drafts: Sequence[Draft], there: Sequence[Edition]
+    app: App, stack: str, drafts: Sequence[Draft], there: Sequence[RegisteredDefinition]
 ) -> None:
     here = on_stack(app, stack)
     made = [make(each, here) for each in there]
@@ -212,9 +214,9 @@ def _agent(draft: Draft) -> AgentDefinition | None:
     return agent_of(unraw(draft.body)) if draft.kind is DefinitionKind.AGENT else None
 
 
-def _edition(draft: Draft) -> Edition:
+def _edition(draft: Draft) -> RegisteredDefinition:
     """Return a draft as if it were the first revision of it."""
-    return Edition(kind=draft.kind, id=draft.id, revision=1, seq=0, body=draft.body)
+    return RegisteredDefinition(kind=draft.kind, id=draft.id, revision=1, seq=0, body=draft.body)
 
 
 Name: TypeAlias = tuple[DefinitionKind, str]
@@ -236,7 +238,7 @@ class StepReference(msgspec.Struct, frozen=True):
     """Of the actor; a workflow has none."""
 
 
-def step_references(editions: Iterable[Edition]) -> Iterator[StepReference]:
+def step_references(editions: Iterable[RegisteredDefinition]) -> Iterator[StepReference]:
     """Yield what the steps of the workflows among `editions` name, as far as they hold."""
     for edition in editions:
         if edition.holds and edition.kind is DefinitionKind.WORKFLOW:
@@ -244,7 +246,7 @@ def step_references(editions: Iterable[Edition]) -> Iterator[StepReference]:
 
 
 def needed_by(
-    editions: Iterable[Edition], named: Name, *, only: Collection[str] | None = None
+    editions: Iterable[RegisteredDefinition], named: Name, *, only: Collection[str] | None = None
 ) -> dict[str, list[str]]:
     """Return workflow → its steps that name an actor or a workflow.
 
@@ -261,7 +263,7 @@ def needed_by(
     return dict(found)
 
 
-def around(editions: Iterable[Edition]) -> str:
+def around(editions: Iterable[RegisteredDefinition]) -> str:
     """Return how a workflow among `editions` runs itself, as `a → b → a`; empty: none does."""
     graph: defaultdict[str, list[str]] = defaultdict(list)
     for each in step_references(editions):
@@ -271,7 +273,9 @@ def around(editions: Iterable[Edition]) -> str:
     return cycle(graph)
 
 
-def lacks(nodes: Collection[NodeInfo], editions: Collection[Edition], workflow: str) -> list[str]:
+def lacks(
+    nodes: Collection[NodeInfo], editions: Collection[RegisteredDefinition], workflow: str
+) -> list[str]:
     """Return what a workflow names that nobody has, in a line for each.
 
     Args:
@@ -286,7 +290,7 @@ def lacks(nodes: Collection[NodeInfo], editions: Collection[Edition], workflow: 
     return list(dict.fromkeys(filter(None, lines)))
 
 
-def _needs_of(edition: Edition) -> Iterator[StepReference]:
+def _needs_of(edition: RegisteredDefinition) -> Iterator[StepReference]:
     try:
         steps = workflow_of(unraw(edition.body)).steps
     except BadDefinition:  # A newer version has applied it.
@@ -305,7 +309,7 @@ def _named_in(step: StepDefinition) -> Iterator[tuple[Name, str]]:
         yield (DefinitionKind.AGENT, step.compensate.actor), step.compensate.expectation
 
 
-def _there(nodes: Collection[NodeInfo], editions: Iterable[Edition]) -> There:
+def _there(nodes: Collection[NodeInfo], editions: Iterable[RegisteredDefinition]) -> There:
     """Return what there is: what nodes have, and what holds, though no node may run it yet."""
     actors = {actor for node in nodes for actor in node.actors}
     # A node that has much to say of itself leaves the expectations out.
@@ -325,7 +329,7 @@ def _there(nodes: Collection[NodeInfo], editions: Iterable[Edition]) -> There:
     return there
 
 
-def _expectations_of(edition: Edition) -> Collection[str] | None:
+def _expectations_of(edition: RegisteredDefinition) -> Collection[str] | None:
     if edition.kind is DefinitionKind.WORKFLOW:
         return _NO_EXPECTATIONS
     try:

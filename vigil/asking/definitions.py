@@ -15,8 +15,8 @@ from engine.cluster.nodes import NodeInfo, known, trigger_texts
 from engine.definitions import difference, workflow_of
 from engine.definitions.definition import UNDEFINED, Definition, evolve
 from engine.definitions.store import (
-    Change,
-    Chapter,
+    DefinitionChange,
+    DefinitionCommit,
     apply_definition,
     definition_history,
     disable_definition,
@@ -27,7 +27,7 @@ from engine.errors import BadDefinition, BadRequest, Refused
 from engine.validation import REASON_CHARS_MAX, check_text
 from streams.clock import SystemClock
 from streams.json import JsonObject, unraw
-from streams.model.definitions import ID_KINDS, Edition
+from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.model.events import DefinitionApplied
 from streams.model.events.definitions import DefinitionKind
 from streams.ports.all import Ports
@@ -68,7 +68,7 @@ _CLOCK: Final = SystemClock()
 class AppliedDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """A definition that was applied, or would be."""
 
-    edition: Edition
+    edition: RegisteredDefinition
     file: str
     happened: bool
     """Whether that changes anything."""
@@ -118,7 +118,7 @@ class _Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: Sequence[NodeInfo]
     """Those that are up."""
-    planned: Sequence[Edition]
+    planned: Sequence[RegisteredDefinition]
     """All that is defined once the drafts are."""
 
 
@@ -200,10 +200,10 @@ def read_current(reading: Reading, kind: DefinitionKind, id_: str) -> CurrentDef
 
 def disable(
     reading: Reading, kind: DefinitionKind, id_: str, *, by: str, reason: str, seen: int | None
-) -> Change:
+) -> DefinitionChange:
     """Disable a definition; raise `Trouble` if others have changed it since `seen`."""
 
-    async def disabled(ports: Ports) -> Change:
+    async def disabled(ports: Ports) -> DefinitionChange:
         return await disable_definition(ports, kind, id_, by=by, reason=reason, seen=seen)
 
     with _naming(id_):
@@ -246,7 +246,7 @@ def _planned(
     lost = removed(kind, stands.body, body)
     had = revisions_of(scene.nodes, kind, id_)
     return AppliedDefinition(
-        edition=Edition(kind=kind, id=id_, revision=revision, seq=0, body=body),
+        edition=RegisteredDefinition(kind=kind, id=id_, revision=revision, seq=0, body=body),
         file=draft.file,
         happened=happens,
         difference=difference(holding(stands), unraw(body)),
@@ -379,8 +379,8 @@ def list_workflows(reading: Reading) -> list[Row]:
     return [_workflow_row(seen, name, editions.get(name)) for name in sorted(names)]
 
 
-def _chapters(reading: Reading, kind: DefinitionKind, id_: str) -> Sequence[Chapter]:
-    async def read(ports: Ports) -> Sequence[Chapter]:
+def _chapters(reading: Reading, kind: DefinitionKind, id_: str) -> Sequence[DefinitionCommit]:
+    async def read(ports: Ports) -> Sequence[DefinitionCommit]:
         chapters = await definition_history(ports, kind, id_)
         if not chapters:
             raise await unknown(ports, kind, id_)
@@ -389,7 +389,7 @@ def _chapters(reading: Reading, kind: DefinitionKind, id_: str) -> Sequence[Chap
     return with_ports(reading, read)
 
 
-def _rows_of(chapters: Sequence[Chapter]) -> Iterator[Row]:
+def _rows_of(chapters: Sequence[DefinitionCommit]) -> Iterator[Row]:
     definition = UNDEFINED
     for chapter in chapters:
         event, before = chapter.event, holding(definition)
@@ -410,7 +410,7 @@ def _rows_of(chapters: Sequence[Chapter]) -> Iterator[Row]:
         }
 
 
-def _workflow_row(seen: StackView, name: str, edition: Edition | None) -> Row:
+def _workflow_row(seen: StackView, name: str, edition: RegisteredDefinition | None) -> Row:
     actor = actor_of(DefinitionKind.WORKFLOW, name)
     infos = {node.name: node.actors[actor] for node in seen.nodes if actor in node.actors}
     begins = [each for info in infos.values() for each in info.expectations.values()]
@@ -424,7 +424,7 @@ def _workflow_row(seen: StackView, name: str, edition: Edition | None) -> Row:
     return row if row["source"] == CODE else {**row, **_said(edition)}
 
 
-def _said(edition: Edition | None) -> Row:
+def _said(edition: RegisteredDefinition | None) -> Row:
     """Return what the definition of a workflow says of itself, if it holds and can be read."""
     if edition is None or not edition.holds:
         return {}

@@ -30,7 +30,7 @@ from projections.postgres.query_result import ROWS_MAX, Row
 from projections.postgres.reader import list_silent_instances
 from streams.clock import SystemClock
 from streams.json import JsonObject, unraw
-from streams.model.definitions import Edition, definition_id
+from streams.model.definitions import RegisteredDefinition, definition_id
 from streams.model.events import (
     LogEvent,
     StepApproved,
@@ -416,7 +416,7 @@ async def unserved_instances(reading: Reading) -> list[Row]:
         )
 
 
-def served(nodes: Iterable[NodeInfo], editions: Iterable[Edition]) -> list[str]:
+def served(nodes: Iterable[NodeInfo], editions: Iterable[RegisteredDefinition]) -> list[str]:
     """Return the workflows that a node runs, or that are disabled and seen to, by name."""
     there = list(nodes)
     running = (
@@ -426,7 +426,7 @@ def served(nodes: Iterable[NodeInfo], editions: Iterable[Edition]) -> list[str]:
     return sorted({*filter(None, running), *closed})
 
 
-def _sees_to(node: NodeInfo, edition: Edition) -> bool:
+def _sees_to(node: NodeInfo, edition: RegisteredDefinition) -> bool:
     """Return whether a node has that go on which is open of a workflow that is disabled.
 
     Each does that runs anything, unless it says why not: what begins nothing needs none of its

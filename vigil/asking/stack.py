@@ -20,7 +20,7 @@ from engine.cluster import modes
 from engine.cluster.members import live_nodes
 from engine.cluster.modes import Orders
 from engine.cluster.nodes import ExpectationInfo, NodeInfo, known
-from engine.definitions.store import Chapter, definition_history
+from engine.definitions.store import DefinitionCommit, definition_history
 from engine.lanes import lane as lane_rules
 from engine.lanes.store import feed_cursor
 from engine.triggers import debounce
@@ -28,10 +28,15 @@ from projections.errors import PostgresUnavailable, QueryRefused
 from projections.postgres.reader import list_episodes
 from streams.errors import UnreadableEvent
 from streams.keys import DEFINITIONS, MODES, PAUSES
-from streams.model.definitions import ID_KINDS, Edition, decode_edition, definition_id
+from streams.model.definitions import (
+    ID_KINDS,
+    RegisteredDefinition,
+    decode_registered,
+    definition_id,
+)
 from streams.model.events import DefinitionApplied
 from streams.model.events.definitions import DefinitionKind
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.ports.all import Ports
 from vigil.asking.connect import pooled
 from vigil.errors import Trouble, hint
@@ -44,7 +49,7 @@ class StackView(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: Sequence[NodeInfo]
     orders: Orders
-    editions: Sequence[Edition] = ()
+    editions: Sequence[RegisteredDefinition] = ()
     """What is defined as data, also if it is disabled."""
 
     def actors(self) -> list[str]:
@@ -193,10 +198,10 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
         return {"running": self.running, "failing": self.failing, "silent": self.silent}
 
 
-async def read_definitions(ports: Ports) -> list[Edition]:
+async def read_definitions(ports: Ports) -> list[RegisteredDefinition]:
     """Return what is defined, in the order of kinds and ids; not what this version cannot read."""
     entries = await ports.registry.entries(under=DEFINITIONS)
-    found = [decode_edition(entry.value) for _, entry in sorted(entries.items()) if entry.value]
+    found = [decode_registered(entry.value) for _, entry in sorted(entries.items()) if entry.value]
     return [edition for edition in found if edition is not None]
 
 
@@ -217,7 +222,9 @@ def defined_by(actor: str) -> tuple[DefinitionKind, str]:
     )
 
 
-def definition_of(editions: Iterable[Edition], kind: DefinitionKind, id_: str) -> Edition | None:
+def definition_of(
+    editions: Iterable[RegisteredDefinition], kind: DefinitionKind, id_: str
+) -> RegisteredDefinition | None:
     """Return the edition of a definition, or None if nobody has ever defined it."""
     return next((each for each in editions if (each.kind, each.id) == (kind, id_)), None)
 
@@ -243,7 +250,7 @@ def problems_of(nodes: Iterable[NodeInfo], kind: DefinitionKind, id_: str) -> di
 
 def rollout_of(
     nodes: Iterable[NodeInfo],
-    edition: Edition,
+    edition: RegisteredDefinition,
     *,
     before: Mapping[str, str] = NOTHING_KNOWN,
 ) -> Rollout:
@@ -269,7 +276,10 @@ def rollout_of(
 
 
 def origin(
-    nodes: Sequence[NodeInfo], editions: Iterable[Edition], kind: DefinitionKind, id_: str
+    nodes: Sequence[NodeInfo],
+    editions: Iterable[RegisteredDefinition],
+    kind: DefinitionKind,
+    id_: str,
 ) -> Row:
     """Return where an actor or a workflow comes from, in columns of its row."""
     coded, revisions = in_code(nodes, kind, id_), revisions_of(nodes, kind, id_)
@@ -308,7 +318,7 @@ def source_in_words(row: Row) -> str | None:
             return CODE if source == CODE else None
 
 
-def _problem(node: NodeInfo, edition: Edition, before: str) -> str:
+def _problem(node: NodeInfo, edition: RegisteredDefinition, before: str) -> str:
     """Return why a node cannot run an edition; empty: it has not said so."""
     key = definition_id(edition.kind, edition.id)
     problem, about = node.problems.get(key, ""), node.problems_at.get(key)
@@ -317,7 +327,7 @@ def _problem(node: NodeInfo, edition: Edition, before: str) -> str:
 
 
 def _source(
-    coded: Sequence[str], revisions: Mapping[str, int], edition: Edition | None
+    coded: Sequence[str], revisions: Mapping[str, int], edition: RegisteredDefinition | None
 ) -> str | None:
     if edition is not None and not edition.holds and not coded:
         return DISABLED
@@ -341,9 +351,9 @@ NOTHING_TOLD: Final[Row] = {}
 class DefinitionStory(msgspec.Struct, frozen=True, kw_only=True):
     """How a definition came to stand as it does."""
 
-    applied: Chapter | None = None
+    applied: DefinitionCommit | None = None
     """What was applied last; None: nobody has ever defined it."""
-    disabled: Chapter | None = None
+    disabled: DefinitionCommit | None = None
     """None: it holds."""
 
 
@@ -364,7 +374,7 @@ async def story_of(ports: Ports, kind: DefinitionKind, id_: str) -> DefinitionSt
     return story
 
 
-def when_and_who(chapter: Chapter) -> str:
+def when_and_who(chapter: DefinitionCommit) -> str:
     """Return when something was done, and by whom, in words."""
     return f"{chapter.record.commit.at:%Y-%m-%d %H:%M:%S} by {chapter.event.by}"
 
@@ -385,7 +395,7 @@ async def story_columns(ports: Ports, kind: DefinitionKind, id_: str) -> Row:
     }
 
 
-def _columns(change: str, chapter: Chapter | None) -> Row:
+def _columns(change: str, chapter: DefinitionCommit | None) -> Row:
     """Return who did it, when and why, by the names that the tables of definitions have."""
     return {
         f"{change}_at": None if chapter is None else chapter.record.commit.at,
@@ -453,7 +463,9 @@ async def _past(ports: Ports, cursors: Mapping[str, int]) -> int:
     for name, seq in cursors.items():
         stream, is_feed, subject = name.partition("/")
         if is_feed:
-            count += await ports.world.count_feed(Feed(stream=stream, subject=subject), after=seq)
+            count += await ports.world.count_feed(
+                ForeignStream(stream=stream, subject=subject), after=seq
+            )
         else:
             together[seq].append(name)
     return count + sum(
@@ -461,9 +473,11 @@ async def _past(ports: Ports, cursors: Mapping[str, int]) -> int:
     )
 
 
-def _watched(expectations: Iterable[ExpectationInfo]) -> tuple[list[str], list[Feed]]:
+def _watched(expectations: Iterable[ExpectationInfo]) -> tuple[list[str], list[ForeignStream]]:
     """Return the names of events, and the streams of others, that any of `expectations` is for."""
     said = [text.split() for each in expectations for text in each.triggers]
     names = [words[1] for words in said if words[0] == "event"]
     feeds = {tuple(words[1:3]) for words in said if words[0] == "stream"}
-    return names, [Feed(stream=stream, subject=subject) for stream, subject in sorted(feeds)]
+    return names, [
+        ForeignStream(stream=stream, subject=subject) for stream, subject in sorted(feeds)
+    ]

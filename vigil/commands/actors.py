@@ -22,7 +22,7 @@ from streams.errors import RevisionConflict, UnreadableEvent
 from streams.keys import COOLDOWNS, breaker_key, pause_key
 from streams.model.events.definitions import DefinitionKind
 from streams.ports.all import Ports
-from streams.ports.bucket import Bucket, Entry
+from streams.ports.bucket import Bucket, BucketEntry
 from streams.subjects import Stack
 from vigil import options
 from vigil.asking.connect import pooled, with_ports
@@ -357,7 +357,7 @@ async def _close(gates: Bucket, key: str) -> str:
     raise Trouble(f"nodes keep changing {key}; try again")
 
 
-def _breaker_in_words(entry: Entry) -> str:
+def _breaker_in_words(entry: BucketEntry) -> str:
     try:
         state = msgspec.json.decode(entry.value or b"", type=BreakerState)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -24,7 +24,7 @@ from vigil.settings import Reading
 
 if TYPE_CHECKING:
     from engine.cluster.nodes import NodeInfo
-    from engine.operations.dead_letters import Settler
+    from engine.operations.dead_letters import DeadLetterRequests
     from streams.ports.all import Ports
 
 app = typer.Typer(no_args_is_help=True)
@@ -116,7 +116,7 @@ def requeue(
     chosen = _chosen(reading, "requeue", keys, is_all_waiting=is_all_waiting, is_sure=is_sure)
     name = who(reading, by)
 
-    async def requeued(settler: Settler, key: str) -> Decided:
+    async def requeued(settler: DeadLetterRequests, key: str) -> Decided:
         from streams.layout import Kind
 
         done = await settler.requeue(key, by=name)
@@ -146,7 +146,7 @@ def discard(
     chosen = _chosen(reading, "discard", keys, is_all_waiting=is_all_waiting, is_sure=is_sure)
     name = who(reading, by)
 
-    async def discarded(settler: Settler, key: str) -> Decided:
+    async def discarded(settler: DeadLetterRequests, key: str) -> Decided:
         await settler.discard(key, by=name, reason=reason)
         return "discarded", ""
 
@@ -192,15 +192,17 @@ def _chosen(
 
 
 def _settle(
-    reading: Reading, keys: Sequence[str], decide: Callable[[Settler, str], Awaitable[Decided]]
+    reading: Reading,
+    keys: Sequence[str],
+    decide: Callable[[DeadLetterRequests, str], Awaitable[Decided]],
 ) -> None:
     """Settle dead letters, and print what became of each; exit code 1 if one was refused."""
     from engine.cluster.members import live_nodes
-    from engine.operations.dead_letters import Settler
+    from engine.operations.dead_letters import DeadLetterRequests
     from streams.clock import SystemClock
 
     async def done(ports: Ports) -> list[SettledLetter]:
-        settler, nodes = Settler(ports, SystemClock()), await live_nodes(ports.gates)
+        settler, nodes = DeadLetterRequests(ports, SystemClock()), await live_nodes(ports.gates)
         return [await _settle_one(settler, nodes, key, decide) for key in dict.fromkeys(keys)]
 
     settled = with_ports(reading, done, creates=True)
@@ -217,10 +219,10 @@ def _settle(
 
 
 async def _settle_one(
-    settler: Settler,
+    settler: DeadLetterRequests,
     nodes: Sequence[NodeInfo],
     key: str,
-    decide: Callable[[Settler, str], Awaitable[Decided]],
+    decide: Callable[[DeadLetterRequests, str], Awaitable[Decided]],
 ) -> SettledLetter:
     from engine.errors import Rejected
     from streams.errors import BadName

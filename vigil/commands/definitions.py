@@ -22,7 +22,7 @@ from vigil.printing.tables import Row, as_json, printable
 from vigil.printing.tables import said as in_text
 
 if TYPE_CHECKING:
-    from engine.definitions.store import Change
+    from engine.definitions.store import DefinitionChange
     from engine.operations.reconcile import Reconciled
     from streams.model.events.definitions import DefinitionKind
     from vigil.asking.definitions import AppliedDefinition, Withdrawal
@@ -324,7 +324,7 @@ def show_rollout(
 
 
 def show_withdrawal(
-    change: Change,
+    change: DefinitionChange,
     needed_by: Mapping[str, Sequence[str]],
     withdrawal: Withdrawal,
     *,

@@ -23,7 +23,7 @@ from streams.clock import SystemClock
 from streams.errors import StreamError
 from streams.jetstream import Inspection, StreamReport
 from streams.layout import Stream
-from streams.model.definitions import ID_KINDS, Edition
+from streams.model.definitions import ID_KINDS, RegisteredDefinition
 from streams.subjects import Stack
 from vigil import options
 from vigil.asking import instances
@@ -140,7 +140,7 @@ async def _look_at_definitions(reading: Reading) -> list[DoctorCheck]:
 
 
 def look_at_definitions(
-    nodes: Sequence[NodeInfo], editions: Sequence[Edition]
+    nodes: Sequence[NodeInfo], editions: Sequence[RegisteredDefinition]
 ) -> list[DoctorCheck]:
     """Return which of the definitions that hold no node runs, and why; or that all is well."""
     what = "definitions"
@@ -155,7 +155,7 @@ def look_at_definitions(
     ]
 
 
-def _of_definition(edition: Edition, said: Rollout) -> DoctorCheck:
+def _of_definition(edition: RegisteredDefinition, said: Rollout) -> DoctorCheck:
     node, problem = next(iter(said.failing.items()), ("", ""))
     says = f"{node} cannot: {problem}" if problem else f"{said.silent[0]} does not say why"
     return DoctorCheck(

@@ -53,7 +53,7 @@ from vigil.settings import Reading
 
 if TYPE_CHECKING:
     from engine.operations.replay import Frame
-    from engine.waits.answer import Wait
+    from engine.waits.answer import StillWaiting
     from engine.waits.signal import WaitEntry
     from streams.ports.all import Ports
     from streams.ports.log import Recorded
@@ -631,7 +631,7 @@ def _sent(ports: Ports, waiter: WaitEntry, id_: str) -> SentCommand:
     )
 
 
-def _newest_wait(records: Sequence[Recorded], ref: str) -> Wait | None:
+def _newest_wait(records: Sequence[Recorded], ref: str) -> StillWaiting | None:
     """Return when an episode waited for `ref` last; None: never."""
     from engine.waits.answer import waits_of
 

@@ -19,8 +19,8 @@ from vigil.printing.output import show_record, show_rows
 from vigil.settings import Reading
 
 if TYPE_CHECKING:
-    from engine.findings.requests import Steward
-    from engine.findings.store import Change
+    from engine.findings.requests import FindingRequests
+    from engine.findings.store import FindingChange
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -150,13 +150,17 @@ def chain(
     show_rows(rows, CHAIN_COLUMNS, is_json=is_json)
 
 
-def _change(reading: Reading, key: str, act: Callable[[Steward], Awaitable[Change]]) -> Change:
+def _change(
+    reading: Reading, key: str, act: Callable[[FindingRequests], Awaitable[FindingChange]]
+) -> FindingChange:
     from engine.errors import BadRequest, NoFinding
-    from engine.findings.requests import Steward
+    from engine.findings.requests import FindingRequests
     from streams.clock import SystemClock
 
     try:
-        return with_ports(reading, lambda ports: act(Steward(ports, SystemClock())), creates=True)
+        return with_ports(
+            reading, lambda ports: act(FindingRequests(ports, SystemClock())), creates=True
+        )
     except BadRequest as error:
         raise Mistake(str(error)) from error
     except NoFinding as error:
@@ -164,7 +168,7 @@ def _change(reading: Reading, key: str, act: Callable[[Steward], Awaitable[Chang
         raise Mistake(f"no finding {key!r} in stack {reading.stack.name}; {hint}") from error
 
 
-def _finding(change: Change) -> Finding:
+def _finding(change: FindingChange) -> Finding:
     assert change.before is not None, "a change of a finding that exists"
     return change.before
 

@@ -14,7 +14,7 @@ from streams.clock import SystemClock
 from streams.errors import RevisionConflict
 from streams.keys import mode_key
 from streams.ports.all import Ports
-from streams.ports.bucket import Bucket, Entry
+from streams.ports.bucket import Bucket, BucketEntry
 from vigil import options
 from vigil.asking.connect import with_ports
 from vigil.asking.stack import StackView, read_stack, require_known, require_plausible
@@ -175,7 +175,7 @@ async def _change(
     raise Trouble(f"somebody else keeps changing {key}; try again")
 
 
-def _order(entry: Entry | None) -> ModeOrder:
+def _order(entry: BucketEntry | None) -> ModeOrder:
     """Return the order in `entry`; an empty one if there is none, or it cannot be read."""
     orders = orders_of([] if entry is None else [entry]).modes.values()
     return next(iter(orders), ModeOrder())

@@ -12,11 +12,11 @@ from typing import Annotated, Final, TypeAlias
 import typer
 from msgspec.structs import replace
 
-from engine.episodes.recovery import Verdict
+from engine.episodes.recovery import SweepVerdict
 from engine.operations import reconcile as engine_reconciler
-from engine.operations.drift import REASON_MAX, Outcome, Step
+from engine.operations.drift import REASON_MAX, Outcome, ReconcileStep
 from engine.operations.reconcile import Reconciled
-from engine.operations.sweep import Candidate, InstanceSweeper, Sweeper
+from engine.operations.sweep import Candidate, EpisodeSweeper, InstanceSweeper
 from engine.validation import BY_CHARS_MAX, check_text
 from projections.postgres.pool import Pool
 from projections.postgres.query_result import Row
@@ -114,8 +114,8 @@ def recover_all(reading: Reading, *, stale_after_s: float, is_dry: bool) -> Reco
     before = _CLOCK.now() - timedelta(seconds=stale_after_s)
     episodes, instances = ask(reading, lambda pool: _silent(pool, reading, before))
 
-    async def swept(ports: Ports) -> tuple[Sequence[Verdict], Sequence[Verdict]]:
-        sweeper = Sweeper(ports, _CLOCK, reading.node, stale_after_s, is_dry)
+    async def swept(ports: Ports) -> tuple[Sequence[SweepVerdict], Sequence[SweepVerdict]]:
+        sweeper = EpisodeSweeper(ports, _CLOCK, reading.node, stale_after_s, is_dry)
         of_episodes = await sweeper.sweep(_candidate(row) for row in episodes)
         others = InstanceSweeper(ports, _CLOCK, stale_after_s, is_dry)
         return of_episodes, await others.sweep(str(row["instance_id"]) for row in instances)
@@ -123,7 +123,7 @@ def recover_all(reading: Reading, *, stale_after_s: float, is_dry: bool) -> Reco
     of_episodes, of_instances = with_ports(reading, swept, creates=True)
     found = Counter((*of_episodes, *of_instances))
     return RecoverReport(
-        counts={verdict.value: found[verdict] for verdict in Verdict},
+        counts={verdict.value: found[verdict] for verdict in SweepVerdict},
         episodes=_judged(episodes, of_episodes),
         instances=_judged(instances, of_instances),
         unserved=run(unserved_instances(reading)),
@@ -136,7 +136,7 @@ async def _silent(pool: Pool, reading: Reading, before: datetime) -> tuple[list[
     return episodes, await list_silent_instances(pool, reading.stack, before=before)
 
 
-def _judged(rows: Sequence[Row], verdicts: Sequence[Verdict]) -> list[Row]:
+def _judged(rows: Sequence[Row], verdicts: Sequence[SweepVerdict]) -> list[Row]:
     return [row | {"verdict": v.value} for row, v in zip(rows, verdicts, strict=True)]
 
 
@@ -221,7 +221,7 @@ def reconciler(reading: Reading, *, by: str | None, reason: str) -> Reconcile:
     )
 
 
-def row_of(step: Step) -> Row:
+def row_of(step: ReconcileStep) -> Row:
     """Return a step as a row."""
     return {
         "action": step.action.name,

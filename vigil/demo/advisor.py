@@ -34,7 +34,7 @@ SUSPECTS: Final = 3
 """How many are named. More would be a listing, not advice."""
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class AdviceCase(msgspec.Struct, frozen=True, kw_only=True):
     """What the advisor knows so far. This is the strategy's state."""
 
     finding_key: str
@@ -51,13 +51,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
 
 
-class LookCloser(Strategy[Case]):
+class LookCloser(Strategy[AdviceCase]):
     """Finds out who is behind a finding, and advises."""
 
-    def init(self, episode: EpisodeView, trigger: Trigger) -> Case:
+    def init(self, episode: EpisodeView, trigger: Trigger) -> AdviceCase:
         """Take over what the finding says."""
         said = trigger.payload
-        return Case(
+        return AdviceCase(
             finding_key=said["finding_key"],
             class_=said["class"],
             severity=said["severity"],
@@ -66,7 +66,7 @@ class LookCloser(Strategy[Case]):
             subject_id=said["subject_id"],
         )
 
-    def next_step(self, state: Case, ctx: Context) -> Action:
+    def next_step(self, state: AdviceCase, ctx: Context) -> Action:
         """Look, note, advise, and end: each once."""
         if state.suspects is None:
             return look(state)
@@ -83,7 +83,7 @@ class LookCloser(Strategy[Case]):
             )
         return converge()
 
-    def handle_result(self, state: Case, step: StepTaken, result: Any) -> Case:  # noqa: ANN401 - JSON
+    def handle_result(self, state: AdviceCase, step: StepTaken, result: Any) -> AdviceCase:  # noqa: ANN401 - JSON
         """Learn from a step. One that failed leaves less to say, but something."""
         match step.kind:
             case StepKind.TOOL_CALL if isinstance(result, Failure):
@@ -95,7 +95,7 @@ class LookCloser(Strategy[Case]):
             case _:
                 return replace(state, noted=True)
 
-    def converge(self, state: Case, ctx: Context) -> ConvergeResult:
+    def converge(self, state: AdviceCase, ctx: Context) -> ConvergeResult:
         """Leave the advice as a finding, caused by the one that asked for it."""
         advice = raise_finding(
             advice_key(state.finding_key),
@@ -147,7 +147,7 @@ def advice_key(finding_key: str) -> str:
     return f"advice:{finding_key}"
 
 
-def look(case: Case) -> ToolCall:
+def look(case: AdviceCase) -> ToolCall:
     """Return the tool call that shows who is behind `case`."""
     host, _, mount = case.subject_id.partition(":")
     if case.class_ == "disk_filling":
@@ -169,7 +169,7 @@ def words(synthesis: object) -> str:
     return str(synthesis)
 
 
-def draft(case: Case) -> str:
+def draft(case: AdviceCase) -> str:
     """Return advice by rule of thumb."""
     urgency = "Nothing to do now" if case.severity == "low" else "Act"
     if not case.suspects:

@@ -69,7 +69,7 @@ LOAD: Final = Gauge(
 )
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class GaugeReading(msgspec.Struct, frozen=True, kw_only=True):
     """What a gauge showed. This is the strategy's state."""
 
     kind: str
@@ -79,26 +79,26 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     value: float
 
 
-class CheckGauge(Strategy[Reading]):
+class CheckGauge(Strategy[GaugeReading]):
     """Compares one reading with the gauge's levels."""
 
     def __init__(self, gauge: Gauge) -> None:
         self._gauge = gauge
 
-    def init(self, episode: EpisodeView, trigger: Trigger) -> Reading:
+    def init(self, episode: EpisodeView, trigger: Trigger) -> GaugeReading:
         """Read the number off the event."""
         host, mount = str(trigger.payload["host"]), trigger.payload.get("mount")
-        return Reading(
+        return GaugeReading(
             kind="mount" if mount else "host",
             about=f"{host}:{mount}" if mount else host,
             value=float(trigger.payload[self._gauge.reads]),
         )
 
-    def next_step(self, state: Reading, ctx: Context) -> Converge:
+    def next_step(self, state: GaugeReading, ctx: Context) -> Converge:
         """Decide at once: all there is to know came with the event."""
         return converge()
 
-    def converge(self, state: Reading, ctx: Context) -> ConvergeResult:
+    def converge(self, state: GaugeReading, ctx: Context) -> ConvergeResult:
         """Raise, refresh or clear the finding about this reading."""
         return judge(self._gauge, state)
 
@@ -108,7 +108,7 @@ def severity(gauge: Gauge, value: float) -> str | None:
     return next((severity for level, severity in gauge.levels if value >= level), None)
 
 
-def judge(gauge: Gauge, reading: Reading) -> ConvergeResult:
+def judge(gauge: Gauge, reading: GaugeReading) -> ConvergeResult:
     """Return what `reading` means: a finding, or the end of one."""
     bad, key = severity(gauge, reading.value), f"{gauge.name}:{reading.about}"
     words = gauge.says.format(about=reading.about, value=reading.value)

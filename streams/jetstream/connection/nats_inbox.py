@@ -16,7 +16,7 @@ DRAIN_S_MAX: Final = 1
 """Longest that `drain` waits for the server to say that nothing more comes."""
 
 
-class Inbox:
+class ReplyInbox:
     """A subject of our own, for as long as its session lasts."""
 
     def __init__(self, client: BriefClient, subject: str, number: int) -> None:

@@ -27,7 +27,7 @@ from streams.errors import BadName, Incompatible, TooLarge, Unavailable, Unreach
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.client import BriefClient, Listener
 from streams.jetstream.connection.credentials import read_credentials
-from streams.jetstream.connection.nats_inbox import Inbox
+from streams.jetstream.connection.nats_inbox import ReplyInbox
 from streams.jetstream.connection.protocol import Received, publication
 from streams.jetstream.connection.requests import Requests
 from streams.jetstream.connection.settings import LinkSettings
@@ -162,7 +162,7 @@ class Session:
         """Send one message, as `send` does; for those who cannot wait."""
         self._put(subject, self._encode(subject, data, reply=reply, more=more))
 
-    def open_inbox(self, on_message: Listener) -> Inbox:
+    def open_inbox(self, on_message: Listener) -> ReplyInbox:
         """Return a new inbox; each message to it goes to `on_message`.
 
         Raises:
@@ -173,7 +173,7 @@ class Session:
             number = self._client.listen(subject, on_message)
         except nats_errors.Error as error:
             raise Unavailable("subscribing", detail="not connected") from error
-        return Inbox(self._client, subject, number)
+        return ReplyInbox(self._client, subject, number)
 
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the session ends."""

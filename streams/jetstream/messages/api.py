@@ -42,7 +42,7 @@ class ApiError(msgspec.Struct, frozen=True):
     description: str = ""
 
 
-class Refused(StreamError):
+class RequestRefused(StreamError):
     """The server understood and refused. Adapters turn it into an error of the port."""
 
     def __init__(self, what: str, error: ApiError) -> None:
@@ -72,6 +72,6 @@ async def call(
     answer = (await link.ask(link.settings.api(operation), data, asks_max=asks_max)).data
     error = _envelope.decode(answer).error
     if error is not None:
-        raise Refused(operation, error)
+        raise RequestRefused(operation, error)
     decoded: JsonObject = msgspec.json.decode(answer)
     return decoded

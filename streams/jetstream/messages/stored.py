@@ -147,7 +147,7 @@ async def extent(link: Link, stream: str) -> Extent:
     """
     try:
         info = await api.call(link, f"STREAM.INFO.{stream}")
-    except api.Refused as error:
+    except api.RequestRefused as error:
         if error.err_code == api.STREAM_NOT_FOUND:
             raise NoSuchStream(stream) from error
         raise Unavailable(stream, detail=str(error)) from error
@@ -168,7 +168,7 @@ async def counts(link: Link, stream: str, subject: str) -> Mapping[str, int]:
     """
     try:
         info = await api.call(link, f"STREAM.INFO.{stream}", {"subjects_filter": subject})
-    except api.Refused as error:
+    except api.RequestRefused as error:
         raise Unavailable(stream, detail=str(error)) from error
     return info["state"].get("subjects") or {}
 
@@ -176,7 +176,7 @@ async def counts(link: Link, stream: str, subject: str) -> Mapping[str, int]:
 async def _from_leader(link: Link, stream: str, which: JsonObject) -> Stored | None:
     try:
         answer = await api.call(link, f"STREAM.MSG.GET.{stream}", which)
-    except api.Refused as error:
+    except api.RequestRefused as error:
         if error.err_code == api.MESSAGE_NOT_FOUND:
             return None
         raise Unavailable(stream, detail=str(error)) from error

@@ -24,7 +24,7 @@ from streams.jetstream.messages.arrival import Arrival
 from streams.jetstream.messages.publish import Patience, WrongSequence
 from streams.jetstream.ports.follow import OrderedReader
 from streams.jetstream.ports.keys import PURGE, KeyMessage, Keys, is_gone
-from streams.ports.bucket import BucketWatch, Entry, require_ttl
+from streams.ports.bucket import BucketEntry, BucketWatch, require_ttl
 
 GETS_IN_FLIGHT_MAX: Final = 32
 """Keys asked for at a time, when each is asked for by itself."""
@@ -64,7 +64,7 @@ class JetStreamBucket:
                 else:
                     raise RevisionConflict(key, expected=after or 0) from error
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> BucketEntry | None:
         """Return the key's entry. See `Bucket.get`."""
         found = await self._keys.last(key)
         return None if found is None or is_gone(found) else entry_of(self._keys, found)
@@ -84,7 +84,9 @@ class JetStreamBucket:
             else:
                 return
 
-    async def entries(self, *, under: str = "", from_leader: bool = False) -> Mapping[str, Entry]:
+    async def entries(
+        self, *, under: str = "", from_leader: bool = False
+    ) -> Mapping[str, BucketEntry]:
         """Return the entries. See `Bucket.entries`."""
         if from_leader:
             return await self._entries_of_leader(under)
@@ -96,9 +98,9 @@ class JetStreamBucket:
         """Return a watch. See `Bucket.watch`."""
         return self._watch(under)
 
-    async def _entries_of_leader(self, under: str) -> Mapping[str, Entry]:
+    async def _entries_of_leader(self, under: str) -> Mapping[str, BucketEntry]:
         names = sorted(await self._keys.names(under=under))
-        found: list[Entry | None] = []
+        found: list[BucketEntry | None] = []
         for at in range(0, len(names), GETS_IN_FLIGHT_MAX):
             batch = names[at : at + GETS_IN_FLIGHT_MAX]
             found += await asyncio.gather(*(self.get(key) for key in batch))
@@ -127,19 +129,19 @@ class JetStreamBucketWatch:
         self._keys = keys
         self._standing_seq = standing_seq
 
-    async def receive(self, *, most: int, wait_s: float) -> Sequence[Entry]:
+    async def receive(self, *, most: int, wait_s: float) -> Sequence[BucketEntry]:
         """Return the next changes. See `BucketWatch.receive`."""
         entries = await self._reader.receive(self._read, most=most, wait_s=wait_s)
         return [e for e in entries if e.value is not None or e.revision > self._standing_seq]
 
-    def _read(self, arrived: Arrival) -> Entry:
+    def _read(self, arrived: Arrival) -> BucketEntry:
         return entry_of(self._keys, arrived)
 
 
-def entry_of(keys: Keys, message: KeyMessage) -> Entry:
+def entry_of(keys: Keys, message: KeyMessage) -> BucketEntry:
     """Return the entry that `message` says."""
     value = None if is_gone(message) else message.data
-    return Entry(key=keys.key_of(message), value=value, revision=message.seq)
+    return BucketEntry(key=keys.key_of(message), value=value, revision=message.seq)
 
 
 def _life(ttl_s: int | None) -> Headers:

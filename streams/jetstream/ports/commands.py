@@ -31,7 +31,7 @@ C = TypeVar("C")
 """What is in a queue."""
 
 
-class JetStreamInbox:
+class JetStreamCommandQueue:
     """`Inbox` on the work of one stack."""
 
     def __init__(self, link: Link, stack: Stack) -> None:

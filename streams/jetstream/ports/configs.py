@@ -63,7 +63,7 @@ class Contradiction:
 
 
 @dataclass(frozen=True)
-class Layout:
+class StackLayout:
     """Over how many partitions a stack is spread, as the registry's metadata says it."""
 
     partitions: int
@@ -77,11 +77,11 @@ class Layout:
         return {key: str(value) for key, value in said.items() if value != usual[key]}
 
 
-def layout_in(config: JsonObject) -> Layout:
+def layout_in(config: JsonObject) -> StackLayout:
     """Return what the configuration of a registry says; 0 partitions if that is no number."""
     said = config.get("metadata") or {}
     partitions, moving_to = str(said.get(PARTITIONS, "1")), str(said.get(MOVING_TO, ""))
-    return Layout(
+    return StackLayout(
         int(partitions) if partitions.isdecimal() else 0,
         int(moving_to) if moving_to.isdecimal() else None,
     )
@@ -116,7 +116,7 @@ def partitioned(stack: Stack, settings: LinkSettings) -> list[JsonObject]:
 def registry(stack: Stack, settings: LinkSettings) -> JsonObject:
     """Return the configuration of the bucket that says how many partitions `stack` has."""
     bucket = _bucket(stack.registry_bucket(), settings)
-    metadata = Layout(stack.partitions).as_metadata()
+    metadata = StackLayout(stack.partitions).as_metadata()
     return {**bucket, "metadata": metadata} if metadata else bucket
 
 

@@ -72,7 +72,7 @@ class DurableConsumer:
             elif not _filters(info["config"]).issuperset(self.filters):
                 wider = _filters(info["config"]).union(self.filters)
                 info = await self._make(link, _filtered(info["config"], wider))
-        except api.Refused as error:
+        except api.RequestRefused as error:
             raise _cannot(self.name, error) from error
         return _acknowledged_seq(info)
 
@@ -121,7 +121,7 @@ class DurableConsumer:
             return
         try:
             await self._make(link, _filtered(info["config"], left))
-        except api.Refused as error:
+        except api.RequestRefused as error:
             raise _cannot(self.name, error) from error
 
     async def delete(self, link: Link) -> None:
@@ -132,21 +132,21 @@ class DurableConsumer:
         """
         try:
             await api.call(link, f"CONSUMER.DELETE.{self.stream}.{self.name}")
-        except api.Refused as error:
+        except api.RequestRefused as error:
             if error.err_code not in _NOT_FOUND:
                 raise Unavailable(f"consumer {self.name}", detail=str(error)) from error
 
     async def _state(self, link: Link) -> JsonObject | None:
         try:
             return await self._look(link)
-        except api.Refused as error:
+        except api.RequestRefused as error:
             raise Unavailable(f"consumer {self.name}", detail=str(error)) from error
 
     async def _look(self, link: Link) -> JsonObject | None:
         """Return what the server says of it; None if there is none. Raises `Refused`."""
         try:
             return await api.call(link, f"CONSUMER.INFO.{self.stream}.{self.name}")
-        except api.Refused as error:
+        except api.RequestRefused as error:
             if error.err_code in _NOT_FOUND:
                 return None
             raise
@@ -155,7 +155,7 @@ class DurableConsumer:
         request = {"stream_name": self.stream, "config": config}
         try:
             return await api.call(link, f"CONSUMER.CREATE.{self.stream}.{self.name}", request)
-        except api.Refused as error:
+        except api.RequestRefused as error:
             found = None if error.code >= _SERVER_FAULT else await self._look(link)
             if found is None:
                 raise
@@ -201,7 +201,7 @@ async def count_past(link: Link, stream: str, filters: tuple[str, ...], *, seq: 
     request = {"stream_name": stream, "config": config}
     try:
         info = await api.call(link, f"CONSUMER.CREATE.{stream}.{name}", request)
-    except api.Refused as error:
+    except api.RequestRefused as error:
         if error.err_code == api.STREAM_NOT_FOUND:
             return 0
         raise Unavailable(f"counting in {stream}", detail=str(error)) from error
@@ -241,7 +241,7 @@ def _filtered(config: JsonObject, filters: Collection[str]) -> JsonObject:
     return {**kept, "filter_subjects": sorted(filters)}
 
 
-def _cannot(name: str, error: api.Refused) -> StreamError:
+def _cannot(name: str, error: api.RequestRefused) -> StreamError:
     if error.code >= _SERVER_FAULT or error.err_code == api.STREAM_NOT_FOUND:
         return Unavailable(f"consumer {name}", detail=str(error))
     return Incompatible(

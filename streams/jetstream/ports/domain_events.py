@@ -16,11 +16,11 @@ from streams.jetstream.messages.grouping import Groups, store_surely
 from streams.jetstream.messages.publish import Publisher, Write
 from streams.jetstream.ports.consumer import DurableConsumer, count_past, in_server_time
 from streams.jetstream.ports.follow import OrderedReader
-from streams.jetstream.ports.null_source import SilentSource, silence
+from streams.jetstream.ports.null_source import NullSource, silence
 from streams.jetstream.ports.source import JetStreamSource
 from streams.json import JsonObject
 from streams.layout import Stream
-from streams.model.foreign_streams import Feed, FeedStart
+from streams.model.foreign_streams import FeedStart, ForeignStream
 from streams.ports.delivery import Source, Unreadable
 from streams.ports.domain_events import NO_HEADERS, DomainEvent, EventFollower, Followed, Sent
 from streams.subjects import Stack
@@ -42,7 +42,7 @@ _WORK_QUEUE: Final = "workqueue"
 for. The third, `interest`, is until all that have a consumer there have answered for it."""
 
 
-class JetStreamWorld:
+class JetStreamDomainEvents:
     """`World` on the events stream of one stack."""
 
     def __init__(self, link: Link, stack: Stack) -> None:
@@ -110,12 +110,12 @@ class JetStreamWorld:
     ) -> Source[DomainEvent | Unreadable]:
         """Return the actor's events. See `World.open`."""
         if not names:
-            return SilentSource()
+            return NullSource()
         start: FeedStart = "new" if after is None else after + 1
         return await self._share(self._gate(actor, names, start), self._parse)
 
     async def open_feed(
-        self, actor: str, feed: Feed, *, after: int | None = None
+        self, actor: str, feed: ForeignStream, *, after: int | None = None
     ) -> Source[DomainEvent | Unreadable]:
         """Return the actor's events of a feed. See `World.open_feed`."""
         found = await stored.extent(self._link, feed.stream)
@@ -132,12 +132,12 @@ class JetStreamWorld:
         """Share these no more. See `World.unwatch`."""
         await self._gate(actor).narrow(self._link, without=self._filters(names))
 
-    async def forget(self, actor: str, feeds: Collection[Feed] = ()) -> None:
+    async def forget(self, actor: str, feeds: Collection[ForeignStream] = ()) -> None:
         """Drop how far the gates have come. See `World.forget`."""
         for consumer in self._consumers(actor, feeds):
             await consumer.delete(self._link)
 
-    async def backlog(self, actor: str, feeds: Collection[Feed] = ()) -> int:
+    async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
         """Return how much is not answered for. See `World.backlog`."""
         consumers = self._consumers(actor, feeds)
         return sum([await each.backlog(self._link) for each in consumers])
@@ -147,7 +147,7 @@ class JetStreamWorld:
         filters = self._filters(names)
         return await count_past(self._link, self._stream, filters, seq=after) if filters else 0
 
-    async def count_feed(self, feed: Feed, *, after: int) -> int:
+    async def count_feed(self, feed: ForeignStream, *, after: int) -> int:
         """Return how many events of a feed are past `after`. See `World.count_feed`."""
         return await count_past(self._link, feed.stream, (feed.subject,), seq=after)
 
@@ -158,7 +158,7 @@ class JetStreamWorld:
             return acknowledged_seq
         return await stored.newest_seq(self._link, self._stream)
 
-    async def feed_position(self, actor: str, feed: Feed) -> int:
+    async def feed_position(self, actor: str, feed: ForeignStream) -> int:
         """Return where a follower of a feed begins. See `World.feed_position`."""
         acknowledged_seq = await self._feed(actor, feed).acknowledged_seq(self._link)
         if acknowledged_seq is not None:
@@ -176,7 +176,7 @@ class JetStreamWorld:
             case int() as seq:
                 return seq - 1
 
-    async def newest(self, feed: Feed | None = None) -> int:
+    async def newest(self, feed: ForeignStream | None = None) -> int:
         """Return the newest sequence. See `World.newest`."""
         return await stored.newest_seq(self._link, feed.stream if feed else self._stream)
 
@@ -191,7 +191,7 @@ class JetStreamWorld:
         return _followed(reader, self._parse)
 
     @asynccontextmanager
-    async def follow_feed(self, feed: Feed, *, after: int) -> AsyncIterator[EventFollower]:
+    async def follow_feed(self, feed: ForeignStream, *, after: int) -> AsyncIterator[EventFollower]:
         """Return a follower of a feed. See `World.follow_feed`."""
         found = await stored.extent(self._link, feed.stream)
         if found.retention != _KEEPS:
@@ -207,7 +207,7 @@ class JetStreamWorld:
     async def _is_captured(self, subject: str) -> bool:
         try:
             answer = await api.call(self._link, "STREAM.NAMES", {"subject": subject})
-        except (api.Refused, Incompatible) as error:
+        except (api.RequestRefused, Incompatible) as error:
             raise Unavailable(subject, detail=f"nobody answers there, and {error}") from error
         return bool(answer.get("streams"))
 
@@ -217,7 +217,7 @@ class JetStreamWorld:
         acknowledged_seq = await consumer.ensure(self._link)
         return JetStreamSource(self._link, consumer, parse, after=acknowledged_seq)
 
-    def _consumers(self, actor: str, feeds: Collection[Feed]) -> list[DurableConsumer]:
+    def _consumers(self, actor: str, feeds: Collection[ForeignStream]) -> list[DurableConsumer]:
         return [self._gate(actor), *(self._feed(actor, feed) for feed in feeds)]
 
     def _gate(
@@ -230,7 +230,9 @@ class JetStreamWorld:
             start=start,
         )
 
-    def _feed(self, actor: str, feed: Feed, start: FeedStart | None = None) -> DurableConsumer:
+    def _feed(
+        self, actor: str, feed: ForeignStream, start: FeedStart | None = None
+    ) -> DurableConsumer:
         return DurableConsumer(
             stream=feed.stream,
             name=self._stack.feed_durable(actor, feed.subject),

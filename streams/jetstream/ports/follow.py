@@ -22,7 +22,7 @@ from streams.errors import StreamError, Unavailable
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.headers import Headers
 from streams.jetstream.connection.link import Link, wait_set
-from streams.jetstream.connection.nats_inbox import Inbox
+from streams.jetstream.connection.nats_inbox import ReplyInbox
 from streams.jetstream.connection.protocol import Received
 from streams.jetstream.messages import api, stored
 from streams.jetstream.messages.arrival import Arrival, arrival
@@ -143,7 +143,7 @@ class OrderedReader:
         try:
             self._feed = _Feed(self._link, self._stream, self._take, self._changed.set)
             await self._feed.open(after=self._arrived_seq, filters=self._filters)
-        except (Unavailable, api.Refused):
+        except (Unavailable, api.RequestRefused):
             return False
         return await self._feed.top_up(waiting=0)
 
@@ -177,7 +177,7 @@ class _Feed:
         self._consumer = f"reader-{link.unique()}"
         self._on_arrival = on_arrival
         self._on_change = on_change
-        self._inbox: Inbox | None = None
+        self._inbox: ReplyInbox | None = None
         self._arrived = 0
         self._asked = 0
         self._heard_s = link.clock.monotonic_s()

@@ -14,7 +14,7 @@ from streams.ports.delivery import Delivery, Unreadable
 from streams.ports.domain_events import DomainEvent, Followed
 
 
-class SilentSource:
+class NullSource:
     """`Source` of nothing."""
 
     pending = 0
@@ -41,7 +41,7 @@ class SilentSource:
         self._closed.set()
 
 
-class SilentFollower:
+class NullFollower:
     """`EventFollower` of nothing."""
 
     pending = 0
@@ -58,6 +58,6 @@ class SilentFollower:
 
 
 @asynccontextmanager
-async def silence() -> AsyncIterator[SilentFollower]:
+async def silence() -> AsyncIterator[NullFollower]:
     """Yield a follower of nothing."""
-    yield SilentFollower()
+    yield NullFollower()

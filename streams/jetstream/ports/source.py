@@ -31,7 +31,7 @@ from streams.errors import Unavailable
 from streams.jetstream.connection import headers
 from streams.jetstream.connection.headers import Headers
 from streams.jetstream.connection.link import Link, wait_set
-from streams.jetstream.connection.nats_inbox import Inbox
+from streams.jetstream.connection.nats_inbox import ReplyInbox
 from streams.jetstream.connection.protocol import Received
 from streams.jetstream.connection.session import Session
 from streams.jetstream.messages.arrival import Arrival, arrival
@@ -125,7 +125,7 @@ class JetStreamSource(Generic[T]):
         self._consumer = consumer
         self._parse = parse
         self._session: Session | None = None
-        self._inbox: Inbox | None = None
+        self._inbox: ReplyInbox | None = None
         self._waiting: deque[Arrival] = deque()
         self._changed = asyncio.Event()
         self._asked = 0
@@ -214,7 +214,7 @@ class JetStreamSource(Generic[T]):
             return False
         return True
 
-    async def _ready(self) -> tuple[Session, Inbox]:
+    async def _ready(self) -> tuple[Session, ReplyInbox]:
         """Return the session and our inbox on it, with the consumer beyond doubt.
 
         Raises:
@@ -233,7 +233,7 @@ class JetStreamSource(Generic[T]):
             self._inbox = session.open_inbox(self._on_message)
         return session, self._inbox
 
-    def _send_pull(self, session: Session, inbox: Inbox, most: int, expires_s: float) -> None:
+    def _send_pull(self, session: Session, inbox: ReplyInbox, most: int, expires_s: float) -> None:
         next_one = f"CONSUMER.MSG.NEXT.{self._consumer.stream}.{self._consumer.name}"
         subject = self._link.settings.api(next_one)
         session.post(subject, _pull_request(most, expires_s), reply=inbox.subject)

@@ -112,7 +112,7 @@ class JetStreamTimers:
         what = {"filter": subject, "seq": revision + 1}
         try:
             await api.call(self._link, f"STREAM.PURGE.{stream}", what)
-        except api.Refused as error:
+        except api.RequestRefused as error:
             raise Unavailable(subject, detail=str(error)) from error
 
     async def backlog(self, actor: str) -> int:

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from streams.jetstream.connection.link import Link
 from streams.jetstream.connection.settings import LinkSettings
 from streams.jetstream.ports.bucket import JetStreamBucket
-from streams.jetstream.ports.commands import JetStreamInbox
+from streams.jetstream.ports.commands import JetStreamCommandQueue
 from streams.jetstream.ports.configs import GATES_MARKER_S, MARKER_S
-from streams.jetstream.ports.domain_events import JetStreamWorld
+from streams.jetstream.ports.domain_events import JetStreamDomainEvents
 from streams.jetstream.ports.leases import JetStreamLeases
 from streams.jetstream.ports.log import JetStreamLog
 from streams.jetstream.ports.timers import JetStreamTimers
@@ -57,9 +57,9 @@ async def connect(
         yield Ports(
             stack=stack,
             log=JetStreamLog(link, stack),
-            inbox=JetStreamInbox(link, stack),
+            inbox=JetStreamCommandQueue(link, stack),
             leases=JetStreamLeases(link, stack),
-            world=JetStreamWorld(link, stack),
+            world=JetStreamDomainEvents(link, stack),
             registry=JetStreamBucket(link, stack.registry_bucket(), marker_s=MARKER_S),
             gates=JetStreamBucket(link, stack.gates_bucket(), marker_s=GATES_MARKER_S),
             timers=JetStreamTimers(link, stack),

@@ -15,7 +15,7 @@ from streams.jetstream.connection.session import NobodyServes
 from streams.jetstream.messages import api
 from streams.jetstream.ports.configs import (
     Contradiction,
-    Layout,
+    StackLayout,
     contradictions,
     layout_in,
     registry,
@@ -92,7 +92,7 @@ async def inspect(link: Link, stack: Stack) -> Inspection:
         return Inspection(server_version=version, problem=str(error))
     fresh = Stack(stack.name, link.settings.partitions or 1)
     config = await config_of(link, str(registry(fresh, link.settings)["name"]))
-    layout = Layout(fresh.partitions) if config is None else layout_in(config)
+    layout = StackLayout(fresh.partitions) if config is None else layout_in(config)
     if layout.moving_to is not None:
         return Inspection(
             server_version=version,
@@ -122,7 +122,7 @@ async def check_server(link: Link) -> None:
 async def _check_jetstream(link: Link) -> None:
     try:
         await api.call(link, "INFO")
-    except api.Refused as error:
+    except api.RequestRefused as error:
         if error.err_code not in {api.NOT_ENABLED, api.NOT_ENABLED_FOR_ACCOUNT}:
             raise Unavailable("JetStream", detail=str(error)) from error
         raise _without_jetstream() from error
@@ -145,7 +145,7 @@ async def _ensure_stream(link: Link, ours: JsonObject) -> JsonObject:
         return theirs
     try:
         created = await api.call(link, f"STREAM.CREATE.{ours['name']}", ours)
-    except api.Refused as error:
+    except api.RequestRefused as error:
         if error.err_code != api.STREAM_NAME_IN_USE:
             raise _cannot_create(ours, error) from error
         created = {"config": await config_of(link, str(ours["name"]))}  # Another node was faster.
@@ -161,14 +161,14 @@ async def config_of(link: Link, name: str) -> JsonObject | None:
     """
     try:
         config: JsonObject = (await api.call(link, f"STREAM.INFO.{name}"))["config"]
-    except api.Refused as error:
+    except api.RequestRefused as error:
         if error.err_code == api.STREAM_NOT_FOUND:
             return None
         raise Unavailable(f"stream {name}", detail=str(error)) from error
     return config
 
 
-def _cannot_create(ours: JsonObject, error: api.Refused) -> Incompatible | Unavailable:
+def _cannot_create(ours: JsonObject, error: api.RequestRefused) -> Incompatible | Unavailable:
     if error.code == api.LATER:
         return Unavailable(f"creating {ours['name']}", detail=str(error))
     return Incompatible(
@@ -186,7 +186,7 @@ async def _require_there(link: Link, stack: Stack) -> None:
         )
 
 
-def _require_layout(stack: Stack, wanted: int | None, layout: Layout) -> None:
+def _require_layout(stack: Stack, wanted: int | None, layout: StackLayout) -> None:
     if layout.moving_to is not None:
         raise on_its_way(stack, layout)
     if wanted not in {None, layout.partitions}:
@@ -197,7 +197,7 @@ def _require_layout(stack: Stack, wanted: int | None, layout: Layout) -> None:
         )
 
 
-def on_its_way(stack: Stack, layout: Layout) -> Incompatible:
+def on_its_way(stack: Stack, layout: StackLayout) -> Incompatible:
     """Return why nobody can use `stack` now, and what ends that."""
     return Incompatible(
         f"stack {stack.name} is being spread over {layout.moving_to} partitions",

@@ -15,7 +15,7 @@ from engine.app.findings import escalate
 from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.triggers import Cron, EventSource, Every, event, every, manual, workflow
 from engine.errors import DeclarationError
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.model.triggers import Budget
 
 
@@ -146,8 +146,8 @@ def test_a_stream_is_listened_to_once_from_where_the_first_says():
     actor.expect("one", Watch, on=event(stream="ORDERS", subject="a.>", start="all"))
     actor.expect("other", Watch, on=[event(stream="ORDERS", subject="a.>"), event(stream="B")])
     assert actor.feeds() == (
-        Feed(stream="ORDERS", subject="a.>", start="all"),
-        Feed(stream="B"),
+        ForeignStream(stream="ORDERS", subject="a.>", start="all"),
+        ForeignStream(stream="B"),
     )
     assert actor.event_names() == frozenset()
 
@@ -234,7 +234,11 @@ def test_an_impossible_actor_is_refused_by_field(values, field, problem):
         ({"on": every}, "on", "a trigger must be called, as in every('15m')"),
         ({"on": Cron("61 * * * *")}, "on", "cron(): expression: '61 * * * *': Bad minute; write"),
         ({"on": Every(1, "most")}, "on", "catch_up: 'most' is not one of skip, one, all"),
-        ({"on": EventSource((), {}, Feed(stream="a b"))}, "on", "'a b' is not a stream; use 1 to"),
+        (
+            {"on": EventSource((), {}, ForeignStream(stream="a b"))},
+            "on",
+            "'a b' is not a stream; use 1 to",
+        ),
         ({"cooldown_s": -1}, "cooldown_s", "-1 is not a whole number of seconds, such as 60, up"),
         ({"cooldown_s": 1.5}, "cooldown_s", "1.5 is not a whole number of seconds"),
         ({"cooldown_s": "1m"}, "cooldown_s", "'1m' is not a whole number of seconds, such as 60"),

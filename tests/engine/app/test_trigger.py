@@ -23,7 +23,7 @@ from engine.app.triggers import (
     trigger_of,
     workflow,
 )
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from streams.model.triggers import CloudEvent, EventTrigger
 from streams.ports.domain_events import DomainEvent
 from tests.spec import EPOCH
@@ -106,8 +106,8 @@ ORDERS = event(stream="ORDERS", subject="orders.*.placed", start="all", filter={
 
 
 def test_a_stream_that_is_there_may_be_listened_to():
-    assert ORDERS.feed == Feed(stream="ORDERS", subject="orders.*.placed", start="all")
-    assert event(stream="ORDERS").feed == Feed(stream="ORDERS", subject=">", start="new")
+    assert ORDERS.feed == ForeignStream(stream="ORDERS", subject="orders.*.placed", start="all")
+    assert event(stream="ORDERS").feed == ForeignStream(stream="ORDERS", subject=">", start="new")
     assert sources_of(ORDERS) == (ORDERS,)
 
 
@@ -189,8 +189,8 @@ def test_a_trigger_that_was_not_called_is_told_how(function, call):
         (Every(0), "every(): interval: 0 is not from 1s to 366d long"),
         (Cron("* * * *"), "cron(): expression: '* * * *': 4 fields, not 5; write minute, hour"),
         (Cron("* * * * *", tz="Mars"), "cron(): tz: 'Mars' is not a time zone; write one such as"),
-        (EventSource((), {}, Feed(stream="a b")), "stream: 'a b' is not a stream"),
-        (EventSource(("a.b",), {}, Feed(stream="S")), "name events, or a stream"),
+        (EventSource((), {}, ForeignStream(stream="a b")), "stream: 'a b' is not a stream"),
+        (EventSource(("a.b",), {}, ForeignStream(stream="S")), "name events, or a stream"),
         ("disk.measured", "'disk.measured' is not a trigger; use event('some.name')"),
         (None, "None is not a trigger"),
         ({event("a.b").names}, "is not a trigger"),

@@ -20,7 +20,7 @@ from engine.cluster.modes import (
     without_mode,
 )
 from streams.keys import mode_key, pause_key
-from streams.ports.bucket import Entry
+from streams.ports.bucket import BucketEntry
 
 FULL, TRIGGER_ONLY, DISABLED = NodeMode
 BOTH = Switch(wakes=True, runs=True)
@@ -30,9 +30,9 @@ NEITHER = Switch(wakes=False, runs=False)
 AT = datetime(2030, 1, 2, tzinfo=UTC)
 
 
-def said(key: str, value: object, *, revision: int = 1) -> Entry:
+def said(key: str, value: object, *, revision: int = 1) -> BucketEntry:
     data = value if isinstance(value, bytes | None) else msgspec.json.encode(value)
-    return Entry(key=key, value=data, revision=revision)
+    return BucketEntry(key=key, value=data, revision=revision)
 
 
 def of_n1(orders: Orders, *, setting: NodeMode = FULL, actor: str = "a") -> Switch:

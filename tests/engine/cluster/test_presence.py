@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from engine.cluster.members import TWO_OF_A_NAME, Roster, live_nodes
+from engine.cluster.members import TWO_OF_A_NAME, Membership, live_nodes
 from engine.cluster.modes import NodeMode
 from streams.keys import mode_key, node_key
 from tests.engine.stage import CLOCK, WAIT_S, Scripted, app_of, doomed, eventually, running
@@ -16,7 +16,7 @@ from tests.engine.stage import CLOCK, WAIT_S, Scripted, app_of, doomed, eventual
 
 @asynccontextmanager
 async def watching(ports):
-    roster = Roster(ports.gates, CLOCK)
+    roster = Membership(ports.gates, CLOCK)
     task = asyncio.create_task(roster.serve())
     try:
         await asyncio.wait_for(roster.has_looked.wait(), WAIT_S)

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.cluster import mode_watch
-from engine.cluster.mode_watch import Switchboard
+from engine.cluster.mode_watch import ModeWatcher
 from engine.cluster.modes import NodeMode, Switch
 from engine.runtime.permits import Permit
 from streams.errors import Unavailable
@@ -22,12 +22,12 @@ RUNS = Switch(wakes=False, runs=True)
 NEITHER = Switch(wakes=False, runs=False)
 
 
-def board_of(registry, *, setting=NodeMode.FULL, **options) -> Switchboard:
-    return Switchboard(registry, ["a", "b"], CLOCK, node="n1", setting=setting, **options)
+def board_of(registry, *, setting=NodeMode.FULL, **options) -> ModeWatcher:
+    return ModeWatcher(registry, ["a", "b"], CLOCK, node="n1", setting=setting, **options)
 
 
 @asynccontextmanager
-async def serving(board: Switchboard):
+async def serving(board: ModeWatcher):
     task = asyncio.create_task(board.serve())
     try:
         yield board
@@ -228,6 +228,6 @@ async def test_an_actor_that_comes_after_the_end_is_given_nothing(ports):
 
 
 async def test_a_node_whose_only_actor_has_gone_still_waits_to_hear_its_mode(ports):
-    board = Switchboard(ports.registry, ["a"], CLOCK, node="n1", setting=NodeMode.FULL)
+    board = ModeWatcher(ports.registry, ["a"], CLOCK, node="n1", setting=NodeMode.FULL)
     board.forget("a")
     assert not board.has_looked.is_set()

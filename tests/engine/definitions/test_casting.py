@@ -13,7 +13,7 @@ from engine.app.workflow_plan import WORKFLOWS_MAX
 from engine.definitions.make import IN_CODE, cast, make, unmade
 from engine.runtime.catalog import in_code
 from streams.json import NOTHING, raw
-from streams.model.definitions import Edition
+from streams.model.definitions import RegisteredDefinition
 from streams.model.events import DefinitionKind
 
 AGENT, WORKFLOW = DefinitionKind.AGENT, DefinitionKind.WORKFLOW
@@ -38,16 +38,16 @@ def app() -> App:
     return App(actors=[coded], workflows=[flow], strategies={"watch": Watch})
 
 
-def agent(id_="monitor", revision=1, **more) -> Edition:
+def agent(id_="monitor", revision=1, **more) -> RegisteredDefinition:
     x = {"strategy": {"ref": "watch"}, "on": {"manual": True}}
     body = raw({"id": id_, "expectations": {"x": x}, **more})
-    return Edition(kind=AGENT, id=id_, revision=revision, seq=1, body=body)
+    return RegisteredDefinition(kind=AGENT, id=id_, revision=revision, seq=1, body=body)
 
 
-def flow(*steps, name="w", revision=1) -> Edition:
+def flow(*steps, name="w", revision=1) -> RegisteredDefinition:
     said = {f"s{number}": step for number, step in enumerate(steps)}
     body = raw({"name": name, "steps": said})
-    return Edition(kind=WORKFLOW, id=name, revision=revision, seq=1, body=body)
+    return RegisteredDefinition(kind=WORKFLOW, id=name, revision=revision, seq=1, body=body)
 
 
 def of(actor="monitor"):
@@ -75,7 +75,7 @@ def test_what_is_defined_is_there_beside_what_is_in_code():
 
 
 def test_what_is_disabled_is_not_there_and_no_problem():
-    disabled = Edition(kind=AGENT, id="monitor", revision=1, seq=2, body=NOTHING)
+    disabled = RegisteredDefinition(kind=AGENT, id="monitor", revision=1, seq=2, body=NOTHING)
     casting = cast_with(disabled)
     assert ("monitor" in casting.actors, casting.problems) == (False, {})
 
@@ -92,7 +92,7 @@ def test_only_workflows_have_actors_that_begin_them():
 
 def test_a_definition_is_what_it_was_applied_as():
     misplaced = agent("monitor")
-    edition = Edition(kind=AGENT, id="other", revision=1, seq=1, body=misplaced.body)
+    edition = RegisteredDefinition(kind=AGENT, id="other", revision=1, seq=1, body=misplaced.body)
     casting = cast_with(edition)
     assert "calls itself 'monitor'" in casting.problems["agent.other"]
 
@@ -115,7 +115,7 @@ def test_a_workflow_that_lacks_something_takes_only_those_along_that_need_it():
 
 
 def test_a_workflow_that_begins_nothing_has_somebody_who_sees_to_its_instances():
-    disabled = Edition(kind=WORKFLOW, id="v", revision=1, seq=2, body=NOTHING)
+    disabled = RegisteredDefinition(kind=WORKFLOW, id="v", revision=1, seq=2, body=NOTHING)
     casting = cast_with(agent(), flow(of()), flow(of("missing"), name="u"), disabled)
     assert set(casting.closed) == {"workflow-u", "workflow-v"}
     assert not casting.closed.keys() & casting.actors.keys()
@@ -123,7 +123,7 @@ def test_a_workflow_that_begins_nothing_has_somebody_who_sees_to_its_instances()
 
 
 def test_who_stands_in_for_what_has_a_problem_is_an_understudy():
-    disabled = Edition(kind=AGENT, id="off", revision=1, seq=2, body=NOTHING)
+    disabled = RegisteredDefinition(kind=AGENT, id="off", revision=1, seq=2, body=NOTHING)
     lacking = agent("lacking", gatherers=["none"])
     casting = cast_with(disabled, lacking, agent("coded"), flow(of("missing")))
     assert set(casting.closed) == {"off", "lacking", "workflow-w"}
@@ -136,8 +136,8 @@ def test_who_stands_in_for_what_is_disabled_is_one_if_it_could_not_be_made_eithe
 
 
 def test_nobody_sees_to_what_no_workflow_can_be_called_or_what_is_in_code():
-    odd = Edition(kind=WORKFLOW, id="x" * 64, revision=1, seq=2, body=NOTHING)
-    coded = Edition(kind=WORKFLOW, id="coded", revision=1, seq=2, body=NOTHING)
+    odd = RegisteredDefinition(kind=WORKFLOW, id="x" * 64, revision=1, seq=2, body=NOTHING)
+    coded = RegisteredDefinition(kind=WORKFLOW, id="coded", revision=1, seq=2, body=NOTHING)
     assert cast_with(odd, coded).closed == {}
 
 

@@ -22,11 +22,11 @@ from streams.errors import BadName, RevisionConflict, Unavailable
 from streams.json import NOTHING, raw
 from streams.memory import memory_ports
 from streams.model.definitions import (
-    Edition,
-    decode_edition,
+    RegisteredDefinition,
+    decode_registered,
     definition_id,
     definition_key,
-    encode_edition,
+    encode_registered,
 )
 from streams.model.events import DefinitionApplied, DefinitionDisabled, DefinitionKind
 from streams.subjects import Stack
@@ -44,10 +44,10 @@ async def disable(ports, kind=AGENT, *, by="bob", **options):
     return await disable_definition(ports, kind, ID, by=by, **options)
 
 
-async def told(ports, kind=AGENT) -> Edition | None:
+async def told(ports, kind=AGENT) -> RegisteredDefinition | None:
     """Return what nodes are told."""
     entry = await ports.registry.get(definition_key(kind, ID))
-    return None if entry is None else decode_edition(entry.value)
+    return None if entry is None else decode_registered(entry.value)
 
 
 async def changes(ports, kind=AGENT):
@@ -355,9 +355,9 @@ async def test_a_copy_that_this_version_cannot_read_is_replaced(ports):
 
 async def test_what_is_applied_after_the_journal_was_spread_anew_is_told(ports):
     """Its commits have other sequences then, and lower ones."""
-    before = Edition(kind=AGENT, id=ID, revision=1, seq=1_000_000, body=ONE)
+    before = RegisteredDefinition(kind=AGENT, id=ID, revision=1, seq=1_000_000, body=ONE)
     await apply(ports, ONE)
-    await ports.registry.put(definition_key(AGENT, ID), encode_edition(before))
+    await ports.registry.put(definition_key(AGENT, ID), encode_registered(before))
     change = await disable(ports)
     assert await told(ports) == change.edition
     change = await apply(ports, TWO)
@@ -420,6 +420,6 @@ async def test_what_can_name_nothing_is_refused(ports, id_):
 
 
 def test_a_copy_of_what_is_disabled_says_no_more_than_that():
-    edition = Edition(kind=AGENT, id=ID, revision=3, seq=9)
+    edition = RegisteredDefinition(kind=AGENT, id=ID, revision=3, seq=9)
     assert (edition.body, edition.holds) == (NOTHING, False)
     assert definition_id(AGENT, ID) == "agent.disk"

@@ -9,13 +9,13 @@ from engine.app.actions import approval, tool_call
 from engine.app.actor import Actor
 from engine.app.triggers import event
 from engine.definitions import resolver
-from engine.definitions.resolver import Editions
+from engine.definitions.resolver import RevisionResolver
 from engine.episodes.episode import Status
 from engine.episodes.recovery import NO_SUCH_EDITION
-from engine.runtime.catalog import Hindered
+from engine.runtime.catalog import CannotRun
 from engine.waits.requests import approve
 from streams.json import raw
-from streams.model.definitions import Edition
+from streams.model.definitions import RegisteredDefinition
 from streams.model.events import EndStatus, EpisodeBlocked, EpisodeOpened
 from streams.model.workflows import WorkflowStatus
 from tests.engine.defining import (
@@ -209,9 +209,9 @@ async def test_an_episode_is_left_to_a_node_that_can_make_its_edition(ports):
 
 @pytest.mark.parametrize("kind", [AGENT, WORKFLOW])
 async def test_an_edition_that_the_journal_does_not_hold_is_left_to_others(ports, kind):
-    editions = Editions(ports, app_with())
+    editions = RevisionResolver(ports, app_with())
     find = editions.actor if kind is AGENT else editions.workflow
-    with pytest.raises(Hindered) as hindered:
+    with pytest.raises(CannotRun) as hindered:
         await find("worker", 3)
     assert hindered.value.obstacle.reason == NO_SUCH_EDITION
     assert "holds no revision 3" in hindered.value.obstacle.detail
@@ -226,16 +226,16 @@ async def test_an_edition_whose_template_failed_once_is_made_anew_when_it_is_nee
         return Scripted()
 
     await apply(ports, agent("a", template="moody"))
-    editions = Editions(ports, app_with(templates={"moody": moody}))
-    with pytest.raises(Hindered, match="the file server is away"):
+    editions = RevisionResolver(ports, app_with(templates={"moody": moody}))
+    with pytest.raises(CannotRun, match="the file server is away"):
         await editions.actor("worker", 1)
     away.clear()
     assert (await editions.actor("worker", 1)).revision == 1
 
 
 async def test_an_edition_that_came_with_a_delay_is_found_then(ports):
-    editions = Editions(ports, app_with())
-    with pytest.raises(Hindered):
+    editions = RevisionResolver(ports, app_with())
+    with pytest.raises(CannotRun):
         await editions.actor("worker", 1)
     await apply(ports, agent("a"))
     assert (await editions.actor("worker", 1)).revision == 1
@@ -244,8 +244,8 @@ async def test_an_edition_that_came_with_a_delay_is_found_then(ports):
 async def test_what_was_made_once_is_not_made_again_and_no_more_is_kept_than_may_be(
     ports, monkeypatch
 ):
-    monkeypatch.setattr(resolver, "EDITIONS_MAX", 2)
-    editions = Editions(ports, app_with())
+    monkeypatch.setattr(resolver, "REVISIONS_MAX", 2)
+    editions = RevisionResolver(ports, app_with())
     for action in ("a", "b", "c"):
         await apply(ports, agent(action))
     second = await editions.actor("worker", 2)
@@ -258,7 +258,7 @@ async def test_what_was_made_once_is_not_made_again_and_no_more_is_kept_than_may
 
 async def test_a_template_that_crashes_is_a_problem_of_one_definition(ports):
     body = raw(agent("a", template="failing"))
-    edition = Edition(kind=AGENT, id="worker", revision=1, seq=1, body=body)
-    made = await Editions(ports, app_with()).make(edition)
+    edition = RegisteredDefinition(kind=AGENT, id="worker", revision=1, seq=1, body=body)
+    made = await RevisionResolver(ports, app_with()).make(edition)
     assert made.actor is None
     assert made.problem == "what it is made by has failed: ZeroDivisionError: division by zero"

@@ -16,7 +16,12 @@ from engine.definitions import loader
 from engine.definitions.loader import NEWER, TOO_MANY, TOO_MANY_DISABLED
 from streams.errors import Unavailable
 from streams.json import raw
-from streams.model.definitions import Edition, decode_edition, definition_key, encode_edition
+from streams.model.definitions import (
+    RegisteredDefinition,
+    decode_registered,
+    definition_key,
+    encode_registered,
+)
 from streams.model.events import EndStatus
 from streams.model.workflows import WorkflowStatus
 from tests.engine.defining import (
@@ -146,8 +151,10 @@ async def test_a_definition_that_only_a_newer_version_can_read_is_not_run(ports)
 
 async def _put(ports, definition, *, revision: int, seq: int) -> None:
     """Have the registry say something that the journal does not."""
-    edition = Edition(kind=AGENT, id="worker", revision=revision, seq=seq, body=raw(definition))
-    await ports.registry.put(KEY, encode_edition(edition))
+    edition = RegisteredDefinition(
+        kind=AGENT, id="worker", revision=revision, seq=seq, body=raw(definition)
+    )
+    await ports.registry.put(KEY, encode_registered(edition))
 
 
 async def test_what_is_older_than_what_a_node_has_changes_nothing(ports):
@@ -155,7 +162,7 @@ async def test_what_is_older_than_what_a_node_has_changes_nothing(ports):
         for action in ("a", "b"):
             await apply(ports, agent(action))
         await says(ports, runs(2))
-        newest = decode_edition((await ports.registry.get(KEY)).value)
+        newest = decode_registered((await ports.registry.get(KEY)).value)
         await _put(ports, agent("a"), revision=1, seq=newest.seq - 1)
         await apply(ports, agent("a", id_="another"))
         info = await says(ports, runs(1, "another"))

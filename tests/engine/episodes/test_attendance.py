@@ -12,7 +12,7 @@ from engine.app.actions import wait
 from engine.app.outputs import propose_output
 from engine.episodes import wake
 from engine.episodes.wake import ATTEND, attend_timer, call_by
-from engine.waits.handle import Blocker
+from engine.waits.handle import WaitRegistry
 from engine.waits.requests import resolve
 from streams.errors import Unavailable
 from streams.model.events import EpisodeDeferred
@@ -116,6 +116,6 @@ async def test_a_slow_node_that_sees_to_an_old_block_leaves_the_retry_of_an_outp
         await lived(ports, id_, lambda so_far: so_far.of(EpisodeDeferred))
         await all_answered(ports.inbox)
     retry_at = await armed_for(ports, id_)
-    slow = Blocker(crew_of(app, dataclasses.replace(ports, log=stale)))
+    slow = WaitRegistry(crew_of(app, dataclasses.replace(ports, log=stale)))
     await slow.watch(opening(app), after=CLOCK.now())
     assert await armed_for(ports, id_) == retry_at

@@ -16,8 +16,8 @@ from engine.app.checks import Breaker
 from engine.cluster.modes import NodeMode
 from engine.episodes import breaker_store
 from engine.episodes.breaker import CLOSED, TRIPPED, BreakerState
-from engine.episodes.breaker_store import NOTE_TRIES_MAX, Breakers, Seen
-from engine.episodes.cancel import Run, Running
+from engine.episodes.breaker_store import NOTE_TRIES_MAX, Breakers, SeenBreaker
+from engine.episodes.cancel import EpisodeRun, RunningEpisodes
 from engine.node.node import Node
 from streams.errors import RevisionConflict, Unavailable, UnknownOutcome
 from streams.keys import BREAKERS, breaker_key
@@ -76,7 +76,7 @@ class Ailing(Scripted):
 
 def breakers_of(app, ports, *, node="n1", clock=CLOCK, running=None) -> Breakers:
     actor = app.actors["worker"]
-    return Breakers(actor, ports, clock, node=node, running=running or Running())
+    return Breakers(actor, ports, clock, node=node, running=running or RunningEpisodes())
 
 
 def thing(app):
@@ -116,7 +116,7 @@ async def ended(ports, app, id_):
 
 async def test_a_breaker_that_nobody_has_told_anything_is_closed(ports):
     app = app_of(Scripted(), breaker=Breaker())
-    assert await breakers_of(app, ports).look(thing(app)) == Seen(CLOSED, 0)
+    assert await breakers_of(app, ports).look(thing(app)) == SeenBreaker(CLOSED, 0)
 
 
 async def test_whoever_names_the_revision_that_it_saw_changes_the_breaker(ports):
@@ -137,8 +137,8 @@ async def test_a_value_that_cannot_be_read_counts_as_closed_is_logged_once_and_g
     breakers = breakers_of(app, ports)
     revision = await ports.gates.put(KEY, value)
     with capture_logs() as logs:
-        assert await breakers.look(thing(app)) == Seen(CLOSED, revision)
-        assert await breakers.look(thing(app)) == Seen(CLOSED, revision)
+        assert await breakers.look(thing(app)) == SeenBreaker(CLOSED, revision)
+        assert await breakers.look(thing(app)) == SeenBreaker(CLOSED, revision)
     assert [line["key"] for line in logs] == [KEY]
     assert await breakers.keep(thing(app), OPEN, after=revision)
 
@@ -174,7 +174,7 @@ async def test_an_expectation_without_a_breaker_is_nothing_to_the_gates(ports):
     app = app_of(Scripted())
     breakers = breakers_of(app, replace(ports, gates=Away(CLOCK)))
     await breakers.note(opened_as(app, 1), FAILED, seq=7)
-    await breakers.check(Run(opened_as(app, 1)))
+    await breakers.check(EpisodeRun(opened_as(app, 1)))
     assert (await breakers.look(thing(app))).state == CLOSED
 
 
@@ -194,7 +194,7 @@ async def test_an_end_of_an_expectation_that_this_version_lacks_is_let_pass(port
     app = app_of(Scripted(), breaker=Breaker())
     begun = msgspec.structs.replace(opened_as(app, 1), expectation_id="gone")
     await breakers_of(app, ports).note(begun, FAILED, seq=7)
-    await breakers_of(app, ports).check(Run(begun))
+    await breakers_of(app, ports).check(EpisodeRun(begun))
     await breakers_of(app, ports).look_again("gone")
     assert not await ports.gates.entries()
 
@@ -471,8 +471,8 @@ async def test_one_that_begins_while_the_breaker_opens_is_canceled(ports):
 
 
 async def test_old_news_of_a_breaker_do_not_cancel_the_probe_of_today(ports):
-    app, node = app_of(Scripted(), breaker=TRIPS), Running()
-    probe, other = Run(opened_as(app, 1)), Run(opened_as(app, 2))
+    app, node = app_of(Scripted(), breaker=TRIPS), RunningEpisodes()
+    probe, other = EpisodeRun(opened_as(app, 1)), EpisodeRun(opened_as(app, 2))
     await trip(ports, BreakerState(status="half_open", probe=probe.opened.episode_id))
     with node.during(probe), node.during(other):
         await breakers_of(app, ports, running=node).look_again("thing")

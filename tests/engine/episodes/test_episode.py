@@ -14,11 +14,11 @@ from engine.episodes.episode import (
     TRANSITIONS,
     UNOPENED,
     Announce,
-    Answer,
+    AnswerEpisode,
     Begin,
-    Block,
+    BlockEpisode,
     CancelEpisode,
-    Fail,
+    FailEpisode,
     Finish,
     Leave,
     Performed,
@@ -76,10 +76,10 @@ announce = Announce(fingerprint="a", tool_name="mail.send", idempotency_key="k")
 performed = Performed(kind=StepKind.OBSERVATION, fingerprint="a", result=raw(1), cost_tokens=5)
 save = Save(phase="half", state=raw({"n": 1}))
 finish = Finish()
-fail = Fail(error_class="crash", error_detail="boom")
+fail = FailEpisode(error_class="crash", error_detail="boom")
 cancel = CancelEpisode(error_class="canceled", error_detail="by ada")
-block = Block(reason=BlockReason.WAIT, fingerprint="a", wait=wait)
-answer = Answer(resolution=Resolution.RESOLVED, by="ada")
+block = BlockEpisode(reason=BlockReason.WAIT, fingerprint="a", wait=wait)
+answer = AnswerEpisode(resolution=Resolution.RESOLVED, by="ada")
 
 
 def step(number, *, tokens=0, fingerprint="a", took_ms=0):

@@ -8,7 +8,7 @@ from engine.app.actor import Actor
 from engine.app.triggers import event
 from engine.episodes.open import untouched
 from engine.lanes.intake import wanted_of
-from engine.lanes.lane import EMPTY, Limits, Seen, Wanted, beginning, closing, decide, evolve
+from engine.lanes.lane import EMPTY, LaneInputs, Limits, Wanted, beginning, closing, decide, evolve
 from streams.model.events import (
     EndStatus,
     EpisodeFinished,
@@ -90,7 +90,7 @@ def test_only_what_nobody_has_begun_may_wait(newest):
 
 def test_a_lane_that_is_closed_lets_all_that_wait_run_and_forgets_how_far_it_has_come():
     wanted = [Wanted(episode_id=each, expectation_id="thing") for each in ("e1", "e2", "e3")]
-    seen = Seen(cursors={"thing.happened": 9}, wanted=wanted)
+    seen = LaneInputs(cursors={"thing.happened": 9}, wanted=wanted)
     (moved,) = decide(EMPTY, seen, Limits(capacity=1))
     lane = evolve(EMPTY, moved, version=1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.episodes.cancel import Run, Running
+from engine.episodes.cancel import EpisodeRun, RunningEpisodes
 from engine.episodes.episode import CancelEpisode
 from tests.engine.stage import Scripted, app_of, opening
 
@@ -11,12 +11,12 @@ UNWANTED = CancelEpisode(error_class="unwanted", error_detail="by ada")
 APP = app_of(Scripted())
 
 
-def run_of(id_="x1") -> Run:
-    return Run(opening(APP, id_=id_))
+def run_of(id_="x1") -> EpisodeRun:
+    return EpisodeRun(opening(APP, id_=id_))
 
 
 def test_what_runs_is_found_by_its_episode_and_what_does_not_is_not():
-    running, run = Running(), run_of()
+    running, run = RunningEpisodes(), run_of()
     episode_id = run.opened.episode_id
     with running.during(run):
         assert running.wish(episode_id, UNWANTED)
@@ -34,7 +34,7 @@ def test_the_first_who_cancels_an_episode_says_why():
 
 
 def test_a_node_that_has_an_episode_again_keeps_the_newer_run():
-    running, older, newer = Running(), run_of(), run_of()
+    running, older, newer = RunningEpisodes(), run_of(), run_of()
     overlapping = running.during(newer)
     with running.during(older):
         overlapping.__enter__()
@@ -55,7 +55,7 @@ def test_who_drives_it_is_interrupted_only_while_that_can_do_no_harm():
 
 
 def test_what_is_to_be_canceled_is_so_from_the_start_until_that_is_forgotten():
-    running, early, late = Running(), run_of(), run_of()
+    running, early, late = RunningEpisodes(), run_of(), run_of()
     assert not running.wish(early.opened.episode_id, UNWANTED)
     with running.during(early):
         assert early.canceled is UNWANTED
@@ -66,7 +66,7 @@ def test_what_is_to_be_canceled_is_so_from_the_start_until_that_is_forgotten():
 
 def test_of_too_many_wishes_the_oldest_is_forgotten(monkeypatch):
     monkeypatch.setattr("engine.episodes.cancel.WISHES_MAX", 2)
-    running = Running()
+    running = RunningEpisodes()
     for name in ("x1", "x2", "x3", "x3"):
         running.wish(run_of(name).opened.episode_id, UNWANTED)
     kept = []

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from engine.episodes.episode import Begin, Fail, Performed, fold
-from engine.episodes.writer import EVENTS_PER_COMMIT_MAX, Scribe
+from engine.episodes.episode import Begin, FailEpisode, Performed, fold
+from engine.episodes.writer import EVENTS_PER_COMMIT_MAX, JournalWriter
 from engine.errors import Rejected
 from streams.errors import TooLarge, Unavailable, VersionConflict
 from streams.json import raw
@@ -68,7 +68,7 @@ async def scribe(ports, held):
     opened = opening(app_of(Scripted()))
     await write(ports, opened.episode_id, opened)
     so_far = await life(ports, opened.episode_id)
-    scribe = Scribe(
+    scribe = JournalWriter(
         held,
         CLOCK,
         subject=ports.stack.episode(opened.episode_id),
@@ -210,7 +210,7 @@ async def test_one_event_too_large_for_a_message_is_refused(held, scribe):
 
 async def test_the_journal_folds_to_what_the_scribe_knows_but_for_moments(ports, held, scribe):
     held.open.set()
-    scribe.record(begin, step(), step(), Fail(error_class="x"))
+    scribe.record(begin, step(), step(), FailEpisode(error_class="x"))
     await scribe.barrier()
 
     folded = fold(await ports.log.read(scribe._subject))

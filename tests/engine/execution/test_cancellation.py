@@ -14,8 +14,8 @@ from engine.episodes.cancel import CANCELED, cancel
 from engine.episodes.episode import Status
 from engine.errors import BadRequest
 from engine.execution import commands
-from engine.execution.cancel import Cancellation
-from engine.operations.dead_letters import Settler
+from engine.execution.cancel import CancelHandler
+from engine.operations.dead_letters import DeadLetterRequests
 from engine.runtime.leases import Keeper
 from streams.clock import SKEW_S
 from streams.errors import Unavailable
@@ -366,7 +366,7 @@ async def carry_out(app, ports, delivery) -> bool:
     keeper = Keeper(ports.leases, holder="n1", clock=clock)
     life_ = await life(ports, delivery.content.episode_id)
     crew = crew_of(app, ports, clock=clock)
-    cancellation = Cancellation(crew, keeper, delivery.content, delivery)
+    cancellation = CancelHandler(crew, keeper, delivery.content, delivery)
     return await cancellation.carry_out(life_.episode, life_.records)
 
 
@@ -481,7 +481,7 @@ async def test_a_command_for_an_episode_that_never_was_is_a_dead_letter_and_can_
         (letter,) = await _letters(ports)
         assert letter.reason == "no_such_episode"
         await opened_alone(ports, app)
-        await Settler(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ann")
+        await DeadLetterRequests(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ann")
         check_canceled(await lived(ports, id_))
 
 

@@ -19,9 +19,9 @@ from engine.app.triggers import event
 from engine.episodes.cancel import cancel
 from engine.episodes.episode import Status
 from engine.execution.commands import ROOM_MAX
-from engine.operations.dead_letters import Settler
+from engine.operations.dead_letters import DeadLetterRequests
 from engine.outputs.requests import approve_output, cancel_output, retry_output
-from engine.waits.handle import Attendant
+from engine.waits.handle import WaitHandler
 from engine.waits.requests import approve, deny
 from engine.waits.signal import RESOLVED
 from engine.waits.signals import QUEUE
@@ -398,7 +398,7 @@ def late_decision(life: Life) -> Decide:
 
 async def attend(scene: Scene, delivery: Delivery[Command], life: Life, ports: Ports) -> bool:
     crew = crew_of(scene.app, ports, clock=scene.clock)
-    return await Attendant(crew).attend(delivery, delivery.content, life.episode, life.records)
+    return await WaitHandler(crew).attend(delivery, delivery.content, life.episode, life.records)
 
 
 class Away:
@@ -575,7 +575,7 @@ async def test_a_command_in_the_wrong_queue_is_a_dead_letter_that_can_be_requeue
         await all_answered(ports.inbox)
         letter = f"{ports.stack.stream(Stream.WORK)}.{seq}"
         (record,) = await ports.log.read(ports.stack.dead_letter(letter))
-        await Settler(ports, CLOCK).requeue(letter, by="ada")
+        await DeadLetterRequests(ports, CLOCK).requeue(letter, by="ada")
         life = await lived(ports, id_)
         await all_answered(ports.inbox)
     (buried,) = record.commit.events

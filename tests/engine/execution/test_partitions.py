@@ -9,11 +9,11 @@ import pytest
 
 from engine.app.actions import observe
 from engine.app.findings import clear_finding, raise_finding
-from engine.dead_letters.write import Undertaker
-from engine.episodes.recovery import Verdict
-from engine.findings.apply import Applier
-from engine.operations.dead_letters import Settler
-from engine.operations.sweep import Candidate, Sweeper
+from engine.dead_letters.write import DeadLetterWriter
+from engine.episodes.recovery import SweepVerdict
+from engine.findings.apply import FindingApplier
+from engine.operations.dead_letters import DeadLetterRequests
+from engine.operations.sweep import Candidate, EpisodeSweeper
 from engine.runtime.retry import Turns
 from streams.clock import SystemClock
 from streams.errors import VersionConflict
@@ -78,7 +78,7 @@ async def test_every_event_becomes_an_episode_in_whichever_partition(ports, app)
 
 async def test_commands_with_one_sequence_in_several_queues_are_several_dead_letters(ports, app):
     """I5."""
-    undertaker = Undertaker(ports, CLOCK)
+    undertaker = DeadLetterWriter(ports, CLOCK)
     opened = [opening(app, id_=name) for name in NAMES]
     homes = {ports.stack.partition_of(Kind.EPISODE, each.episode_id): each for each in opened}
     for each in homes.values():
@@ -92,7 +92,7 @@ async def test_commands_with_one_sequence_in_several_queues_are_several_dead_let
             (lettered,) = letter.commit.events
             assert isinstance(lettered, DeadLettered)
             _, key = ports.stack.aggregate_of(letter.subject)
-            requeued = await Settler(ports, CLOCK).requeue(key, by="ann")
+            requeued = await DeadLetterRequests(ports, CLOCK).requeue(key, by="ann")
             assert requeued.episode_id == lettered.episode_id
             assert (await lived(ports, requeued.episode_id)).end.status is EndStatus.DONE
 
@@ -103,11 +103,11 @@ async def test_a_letter_of_another_layout_can_be_requeued(ports, app):
     await write(ports, opened.episode_id, opened)
     old = memory_ports(stack=before, clock=CLOCK)
     command = Start(actor_id="worker", episode_id=opened.episode_id)
-    await Undertaker(old, CLOCK).bury_command(command, seq=1, reason="newer_state", detail="")
+    await DeadLetterWriter(old, CLOCK).bury_command(command, seq=1, reason="newer_state", detail="")
     (letter,) = await everything(old)
     await ports.log.append(letter.subject, letter.commit, after=0)
     _, key = ports.stack.aggregate_of(letter.subject)
-    requeued = await Settler(ports, CLOCK).requeue(key, by="ann")
+    requeued = await DeadLetterRequests(ports, CLOCK).requeue(key, by="ann")
     assert requeued.episode_id == opened.episode_id
     assert await ports.inbox.is_waiting("worker", opened.episode_id)
 
@@ -121,10 +121,10 @@ async def test_a_sweep_finds_what_was_forgotten_in_any_partition(ports, app):
     opened = [opening(app, id_=name) for name in NAMES]
     for each in opened:
         await write(ports, each.episode_id, each)
-    sweeper = Sweeper(ports, CLOCK, "sweep", stale_after_s=0.0)
+    sweeper = EpisodeSweeper(ports, CLOCK, "sweep", stale_after_s=0.0)
     candidates = [Candidate(actor_id="worker", episode_id=each.episode_id) for each in opened]
-    assert await sweeper.sweep(candidates) == [Verdict.RECOVERED] * len(NAMES)
-    assert await sweeper.sweep(candidates) == [Verdict.CALLED] * len(NAMES)
+    assert await sweeper.sweep(candidates) == [SweepVerdict.RECOVERED] * len(NAMES)
+    assert await sweeper.sweep(candidates) == [SweepVerdict.CALLED] * len(NAMES)
 
 
 def disk_in(ports, partition):
@@ -157,7 +157,7 @@ async def test_what_was_carried_out_in_another_partition_is_not_carried_out_agai
     mine, other = await left_late(ports, app), opening(app, id_="other")
     key = disk_in(ports, (home_of(ports, mine) + 1) % PARTITIONS)
     since = (await life(ports, mine.episode_id)).records[0].seq
-    applier = Applier(ports, ACTORS, CLOCK, Turns())
+    applier = FindingApplier(ports, ACTORS, CLOCK, Turns())
     disk = raise_finding(key, class_="full")
 
     once = await applier.apply([disk], opened=mine, attempt=1, since=since)
@@ -174,7 +174,7 @@ async def test_a_former_owner_carries_out_nothing_in_any_partition(ports, app):
     """I2."""
     mine, other = await left_late(ports, app), opening(app, id_="other")
     version = (await life(ports, mine.episode_id)).records[-1].seq
-    applier = Applier(ports, ACTORS, CLOCK, Turns())
+    applier = FindingApplier(ports, ACTORS, CLOCK, Turns())
     await write(ports, mine.episode_id, STARTED)
     for partition in range(PARTITIONS):
         key = disk_in(ports, partition)
@@ -200,7 +200,7 @@ async def test_what_was_carried_out_before_a_move_to_one_partition_is_not_carrie
         await write(before, mine.episode_id, STARTED, EpisodeConverged(findings=(disk,)))
         recover = Recover(actor_id="worker", episode_id=mine.episode_id, reason="lapsed")
         await before.inbox.send(recover, id="lapse.1")
-        applier = Applier(before, ACTORS, CLOCK, Turns())
+        applier = FindingApplier(before, ACTORS, CLOCK, Turns())
         await applier.apply([disk], opened=mine, attempt=1)
         await applier.apply([clear_finding(key)], opened=other, attempt=1)
 

@@ -7,9 +7,9 @@ import pytest
 
 from engine.app.actions import tool_call
 from engine.app.tools import Announcement, CallContext, ToolFailed, publish
-from engine.execution.steps import EVENTS_MAX, Publisher
+from engine.execution.steps import EVENTS_MAX, PublishTool
 from streams.errors import Unavailable
-from streams.memory.domain_events import MemoryWorld
+from streams.memory.domain_events import MemoryDomainEvents
 from streams.model.events import StepAnnounced
 from tests.engine.stage import Scripted, play, told
 
@@ -23,7 +23,7 @@ CTX = CallContext(
 )
 
 
-class Away(MemoryWorld):
+class Away(MemoryDomainEvents):
     """A world that nobody answers for."""
 
     async def publish(self, name, payload, *, id, hops=0, trace=""):
@@ -65,14 +65,14 @@ async def test_the_same_events_again_are_the_same_events(ports):
 )  # fmt: skip
 async def test_what_cannot_be_published_fails_in_words(ports, action, args, error_class):
     with pytest.raises(ToolFailed) as failed:
-        await Publisher(ports.world).call(action, args, CTX)
+        await PublishTool(ports.world).call(action, args, CTX)
     assert failed.value.error_class == error_class
 
 
 async def test_while_the_log_is_away_the_step_says_so(ports):
     world = Away(ports.world._stream, stack=ports.stack)
     with pytest.raises(ToolFailed) as failed:
-        await Publisher(world).call(
+        await PublishTool(world).call(
             "publish", {"name": "a.b", "events": [{"id": "a", "payload": {}}]}, CTX
         )
     assert failed.value.error_class == "tool_unavailable"
@@ -81,4 +81,4 @@ async def test_while_the_log_is_away_the_step_says_so(ports):
 @pytest.mark.parametrize("events", [None, 3, "x"])
 def test_arguments_of_any_shape_can_be_shown(ports, events):
     args = tool_call("vigil", "publish", {"name": "a.b", "events": events}).args
-    assert Publisher(ports.world).redact(args) == {"name": "a.b", "events": 0}
+    assert PublishTool(ports.world).redact(args) == {"name": "a.b", "events": 0}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from engine.execution import takeover
-from engine.execution.takeover import Rescuer
+from engine.execution.takeover import LapseWatcher
 from streams.errors import Unavailable
 from streams.model.commands import Recover
 from tests.engine.stage import CLOCK, WAIT_S, eventually
@@ -24,7 +24,7 @@ class Rescuers:
         self.tasks: list[asyncio.Task[None]] = []
 
     def start(self, *, ports=None, actors=("worker",)):
-        rescuer = Rescuer(ports or self.ports, actors, CLOCK, self.stopping)
+        rescuer = LapseWatcher(ports or self.ports, actors, CLOCK, self.stopping)
         self.tasks.append(asyncio.create_task(rescuer.serve()))
 
     async def end(self):

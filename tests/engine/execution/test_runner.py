@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from engine.app.actions import observe, tool_call
 from engine.errors import Rejected
 from engine.execution import commands
-from engine.operations.dead_letters import Settler
+from engine.operations.dead_letters import DeadLetterRequests
 from streams.jetstream import connect
 from streams.layout import Stream
 from streams.model.events import EndStatus, EpisodeStarted
@@ -256,7 +256,7 @@ async def test_requeuing_the_letter_calls_a_node_to_the_same_episode(ports, impa
     (letter,) = await letters(ports)
     key = f"{letter.stream}.{letter.seq}"
 
-    requeued = await Settler(ports, CLOCK).requeue(key, by="ann")
+    requeued = await DeadLetterRequests(ports, CLOCK).requeue(key, by="ann")
 
     assert requeued.episode_id == id_
     async with running(APP, ports):
@@ -269,7 +269,7 @@ async def test_a_letter_for_an_episode_that_never_was_cannot_be_requeued(ports, 
         await all_answered(ports.inbox)
     (letter,) = await letters(ports)
     with pytest.raises(Rejected, match="does not hold its episode"):
-        await Settler(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ann")
+        await DeadLetterRequests(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ann")
 
 
 class LateAtFirst:

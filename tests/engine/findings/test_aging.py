@@ -22,8 +22,8 @@ from engine.app.findings import (
 )
 from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.triggers import event
-from engine.findings.apply import Applier
-from engine.findings.expire import Aged, Warden, timer_of
+from engine.findings.apply import FindingApplier
+from engine.findings.expire import DueFinding, FindingExpiry, timer_of
 from engine.runtime.retry import Turns
 from streams.errors import Unavailable
 from streams.memory import memory_ports
@@ -271,7 +271,7 @@ async def pending(ports, purpose, key="disk"):
 
 
 def applier_of(ports, app):
-    return Applier(ports, app.actors, SimClock(), Turns())
+    return FindingApplier(ports, app.actors, SimClock(), Turns())
 
 
 def test_whoever_takes_an_episode_over_arms_what_its_dead_node_did_not():
@@ -324,7 +324,7 @@ async def look(warden, ports, finding, *, at, id_="t1"):
         fired_at=seconds(at),
     )
     subject = ports.stack.finding(timer.key)
-    await warden.look(Aged(due=due, subject=subject))
+    await warden.look(DueFinding(due=due, subject=subject))
 
 
 async def raised(ports, app):
@@ -339,7 +339,7 @@ def test_a_timer_that_is_too_early_is_armed_anew():
         app = app_of(Says())
         finding = await raised(ports, app)
         await ports.timers.cancel("worker", EXPIRE, "disk")
-        await look(Warden(crew_of(app, ports, clock=SimClock())), ports, finding, at=30)
+        await look(FindingExpiry(crew_of(app, ports, clock=SimClock())), ports, finding, at=30)
         return await pending(ports, EXPIRE), await life(ports)
 
     timer, events = simulated(work)
@@ -351,7 +351,7 @@ def test_a_node_whose_clock_is_behind_believes_the_servers():
     async def work(ports):
         app = app_of(Says())
         finding = await raised(ports, app)
-        await look(Warden(crew_of(app, ports, clock=SimClock())), ports, finding, at=MINUTE)
+        await look(FindingExpiry(crew_of(app, ports, clock=SimClock())), ports, finding, at=MINUTE)
         return await life(ports)
 
     assert kinds(simulated(work)) == [FindingRaised, FindingExpired]
@@ -363,7 +363,7 @@ def test_a_timer_that_comes_again_tells_the_same_once_more_and_changes_nothing()
     async def work(ports):
         app = app_of(Says())
         finding = await raised(ports, app)
-        warden = Warden(crew_of(app, ports, clock=SimClock()))
+        warden = FindingExpiry(crew_of(app, ports, clock=SimClock()))
         await look(warden, ports, finding, at=MINUTE)
         await applier_of(ports, app).apply([SAID["bare"]], opened=opening(app, id_="x2"), attempt=1)
         await asyncio.sleep(DEDUPE_WINDOW_S)  # Until then it would be kept once.
@@ -415,8 +415,8 @@ def test_an_expiry_is_told_by_who_stood_still_with_the_timer_if_its_finder_dies_
         app = app_of(Says())
         finding = await raised(ports, app)
         slow, dumb = StandsStill(ports.log, ports.stack), Dumb(ports.world)
-        still = Warden(crew_of(app, replace(ports, log=slow), clock=SimClock()))
-        finder = Warden(crew_of(app, replace(ports, world=dumb), "n2", clock=SimClock()))
+        still = FindingExpiry(crew_of(app, replace(ports, log=slow), clock=SimClock()))
+        finder = FindingExpiry(crew_of(app, replace(ports, world=dumb), "n2", clock=SimClock()))
         stands = asyncio.create_task(look(still, ports, finding, at=MINUTE))
         await slow.is_asked.wait()
         finds = asyncio.create_task(look(finder, ports, finding, at=MINUTE))
@@ -433,7 +433,7 @@ def test_a_timer_that_came_to_nothing_tells_nothing_of_what_others_led_to():
     async def work(ports):
         app = app_of(Says())
         finding = await raised(ports, app)
-        warden = Warden(crew_of(app, ports, clock=SimClock()))
+        warden = FindingExpiry(crew_of(app, ports, clock=SimClock()))
         await look(warden, ports, finding, at=MINUTE)
         await asyncio.sleep(DEDUPE_WINDOW_S)
         await look(warden, ports, finding, at=MINUTE, id_="t2")
@@ -450,7 +450,9 @@ def test_what_a_newer_version_has_written_is_left_to_it():
         strange = b'{"at":"2030-01-01T00:00:00Z","events":[{"type":"finding.moved@9"}]}'
         ports.log._streams["vigil-journal"].publish(subject, strange, {})
         with pytest.raises(Unavailable, match=r"finding\.moved"):
-            await look(Warden(crew_of(app, ports, clock=SimClock())), ports, finding, at=MINUTE)
+            await look(
+                FindingExpiry(crew_of(app, ports, clock=SimClock())), ports, finding, at=MINUTE
+            )
 
     simulated(work)
 

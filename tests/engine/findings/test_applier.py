@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.app.findings import clear_finding, raise_finding, update_finding
-from engine.findings.apply import Applier
+from engine.findings.apply import FindingApplier
 from engine.runtime.retry import CONFLICTS_MAX, Contended, Turns
 from streams.memory import memory_ports
 from streams.model.events import FindingRaised, FindingUpdated
@@ -26,7 +26,7 @@ disk = raise_finding("disk", class_="full", summary="one")
 
 @pytest.fixture
 def applier(ports):
-    return Applier(ports, ACTORS, CLOCK, Turns())
+    return FindingApplier(ports, ACTORS, CLOCK, Turns())
 
 
 async def events_of(ports, key="disk"):
@@ -44,7 +44,7 @@ class Contested:
     async def append(self, subject, commit, *, after):
         if self._times:
             self._times -= 1
-            rival = Applier(self._ports, ACTORS, CLOCK, Turns())
+            rival = FindingApplier(self._ports, ACTORS, CLOCK, Turns())
             opened = opening(APP, id_=f"rival{self._times}")
             await rival.apply([disk], opened=opened, attempt=1)
         return await self._log.append(subject, commit, after=after)
@@ -70,7 +70,7 @@ async def test_intents_on_one_key_are_carried_out_in_order(ports, applier):
 
 @pytest.mark.parametrize("times", [1, 7])
 async def test_a_rival_that_is_first_is_decided_upon_again(ports, times):
-    applier = Applier(
+    applier = FindingApplier(
         dataclasses.replace(ports, log=Contested(ports, times=times)), ACTORS, CLOCK, Turns()
     )
     (applied,) = await applier.apply([disk], opened=OPENED, attempt=1)
@@ -84,7 +84,7 @@ def test_a_finding_that_is_fought_over_without_end_is_left_for_later():
     async def fight():
         clock = SimClock()
         ports = memory_ports(clock=clock)
-        applier = Applier(
+        applier = FindingApplier(
             dataclasses.replace(ports, log=Contested(ports, times=CONFLICTS_MAX)),
             ACTORS,
             clock,
@@ -135,7 +135,7 @@ async def test_nothing_older_than_the_episode_is_read_again(ports, applier):
         await applier.apply([intent], opened=OTHER, attempt=1)
     since = await ports.log.head()
     log = Remembered(ports)
-    later = Applier(dataclasses.replace(ports, log=log), ACTORS, CLOCK, Turns())
+    later = FindingApplier(dataclasses.replace(ports, log=log), ACTORS, CLOCK, Turns())
 
     (once,) = await later.apply([disk], opened=OPENED, attempt=2, since=since)
     await applier.apply([clear_finding("disk")], opened=OTHER, attempt=1)
@@ -150,7 +150,7 @@ async def test_nothing_older_than_the_episode_is_read_again(ports, applier):
 async def test_a_replica_that_lags_does_not_hide_what_was_carried_out(ports, applier):
     await applier.apply([disk], opened=OTHER, attempt=1)
     (once,) = await applier.apply([clear_finding("disk")], opened=OPENED, attempt=1)
-    later = Applier(
+    later = FindingApplier(
         dataclasses.replace(ports, log=Remembered(ports, lags=2)), ACTORS, CLOCK, Turns()
     )
 

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.app.findings import raise_finding
-from engine.findings.apply import Applier
+from engine.findings.apply import FindingApplier
 from engine.runtime import retry
 from engine.runtime.retry import Turns
 from streams.errors import VersionConflict
@@ -82,7 +82,7 @@ async def raise_all(appliers):
 
 async def test_the_writers_of_one_node_take_turns_and_lose_no_race(ports):
     log = far(ports)
-    ids = await raise_all([Applier(replace(ports, log=log), ACTORS, CLOCK, Turns())])
+    ids = await raise_all([FindingApplier(replace(ports, log=log), ACTORS, CLOCK, Turns())])
 
     assert sorted(await causes_of(ports)) == ids
     assert log.lost == 0
@@ -91,7 +91,7 @@ async def test_the_writers_of_one_node_take_turns_and_lose_no_race(ports):
 async def test_the_writers_of_several_nodes_all_come_through_and_once(ports):
     log = far(ports)
     ids = await raise_all(
-        [Applier(replace(ports, log=log), ACTORS, CLOCK, Turns()) for _ in range(3)]
+        [FindingApplier(replace(ports, log=log), ACTORS, CLOCK, Turns()) for _ in range(3)]
     )
 
     assert sorted(await causes_of(ports)) == ids
@@ -99,7 +99,7 @@ async def test_the_writers_of_several_nodes_all_come_through_and_once(ports):
 
 async def test_a_turn_is_forgotten_once_nobody_waits_for_it(ports):
     turns = Turns()
-    await raise_all([Applier(replace(ports, log=far(ports)), ACTORS, CLOCK, turns)])
+    await raise_all([FindingApplier(replace(ports, log=far(ports)), ACTORS, CLOCK, turns)])
     gc.collect()
     assert len(turns._locks) == 0
 

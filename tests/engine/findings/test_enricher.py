@@ -9,7 +9,7 @@ import pytest
 from engine.app.findings import clear_finding, enriched, raise_finding, update_finding
 from engine.errors import StrategyError
 from engine.findings import enrich as enricher
-from engine.findings.apply import Applier
+from engine.findings.apply import FindingApplier
 from engine.runtime.retry import Turns
 from streams.json import raw
 from streams.model.events import FindingCleared, FindingRaised, FindingUpdated
@@ -25,7 +25,7 @@ async def events_of(ports):
 
 async def applied(ports, enrich, *intents, id_="x1", attempt=1):
     app = app_of(Scripted(), enrich=enrich)
-    applier = Applier(ports, app.actors, CLOCK, Turns())
+    applier = FindingApplier(ports, app.actors, CLOCK, Turns())
     return await applier.apply(intents, opened=opening(app, id_=id_), attempt=attempt)
 
 

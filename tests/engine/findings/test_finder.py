@@ -9,8 +9,8 @@ import pytest
 from engine.app.actions import converge, tool_call
 from engine.app.findings import clear_finding, raise_finding
 from engine.app.strategy import ConvergeResult, Strategy
-from engine.findings.apply import Applier
-from engine.findings.store import Finder
+from engine.findings.apply import FindingApplier
+from engine.findings.store import FindingReader
 from engine.runtime.retry import Turns
 from streams.errors import BadName
 from streams.memory import memory_ports
@@ -25,7 +25,7 @@ disk = raise_finding("disk", class_="full", severity="high")
 
 async def carry_out(ports, *intents, clock=CLOCK, id_="x0"):
     app = app_of(Scripted())
-    applier = Applier(ports, app.actors, clock, Turns())
+    applier = FindingApplier(ports, app.actors, clock, Turns())
     await applier.apply(intents, opened=opening(app, id_=id_), attempt=1)
 
 
@@ -46,7 +46,10 @@ async def test_a_key_that_no_finding_can_have_is_refused(ports):
 
 
 async def test_of_a_key_that_a_dry_run_cannot_keep_anything_under_it_sees_what_is_meant(ports):
-    finder, long = Finder(ports.log, ports.stack, CLOCK, prefix="dry_run"), "k" * TOKEN_BYTES_MAX
+    finder, long = (
+        FindingReader(ports.log, ports.stack, CLOCK, prefix="dry_run"),
+        "k" * TOKEN_BYTES_MAX,
+    )
     await carry_out(ports, raise_finding(long, class_="full"))
     assert (await finder.get(long)).finding_key == long
     with pytest.raises(BadName):
@@ -57,7 +60,7 @@ def test_a_finding_is_recent_for_a_while_after_its_last_change():
     async def work():
         clock = SimClock()
         ports = memory_ports(clock=clock)
-        finder = Finder(ports.log, ports.stack, clock)
+        finder = FindingReader(ports.log, ports.stack, clock)
         await carry_out(ports, disk, clock=clock)
         await asyncio.sleep(600)
         seen = [await finder.recent("disk", within) for within in (599, "10m", "1h")]

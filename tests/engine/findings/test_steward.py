@@ -9,8 +9,8 @@ import pytest
 
 from engine.app.findings import clear_finding, raise_finding
 from engine.errors import BadRequest, NoFinding
-from engine.findings.apply import Applier
-from engine.findings.requests import Steward
+from engine.findings.apply import FindingApplier
+from engine.findings.requests import FindingRequests
 from engine.runtime.retry import Turns
 from streams.errors import BadName, VersionConflict
 from streams.model.events import (
@@ -30,11 +30,11 @@ disk = raise_finding("disk", class_="full")
 
 @pytest.fixture
 def steward(ports):
-    return Steward(ports, CLOCK)
+    return FindingRequests(ports, CLOCK)
 
 
 async def raised(ports, *intents, opened=None):
-    applier = Applier(ports, APP.actors, CLOCK, Turns())
+    applier = FindingApplier(ports, APP.actors, CLOCK, Turns())
     await applier.apply(intents or [disk], opened=opened or opening(APP), attempt=1)
 
 
@@ -119,5 +119,5 @@ class Contested:
 
 async def test_a_person_who_is_overtaken_decides_again(ports):
     await raised(ports)
-    steward = Steward(replace(ports, log=Contested(ports.log, times=3)), CLOCK)
+    steward = FindingRequests(replace(ports, log=Contested(ports.log, times=3)), CLOCK)
     assert (await steward.clear("disk", by="ada")).is_made

@@ -9,12 +9,12 @@ import pytest
 
 from engine.app.actions import tool_call
 from engine.app.triggers import event
-from engine.dead_letters.write import Undertaker
+from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.fire import fire
 from engine.execution import commands
 from engine.lanes import intake, scheduler
 from engine.lanes.lane import fold
-from engine.operations.dead_letters import Settler
+from engine.operations.dead_letters import DeadLetterRequests
 from streams.json import raw
 from streams.keys import NODES, node_key, pause_key
 from streams.layout import Stream
@@ -417,14 +417,14 @@ async def test_a_dead_letter_that_is_requeued_takes_its_turn(ports):
     gone = opening(app, id_="gone")
     await write(ports, gone.episode_id, gone)
     await write(ports, gone.episode_id, EpisodeFinished(status=EndStatus.FAILED))
-    undertaker = Undertaker(ports, CLOCK)
+    undertaker = DeadLetterWriter(ports, CLOCK)
     await undertaker.bury_episode(gone, reason="attempts_exhausted", detail="")
     _, letter = ports.stack.aggregate_of(ports.stack.dead("episode", gone.episode_id))
     async with running(app, ports):
         await begun(ports)
         await publish(ports, "x0")
         await tool.called.wait()
-        requeued = await Settler(ports, CLOCK).requeue(letter, by="ann")
+        requeued = await DeadLetterRequests(ports, CLOCK).requeue(letter, by="ann")
         lane = await lane_reached(ports, lambda lane: lane.waiting)
         assert [ticket.episode_id for ticket in lane.waiting] == [requeued.episode_id]
         tool.gate.set()

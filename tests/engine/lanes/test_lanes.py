@@ -17,8 +17,8 @@ from engine.lanes.lane import (
     EMPTY,
     KEEP_EVERY,
     TICKETS_KEPT_MAX,
+    LaneInputs,
     Limits,
-    Seen,
     Wanted,
     beginning,
     capacity_of,
@@ -67,7 +67,7 @@ class given:
 
     def when(self, seen=None, **limits):
         """Let the dispatcher see this, under other limits if some are named."""
-        self.seen = Seen() if seen is None else seen
+        self.seen = LaneInputs() if seen is None else seen
         for name, value in limits.items():
             self.limits = Limits(**{**_fields(self.limits), name: value})
         return self
@@ -97,11 +97,11 @@ def after(lane, events, *, version=1):
 
 
 def these(*episodes, **options):
-    return Seen(wanted=[wanted(each, **options) for each in episodes])
+    return LaneInputs(wanted=[wanted(each, **options) for each in episodes])
 
 
 def left(*episodes):
-    return Seen(left=episodes)
+    return LaneInputs(left=episodes)
 
 
 # Who may run.
@@ -137,13 +137,13 @@ def test_a_higher_priority_overtakes():
 
 
 def test_of_one_batch_the_highest_priority_goes_first():
-    seen = Seen(wanted=[wanted("a"), wanted("b", priority=-1), wanted("c", priority=1)])
+    seen = LaneInputs(wanted=[wanted("a"), wanted("b", priority=-1), wanted("c", priority=1)])
     given(capacity=2).when(seen).then(placed=["a", "b", "c"], admitted=["c", "a"])
 
 
 def test_one_whose_key_is_busy_is_passed_over():
     given(these("a", key="h1"), capacity=3).when(
-        Seen(wanted=[wanted("b", key="h1"), wanted("c", key="h2"), wanted("d")])
+        LaneInputs(wanted=[wanted("b", key="h1"), wanted("c", key="h2"), wanted("d")])
     ).then(placed=["b", "c", "d"], admitted=["c", "d"])
 
 
@@ -203,13 +203,13 @@ def test_a_newcomer_that_finds_no_room_is_dropped():
 
 
 def test_nobody_is_dropped_while_there_is_room():
-    given(these("a"), overflow="drop").when(Seen(wanted=[wanted("b")], left=["a"])).then(
+    given(these("a"), overflow="drop").when(LaneInputs(wanted=[wanted("b")], left=["a"])).then(
         placed=["b"], admitted=["b"], left=["a"]
     )
 
 
 def test_of_newcomers_those_of_the_lowest_priority_are_dropped():
-    seen = Seen(wanted=[wanted("a"), wanted("b", priority=1)])
+    seen = LaneInputs(wanted=[wanted("a"), wanted("b", priority=1)])
     given(overflow="drop").when(seen).then(placed=["b"], admitted=["b"], dropped=["a"])
 
 
@@ -233,7 +233,7 @@ def test_who_is_dropped_is_told_why(options, reason):
 
 def test_each_of_those_who_are_dropped_is_told_its_own_reason():
     lane = given(these("a", key="h1"), overflow="drop", capacity=2)
-    many = Seen(wanted=[wanted("b", key="h1"), wanted("c", key="h2"), wanted("d", key="h3")])
+    many = LaneInputs(wanted=[wanted("b", key="h1"), wanted("c", key="h2"), wanted("d", key="h3")])
     (moved,) = decide(lane.lane, many, lane.limits)
     assert moved.admitted == ("c",)
     assert moved.dropped == {"b": "key_busy", "d": "no_room"}
@@ -242,7 +242,7 @@ def test_each_of_those_who_are_dropped_is_told_its_own_reason():
 def test_who_waits_for_longer_than_it_is_worth_beginning_is_overdue():
     times = {"a": EPOCH, "b": EPOCH + timedelta(seconds=1), "c": None}
     waiting = [Wanted(episode_id=id_, expectation_id="x", start_by=at) for id_, at in times.items()]
-    lane = given(Seen(wanted=waiting), capacity=0).lane
+    lane = given(LaneInputs(wanted=waiting), capacity=0).lane
     assert overdue(lane, at=EPOCH) == []
     assert overdue(lane, at=EPOCH + timedelta(seconds=1)) == ["a"]
     assert overdue(lane, at=EPOCH + timedelta(days=1)) == ["a", "b"]
@@ -256,7 +256,7 @@ def test_a_newcomer_takes_the_place_of_the_one_that_has_waited_longest():
 
 def test_nobody_is_shed_while_there_is_room():
     given(these("a", "b"), overflow="shed_oldest", queue_max=1).when(
-        Seen(wanted=[wanted("c")], left=["a"])
+        LaneInputs(wanted=[wanted("c")], left=["a"])
     ).then(placed=["c"], admitted=["b"], left=["a"])
 
 
@@ -285,12 +285,12 @@ def test_an_episode_that_is_wanted_twice_is_placed_once():
 
 
 def test_an_episode_that_has_left_meanwhile_is_not_placed():
-    given().when(Seen(wanted=[wanted("a")], left=["a"])).then_nothing()
+    given().when(LaneInputs(wanted=[wanted("a")], left=["a"])).then_nothing()
 
 
 def test_one_that_comes_back_in_the_move_in_which_it_left_gets_a_new_place_for_the_old():
     """Its place is given up, and wanted again: whichever is seen first, others go before it."""
-    back = Seen(wanted=[wanted("a", resumes=True)], left=["a"])
+    back = LaneInputs(wanted=[wanted("a", resumes=True)], left=["a"])
     lane = given(these("a", "b")).lane
     (moved,) = decide(lane, back, Limits(capacity=1))
     assert (moved.left, ids(moved.placed), moved.admitted) == (("a",), ["a"], ("b",))
@@ -299,7 +299,7 @@ def test_one_that_comes_back_in_the_move_in_which_it_left_gets_a_new_place_for_t
 
 
 def test_one_that_comes_back_to_an_empty_lane_goes_on_at_once():
-    back = Seen(wanted=[wanted("a", resumes=True)], left=["a"])
+    back = LaneInputs(wanted=[wanted("a", resumes=True)], left=["a"])
     lane = given(these("a")).lane
     lane = after(lane, decide(lane, back, Limits(capacity=1)))
     assert (ids(lane.admitted), ids(lane.waiting)) == (["a"], [])
@@ -309,10 +309,10 @@ def test_one_that_comes_back_to_an_empty_lane_goes_on_at_once():
 def test_one_that_comes_back_is_neither_dropped_nor_shed(overflow):
     lane = given(these("a")).lane
     limits = Limits(capacity=1, overflow=overflow, queue_max=1)
-    events = decide(lane, Seen(wanted=[wanted("back", resumes=True)]), limits)
+    events = decide(lane, LaneInputs(wanted=[wanted("back", resumes=True)]), limits)
     lane = after(lane, events)
     assert ids(lane.waiting) == ["back"]
-    (moved,) = decide(lane, Seen(wanted=[wanted("new", priority=9)]), limits)
+    (moved,) = decide(lane, LaneInputs(wanted=[wanted("new", priority=9)]), limits)
     assert "back" not in moved.shed
     assert "back" not in moved.dropped
 
@@ -326,19 +326,19 @@ def test_one_that_waits_may_leave():
 
 
 def test_cursors_move_forward_only():
-    lane = given(Seen(cursors={"events": 7})).lane
-    (moved,) = decide(lane, Seen(cursors={"events": 6, "orders": 1}), Limits(capacity=1))
+    lane = given(LaneInputs(cursors={"events": 7})).lane
+    (moved,) = decide(lane, LaneInputs(cursors={"events": 6, "orders": 1}), Limits(capacity=1))
     assert moved.cursors == {"orders": 1}
     assert after(lane, [moved]).cursors == {"events": 7, "orders": 1}
 
 
 def test_a_cursor_that_stands_still_is_no_move():
-    given(Seen(cursors={"events": 7})).when(Seen(cursors={"events": 7})).then_nothing()
+    given(LaneInputs(cursors={"events": 7})).when(LaneInputs(cursors={"events": 7})).then_nothing()
 
 
 def test_a_cursor_that_begins_again_goes_on_from_there():
-    lane = given(Seen(cursors={"events": 7, "orders": 9})).lane
-    seen = Seen(cursors={"events": 8, "orders": 3}, anew={"orders": 0})
+    lane = given(LaneInputs(cursors={"events": 7, "orders": 9})).lane
+    seen = LaneInputs(cursors={"events": 8, "orders": 3}, anew={"orders": 0})
     (moved,) = decide(lane, seen, Limits(capacity=1))
     assert after(lane, [moved]).cursors == {"events": 8, "orders": 3}
 
@@ -351,7 +351,7 @@ def test_numbers_go_on_where_they_were():
 
 def test_a_key_that_is_short_is_spelled_out_and_a_long_one_is_its_hash():
     keys = ["k" * 46, "k" * 47, "k" * 48, "k" * 47]
-    seen = Seen(wanted=[wanted(str(n), key=key) for n, key in enumerate(keys)])
+    seen = LaneInputs(wanted=[wanted(str(n), key=key) for n, key in enumerate(keys)])
     (moved,) = decide(EMPTY, seen, Limits(capacity=9))
     short, long, other, same = (ticket.key for ticket in moved.placed)
     assert short == keys[0]
@@ -367,7 +367,7 @@ def lived(moves, *, capacity=3):
     lane, commits = EMPTY, []
     for version in range(1, moves + 1):
         gone = ids(lane.admitted)[:1] if version % 2 else []
-        seen = Seen(
+        seen = LaneInputs(
             cursors={"events": version},
             wanted=[wanted(f"e{version}", priority=version % 3, key=f"h{version % 4}")],
             left=gone,
@@ -430,9 +430,9 @@ def test_a_kept_lane_fits_in_a_message(tickets, kib_max):
 
 def test_a_lane_too_long_to_keep_is_kept_once_it_is_shorter():
     many = [wanted(f"e{number}") for number in range(TICKETS_KEPT_MAX + 1)]
-    lane = after(EMPTY, decide(EMPTY, Seen(wanted=many), Limits(capacity=0)))
+    lane = after(EMPTY, decide(EMPTY, LaneInputs(wanted=many), Limits(capacity=0)))
     for seq in range(1, KEEP_EVERY):
-        events = decide(lane, Seen(cursors={"events": seq}), Limits(capacity=0))
+        events = decide(lane, LaneInputs(cursors={"events": seq}), Limits(capacity=0))
         assert len(events) == 1
         lane = after(lane, events)
     _, kept = decide(lane, left("e0"), Limits(capacity=0))
@@ -471,7 +471,7 @@ class LaneLife(RuleBasedStateMachine):
         old = [self.wanted[each] for each in (self.waiting + self.admitted)[:1]] if again else []
         gone = self.admitted[:leaving]
         self._decide(
-            Seen(wanted=[*old, *news], left=gone), fresh=[each.episode_id for each in news]
+            LaneInputs(wanted=[*old, *news], left=gone), fresh=[each.episode_id for each in news]
         )
 
     @rule(capacity=st.integers(0, 4))
@@ -569,7 +569,7 @@ def test_nobody_is_admitted_beyond_the_capacity(seed):
         limits = Limits(capacity=seed.draw(st.integers(0, 4)))
         gone = ids(lane.admitted)[: seed.draw(st.integers(0, 2))]
         events = decide(
-            lane, Seen(wanted=[wanted(f"{number}a"), wanted(f"{number}b")], left=gone), limits
+            lane, LaneInputs(wanted=[wanted(f"{number}a"), wanted(f"{number}b")], left=gone), limits
         )
         before, lane = lane, after(lane, events)
         assert len(lane.admitted) <= max(limits.capacity, len(before.admitted) - len(gone))

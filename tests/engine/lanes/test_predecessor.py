@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from engine.lanes import cursors
-from engine.lanes.cursors import Predecessor, Track
+from engine.lanes.cursors import Cursor, ReplayWindow
 
 
 class Read(NamedTuple):
@@ -20,7 +20,7 @@ class Read(NamedTuple):
 @pytest.fixture
 def before(monkeypatch):
     monkeypatch.setattr(cursors, "OPENED_MAX", 2)
-    track = Track(
+    track = Cursor(
         queue="events",
         cursors={"a": 0, "b": 0},
         follow=lambda after: None,
@@ -28,7 +28,7 @@ def before(monkeypatch):
         name_of=lambda read: read.name,
         fan_out=1,
     )
-    return Predecessor(track, until=10)
+    return ReplayWindow(track, until=10)
 
 
 def test_all_that_was_there_may_have_been_ruled_on_and_nothing_else(before):

@@ -18,11 +18,11 @@ from engine.episodes.breaker import BreakerState
 from engine.episodes.fire import fire
 from engine.episodes.open import left, place
 from engine.lanes import intake, scheduler
-from engine.lanes.effects import Usher
+from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import EMPTY, fold
-from engine.operations.dead_letters import Settler
+from engine.operations.dead_letters import DeadLetterRequests
 from engine.triggers import events
-from engine.triggers.evaluate import Arbiter
+from engine.triggers.evaluate import TriggerEvaluator
 from streams.errors import Incompatible
 from streams.keys import breaker_key, cooldown_key, pause_key
 from streams.layout import Stream
@@ -394,7 +394,7 @@ async def test_what_is_dropped_leaves_a_cooldown_that_is_not_its_own(ports):
     other = dropped.episode_id.encode()[::-1]
     trigger = msgspec.structs.replace(dropped.trigger, entity_id="2")
     await ports.gates.put(key, other)
-    arbiter = Arbiter(crew_of(app, ports))
+    arbiter = TriggerEvaluator(crew_of(app, ports))
     await arbiter.take_back(msgspec.structs.replace(dropped, trigger=trigger))
     entry = await ports.gates.get(key)
     assert entry is not None
@@ -453,7 +453,7 @@ async def test_what_waits_for_longer_than_it_is_worth_beginning_is_canceled(port
 
 
 async def test_nothing_is_kept_for_those_that_have_left(ports):
-    usher = Usher(crew_of(laned(), ports), traces={"waited": "00-1", "waits": "00-2"})
+    usher = LaneEffects(crew_of(laned(), ports), traces={"waited": "00-1", "waits": "00-2"})
     await usher.carry_out(LaneMoved(left=("waited",)), EMPTY, version=1, openings={})
     assert usher.traces == {"waits": "00-2"}
 
@@ -476,7 +476,7 @@ async def test_a_wish_for_a_place_that_nobody_knows_is_a_dead_letter(ports, monk
         assert (letter.reason, letter.episode_id) == ("no_such_episode", unknown.episode_id)
         await write(ports, unknown.episode_id, unknown)
         _, key = ports.stack.aggregate_of(record.subject)
-        await Settler(ports, CLOCK).requeue(key, by="ann")
+        await DeadLetterRequests(ports, CLOCK).requeue(key, by="ann")
         await lived(ports, unknown.episode_id)
 
 

@@ -11,7 +11,7 @@ from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo
 from engine.episodes.episode import Episode, fold
 from engine.operations.why_unheard import instance_unheard, unheard
 from streams.json import NOTHING, raw
-from streams.model.definitions import Edition
+from streams.model.definitions import RegisteredDefinition
 from streams.model.events import EndStatus, EpisodeFinished, EpisodeOpened
 from streams.model.events.definitions import DefinitionKind
 from streams.model.triggers import Budget, EventTrigger
@@ -188,9 +188,11 @@ def test_an_episode_of_an_actor_in_code_needs_its_expectation():
     assert told.why.startswith("no node that is up runs actor 'dba' with expectation 'shrink' (")
 
 
-def edition(*, holds: bool) -> Edition:
+def edition(*, holds: bool) -> RegisteredDefinition:
     body = raw({"name": "review"}) if holds else NOTHING
-    return Edition(kind=DefinitionKind.WORKFLOW, id="review", revision=1, seq=1, body=body)
+    return RegisteredDefinition(
+        kind=DefinitionKind.WORKFLOW, id="review", revision=1, seq=1, body=body
+    )
 
 
 HOLDS, DISABLED = edition(holds=True), edition(holds=False)

@@ -8,7 +8,7 @@ import pytest
 
 from engine.app.workflow import Workflow
 from engine.app.workflow_plan import spec_of
-from engine.episodes.recovery import Verdict
+from engine.episodes.recovery import SweepVerdict
 from engine.operations.sweep import InstanceSweeper
 from engine.workflows.begin import begin_instance
 from engine.workflows.decide import decide
@@ -73,10 +73,10 @@ def asks(so_far):
 
 async def test_an_instance_whose_queue_was_emptied_goes_on(ports, app):
     id_ = await forgotten(ports, app)
-    assert await swept(ports, id_, clock=SystemClock()) is Verdict.HELD
-    assert await swept(ports, id_, is_dry=True) is Verdict.RECOVERED
+    assert await swept(ports, id_, clock=SystemClock()) is SweepVerdict.HELD
+    assert await swept(ports, id_, is_dry=True) is SweepVerdict.RECOVERED
     async with running(app, ports):
-        assert await swept(ports, id_) is Verdict.RECOVERED
+        assert await swept(ports, id_) is SweepVerdict.RECOVERED
         await reached(ports, id_, asks)
 
 
@@ -91,7 +91,7 @@ async def test_an_end_that_was_lost_is_told_again(ports, app):
     (opened,) = follow_up(await instance(ports, id_)).opens
     await write(ports, opened.episode_id, opened, EpisodeFinished(status=EndStatus.DONE))
 
-    assert await swept(ports, id_) is Verdict.RECOVERED
+    assert await swept(ports, id_) is SweepVerdict.RECOVERED
     async with running(app, ports):
         done = await reached(ports, id_, asks)
     assert done.steps["a"].items[0].status is StepStatus.DONE
@@ -101,11 +101,11 @@ async def test_what_waits_for_people_is_left_alone_and_what_is_over_needs_nothin
     async with running(app, ports):
         id_ = await begin(ports, "w")
         await reached(ports, id_, asks)
-        assert await swept(ports, id_) is Verdict.WAITING
+        assert await swept(ports, id_) is SweepVerdict.WAITING
         await cancel_workflow(ports, id_, by="ada")
         assert (await ended(ports, id_)).status is WorkflowStatus.CANCELED
-    assert await swept(ports, id_) is Verdict.ENDED
+    assert await swept(ports, id_) is SweepVerdict.ENDED
 
 
 async def test_what_is_not_there_needs_nothing(ports):
-    assert await swept(ports, "00000000-0000-8000-8000-000000000000") is Verdict.ENDED
+    assert await swept(ports, "00000000-0000-8000-8000-000000000000") is SweepVerdict.ENDED

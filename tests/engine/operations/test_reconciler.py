@@ -30,7 +30,7 @@ from streams.errors import Unavailable
 from streams.keys import breaker_key, calmed_key, cooldown_key, node_key
 from streams.memory import memory_ports
 from streams.memory.bucket import MemoryBucket
-from streams.memory.domain_events import MemoryWorld
+from streams.memory.domain_events import MemoryDomainEvents
 from streams.memory.timers import MemoryTimers
 from streams.model.events import EndStatus
 from streams.ports.timers import Timer
@@ -454,7 +454,7 @@ def test_a_queue_holds_again_what_a_node_relies_on_that_comes_up_meanwhile():
 
 
 def test_an_event_that_a_node_adds_in_the_moment_of_narrowing_is_added_again():
-    class Overwritten(MemoryWorld):
+    class Overwritten(MemoryDomainEvents):
         async def unwatch(self, actor, names):
             await super().unwatch(actor, {*names, "thing.new"})
 

@@ -9,15 +9,15 @@ import pytest
 from engine.app.triggers import cron, every, schedule_in, spec_of
 from engine.cluster.modes import NodeMode
 from engine.cluster.nodes import ActorInfo, ExpectationInfo, NodeInfo
-from engine.operations.census import Waiting
+from engine.operations.census import OpenWait
 from engine.operations.drift import (
     REASON_MAX,
+    ActualState,
     Arm,
     CancelBlocked,
     Disarm,
     Forget,
     Mark,
-    Standing,
     declared,
     plan,
     reason_of,
@@ -29,7 +29,7 @@ NOW = datetime(2026, 11, 21, 12, 7, tzinfo=UTC)
 QUARTERS = "every 900s"
 HOURS = "every 3600s"
 
-LEFT = Standing(
+LEFT = ActualState(
     actor="worker",
     ticks=[f"old/{QUARTERS}", f"new/{QUARTERS}"],
     calms=["old/web-1", "new/web-1"],
@@ -41,8 +41,8 @@ LEFT = Standing(
         Mark(key="breaker.worker.new", revision=5),
     ],
     waiting=[
-        Waiting(actor_id="worker", expectation_id="old", episode_id="e1"),
-        Waiting(actor_id="worker", expectation_id="new", episode_id="e2"),
+        OpenWait(actor_id="worker", expectation_id="old", episode_id="e1"),
+        OpenWait(actor_id="worker", expectation_id="new", episode_id="e2"),
     ],
 )
 """What an expectation `old` has left, and what belongs to `new`."""
@@ -98,35 +98,35 @@ def test_what_an_old_node_still_declares_stays_while_a_deploy_rolls():
 
 
 def test_a_schedule_whose_interval_changed_has_its_old_timer_disarmed_and_the_new_one_armed():
-    standing = Standing(actor="worker", ticks=[f"look/{QUARTERS}"])
+    standing = ActualState(actor="worker", ticks=[f"look/{QUARTERS}"])
     disarm, arm = planned(node(look=(HOURS,)), standing=standing)
     assert (disarm.key, arm.schedule) == (f"look/{QUARTERS}", HOURS)
     assert arm.at == datetime(2026, 11, 21, 13, tzinfo=UTC)
 
 
 def test_both_intervals_tick_while_old_and_new_nodes_live_side_by_side():
-    standing = Standing(actor="worker", ticks=[f"look/{QUARTERS}"])
+    standing = ActualState(actor="worker", ticks=[f"look/{QUARTERS}"])
     (arm,) = planned(node("n1", look=(QUARTERS,)), node("n2", look=(HOURS,)), standing=standing)
     assert arm.schedule == HOURS
 
 
 def test_a_schedule_of_nodes_that_wake_nothing_is_neither_armed_nor_disarmed():
     resting = node(wakes=False, look=(QUARTERS, HOURS))
-    standing = Standing(actor="worker", ticks=[f"look/{QUARTERS}"])
+    standing = ActualState(actor="worker", ticks=[f"look/{QUARTERS}"])
     assert planned(resting, standing=standing) == []
 
 
 def test_a_schedule_that_only_a_newer_version_can_read_is_left_to_it():
-    assert planned(node(look=("moon full",)), standing=Standing(actor="worker")) == []
+    assert planned(node(look=("moon full",)), standing=ActualState(actor="worker")) == []
 
 
 def test_what_waits_for_calm_goes_on_though_its_expectation_waits_no_more():
-    standing = Standing(actor="worker", calms=["look/web-1"])
+    standing = ActualState(actor="worker", calms=["look/web-1"])
     assert planned(node(look=()), standing=standing) == []
 
 
 def test_events_that_no_node_watches_are_watched_no_more():
-    standing = Standing(actor="worker", watched=frozenset({"a.b", "c", "d"}))
+    standing = ActualState(actor="worker", watched=frozenset({"a.b", "c", "d"}))
     nodes = [
         node("n1", watches=("event c", "manual"), look=()),
         node("n2", watches=("event d", "stream ORDERS a.b"), look=()),
@@ -136,7 +136,7 @@ def test_events_that_no_node_watches_are_watched_no_more():
 
 
 def test_of_many_events_the_first_are_told():
-    standing = Standing(actor="worker", watched=frozenset("abcdefgh"))
+    standing = ActualState(actor="worker", watched=frozenset("abcdefgh"))
     (unwatch,) = planned(node(look=()), standing=standing)
     assert unwatch.about == "stops watching a, b, c, d, e and 3 more"
 
@@ -176,7 +176,7 @@ def test_what_names_no_schedule_is_none(spec):
 
 
 def test_what_is_done_can_be_told_in_words():
-    arm = planned(node(look=(HOURS,)), standing=Standing(actor="worker"))[0]
+    arm = planned(node(look=(HOURS,)), standing=ActualState(actor="worker"))[0]
     assert (arm.name, arm.about) == ("arm", "tick every 3600s, next 2026-11-21T13:00:00+00:00")
     disarm = planned(node(look=()))[0]
     assert (disarm.name, disarm.about) == ("disarm", f"tick {QUARTERS}")

@@ -10,14 +10,14 @@ import pytest
 from engine.app.actions import observe
 from engine.app.workflow import Workflow
 from engine.app.workflow_plan import spec_of
-from engine.dead_letters.write import Undertaker
+from engine.dead_letters.write import DeadLetterWriter
 from engine.errors import Rejected
-from engine.operations.dead_letters import Settler
+from engine.operations.dead_letters import DeadLetterRequests
 from engine.workflows.begin import begin_instance
 from engine.workflows.start import started
 from streams.errors import BadName, Unavailable
 from streams.layout import Stream
-from streams.memory.commands import MemoryInbox
+from streams.memory.commands import MemoryCommandQueue
 from streams.memory.log import MemoryLog
 from streams.model.commands import Advance, ResumeWorkflow
 from streams.model.events import DeadDiscarded, EndStatus, EpisodeFinished
@@ -46,7 +46,7 @@ FAILED = EpisodeFinished(status=EndStatus.FAILED, error_class="attempts_exhauste
 
 @pytest.fixture
 def settler(ports):
-    return Settler(ports, CLOCK)
+    return DeadLetterRequests(ports, CLOCK)
 
 
 async def bury_event(ports, *, seq=None):
@@ -61,7 +61,7 @@ async def bury_event(ports, *, seq=None):
         headers={},
         data=b"{ no",
     )
-    await Undertaker(ports, CLOCK).bury(message, actor_id="worker")
+    await DeadLetterWriter(ports, CLOCK).bury(message, actor_id="worker")
     return f"{stream}.{message.seq}"
 
 
@@ -71,7 +71,7 @@ async def bury_episode(ports, opened=None):
         opened = opening(APP)
         await write(ports, opened.episode_id, opened)
     await write(ports, opened.episode_id, STARTED, FAILED)
-    undertaker = Undertaker(ports, CLOCK)
+    undertaker = DeadLetterWriter(ports, CLOCK)
     await undertaker.bury_episode(opened, reason="attempts_exhausted", detail="3 nodes crashed")
     return f"episode.{opened.episode_id}"
 
@@ -186,7 +186,7 @@ class CutLog(MemoryLog):
         return await super().append(subject, commit, after=after)
 
 
-class DeafInbox(MemoryInbox):
+class DeafInbox(MemoryCommandQueue):
     """The program ends before it calls for a start."""
 
     async def send(self, command, *, id, trace=""):
@@ -196,7 +196,7 @@ class DeafInbox(MemoryInbox):
 async def test_what_was_cut_off_before_its_end_is_completed_and_done_once(ports, settler, key):
     cut = replace(ports, log=CutLog(ports.log._streams, stack=ports.stack))
     with pytest.raises(Unavailable):
-        await Settler(cut, CLOCK).requeue(key, by="ann")
+        await DeadLetterRequests(cut, CLOCK).requeue(key, by="ann")
 
     requeued = await settler.requeue(key, by="ann")
 
@@ -213,7 +213,7 @@ async def test_an_episode_that_was_opened_and_not_called_for_is_started_the_seco
     key = await bury_episode(ports)
     deaf = replace(ports, inbox=DeafInbox(ports.inbox._streams, stack=ports.stack))
     with pytest.raises(Unavailable):
-        await Settler(deaf, CLOCK).requeue(key, by="ann")
+        await DeadLetterRequests(deaf, CLOCK).requeue(key, by="ann")
 
     requeued = await settler.requeue(key, by="ann")
 
@@ -235,7 +235,7 @@ async def test_of_two_who_decide_at_once_one_is_told_who_was_first(ports, key):
     slow = replace(ports, log=SlowLog(ports.log._streams, stack=ports.stack))
 
     with pytest.raises(Rejected, match="discarded by bob"):
-        await Settler(slow, CLOCK).discard(key, by="ann", reason="")
+        await DeadLetterRequests(slow, CLOCK).discard(key, by="ann", reason="")
 
     assert (await life_of(ports, key))[1:] == [DeadDiscarded(by="bob")]
 
@@ -252,7 +252,7 @@ async def bury_to_instance(ports, command, *, data=None):
         headers={},
         data=codec.encode_command(command) if data is None else data,
     )
-    await Undertaker(ports, CLOCK).bury(message, actor_id="workflow-w")
+    await DeadLetterWriter(ports, CLOCK).bury(message, actor_id="workflow-w")
     return f"{stream}.7"
 
 

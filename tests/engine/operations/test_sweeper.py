@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from engine.app.actions import observe, tool_call
-from engine.episodes.recovery import Verdict
-from engine.operations.sweep import Candidate, Sweeper
+from engine.episodes.recovery import SweepVerdict
+from engine.operations.sweep import Candidate, EpisodeSweeper
 from streams.clock import SystemClock
 from streams.keys import episode_claim
 from streams.model.events import EndStatus, EpisodeFinished
@@ -42,7 +42,7 @@ def app():
 
 
 def sweeper_of(ports, *, clock=None, is_dry=False):
-    return Sweeper(ports, clock or Later(), "sweep", STALE_AFTER_S, is_dry)
+    return EpisodeSweeper(ports, clock or Later(), "sweep", STALE_AFTER_S, is_dry)
 
 
 async def swept(ports, episode_id, **how):
@@ -60,7 +60,7 @@ async def opened(ports, app, *events):
 async def test_a_queued_episode_without_a_start_is_started(ports, app):
     episode_id = await opened(ports, app)
 
-    assert await swept(ports, episode_id) is Verdict.RECOVERED
+    assert await swept(ports, episode_id) is SweepVerdict.RECOVERED
     async with running(app, ports):
         assert (await lived(ports, episode_id)).end.status is EndStatus.DONE
 
@@ -68,7 +68,7 @@ async def test_a_queued_episode_without_a_start_is_started(ports, app):
 async def test_a_running_episode_that_nobody_holds_is_recovered(ports, app):
     episode_id = await opened(ports, app, STARTED, kept())
 
-    assert await swept(ports, episode_id) is Verdict.RECOVERED
+    assert await swept(ports, episode_id) is SweepVerdict.RECOVERED
     async with running(app, ports):
         recovered = await lived(ports, episode_id)
     assert recovered.end.status is EndStatus.DONE
@@ -82,38 +82,38 @@ async def test_a_held_episode_is_left_to_its_node(ports):
     await ask_start(ports, episode_id)
     async with running(app, ports):
         await tool.called.wait()
-        assert await swept(ports, episode_id) is Verdict.HELD
+        assert await swept(ports, episode_id) is SweepVerdict.HELD
         tool.gate.set()
         assert (await lived(ports, episode_id)).episode.attempts == 1
 
 
 async def test_an_episode_that_spoke_a_moment_ago_is_left_alone(ports, app):
     episode_id = await opened(ports, app)
-    assert await swept(ports, episode_id, clock=SystemClock()) is Verdict.HELD
+    assert await swept(ports, episode_id, clock=SystemClock()) is SweepVerdict.HELD
     assert not await ports.inbox.is_waiting("worker", episode_id)
 
 
 async def test_an_episode_whose_command_waits_is_not_called_again(ports, app):
     episode_id = await opened(ports, app)
     await ask_start(ports, episode_id)
-    assert await swept(ports, episode_id) is Verdict.CALLED
+    assert await swept(ports, episode_id) is SweepVerdict.CALLED
 
 
 async def test_an_episode_that_has_ended_is_left_alone(ports, app):
     episode_id = await opened(ports, app, STARTED, EpisodeFinished(status=EndStatus.DONE))
-    assert await swept(ports, episode_id) is Verdict.ENDED
-    assert await swept(ports, "not-on-the-journal") is Verdict.ENDED
+    assert await swept(ports, episode_id) is SweepVerdict.ENDED
+    assert await swept(ports, "not-on-the-journal") is SweepVerdict.ENDED
 
 
 async def test_what_this_version_cannot_read_is_left_to_a_newer_one(ports, app):
     episode_id = await opened(ports, app)
     ports.log.publish_raw(ports.stack.episode(episode_id), b'{"type":"newer@9"}', {})
-    assert await swept(ports, episode_id) is Verdict.UNREADABLE
+    assert await swept(ports, episode_id) is SweepVerdict.UNREADABLE
 
 
 async def test_a_dry_run_calls_nobody(ports, app):
     episode_id = await opened(ports, app)
-    assert await swept(ports, episode_id, is_dry=True) is Verdict.RECOVERED
+    assert await swept(ports, episode_id, is_dry=True) is SweepVerdict.RECOVERED
     assert not await ports.inbox.is_waiting("worker", episode_id)
 
 
@@ -127,7 +127,7 @@ async def test_a_sweep_leaves_the_claim_free(ports, app):
 async def test_two_sweeps_at_once_call_once(ports, app):
     episode_id = await opened(ports, app)
     one, other = await asyncio.gather(swept(ports, episode_id), swept(ports, episode_id))
-    assert Verdict.RECOVERED in {one, other}
+    assert SweepVerdict.RECOVERED in {one, other}
     source = await ports.inbox.open("worker")
     assert len(await source.receive(room=10, wait_s=0)) == 1
     await source.close()
@@ -139,4 +139,4 @@ async def test_a_sweep_answers_for_each_candidate_in_order(ports, app):
         Candidate(actor_id="worker", episode_id=one) for one in ("gone", episode_id, "away")
     ]
     verdicts = await sweeper_of(ports).sweep(candidates)
-    assert verdicts == [Verdict.ENDED, Verdict.RECOVERED, Verdict.ENDED]
+    assert verdicts == [SweepVerdict.ENDED, SweepVerdict.RECOVERED, SweepVerdict.ENDED]

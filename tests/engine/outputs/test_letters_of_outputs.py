@@ -10,8 +10,8 @@ import pytest
 
 from engine.app.outputs import propose_output
 from engine.outputs import dead_letters
-from engine.outputs.deliver import Courier
-from engine.outputs.handle import OutputClerk
+from engine.outputs.deliver import OutputDelivery
+from engine.outputs.handle import OutputCommands
 from engine.outputs.output import fold
 from streams.layout import Kind, Stream
 from streams.memory.log import MemoryLog
@@ -53,7 +53,7 @@ def carry(app, ports):
         log = SlowToBury(ports.log._streams, stack=ports.stack)
         log.meanwhile = [meanwhile] if meanwhile else []
         slow = replace(crew, ports=replace(ports, log=log))
-        await Courier(slow, opening(app, id_=id_), f"p{next(pens)}", lambda: None).carry(
+        await OutputDelivery(slow, opening(app, id_=id_), f"p{next(pens)}", lambda: None).carry(
             "disk", WANTED
         )
 
@@ -70,7 +70,7 @@ def try_again(app, ports):
         newest = await ports.log.last(ports.stack.episode(opened.episode_id))
         said = {"actor_id": "worker", "episode_id": opened.episode_id, "id": "r1"}
         command = RetryOutput(**said, output_key="disk", by="ann")
-        assert await OutputClerk(crew_of(app, ports)).retry(command, newest)
+        assert await OutputCommands(crew_of(app, ports)).retry(command, newest)
 
     return tried
 
@@ -130,6 +130,6 @@ async def test_a_letter_is_settled_though_a_replica_does_not_know_of_it_yet(port
     behind = replace(ports, log=Behind(ports.log._streams, stack=ports.stack))
     crew = crew_of(app, behind)
     crew.permits.runs.turn(on=True)
-    await Courier(crew, opening(app, id_="x2"), "p", lambda: None).carry("disk", WANTED)
+    await OutputDelivery(crew, opening(app, id_="x2"), "p", lambda: None).carry("disk", WANTED)
     first, *_ = await letters(ports)
     assert first[1:] == [by_worker(app, "x2")]

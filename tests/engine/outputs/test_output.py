@@ -14,11 +14,11 @@ from engine.outputs.decide import (
     EARLY_SHARE,
     OUTCOME_UNKNOWN,
     RETRY_AFTER_S_MAX,
-    Attempt,
-    Fail,
+    FailDelivery,
     Later,
     Propose,
     Settled,
+    TryDelivery,
     after_failure,
     answered,
     check_is_said_since,
@@ -134,26 +134,26 @@ def test_what_nobody_has_proposed_is_proposed():
 
 
 def test_what_was_proposed_is_attempted():
-    assert move(proposed()) == Attempt(1)
+    assert move(proposed()) == TryDelivery(1)
 
 
 def test_an_attempt_that_a_crash_cut_off_is_made_again_as_the_next():
-    assert move(proposed(), attempted) == Attempt(2)
+    assert move(proposed(), attempted) == TryDelivery(2)
 
 
 def test_the_last_attempt_is_not_made_again_when_it_was_cut_off():
     event = move(proposed(), attempted, most=1)
-    assert isinstance(event, Fail)
+    assert isinstance(event, FailDelivery)
     assert (event.event.error_class, event.event.attempt) == (OUTCOME_UNKNOWN, 1)
 
 
 def test_what_is_postponed_waits_for_its_time():
     assert move(proposed(), attempted, postponed, at=10) == Later(after(60))
-    assert move(proposed(), attempted, postponed, at=60) == Attempt(2)
+    assert move(proposed(), attempted, postponed, at=60) == TryDelivery(2)
 
 
 def test_clocks_may_differ_by_a_little_when_the_time_has_come():
-    assert move(proposed(), attempted, postponed, at=60 - EARLY_S) == Attempt(2)
+    assert move(proposed(), attempted, postponed, at=60 - EARLY_S) == TryDelivery(2)
     assert move(proposed(), attempted, postponed, at=60 - EARLY_S - 0.1) == Later(after(60))
 
 
@@ -162,12 +162,12 @@ def test_a_short_pause_is_kept_but_for_a_small_part_of_it():
     early_s = 0.5 * EARLY_SHARE
     assert move(proposed(), attempted, soon, at=2) == Later(after(2.5))
     assert move(proposed(), attempted, soon, at=2.5 - early_s - 0.01) == Later(after(2.5))
-    assert move(proposed(), attempted, soon, at=2.5 - early_s) == Attempt(2)
+    assert move(proposed(), attempted, soon, at=2.5 - early_s) == TryDelivery(2)
 
 
 def test_what_waits_for_approval_is_not_attempted():
     assert move(asking()) == Later(None)
-    assert move(asking(), approved) == Attempt(1)
+    assert move(asking(), approved) == TryDelivery(1)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_what_failed_or_was_canceled_may_be_proposed_by_another_episode(end):
 def test_an_episode_whose_output_failed_knows_that_when_others_have_proposed_it_since():
     past = (proposed(), attempted, failed, proposed("e2", no=2))
     assert move(*past) == settled("failed", "gone")
-    assert move(*past, episode="e2") == Attempt(1)
+    assert move(*past, episode="e2") == TryDelivery(1)
     assert move(*past, episode="e3") == settled("duplicate")
 
 
@@ -259,7 +259,7 @@ def test_after_a_person_had_it_tried_again_attempts_are_counted_anew():
     last, again = OutputAttempted(attempt=3), OutputAttempted(attempt=4)
     past = (proposed(), last, failed, retried, again)
     assert isinstance(fails(*past), OutputPostponed)
-    assert move(proposed(), last, failed, retried) == Attempt(4)
+    assert move(proposed(), last, failed, retried) == TryDelivery(4)
 
 
 # What people decide.
@@ -362,7 +362,7 @@ def test_what_is_put_off_is_tried_at_once_and_its_attempts_count_on():
     again = tried_again(of(proposed(), attempted, postponed), retry(), at=after(5))
     assert again == retried
     past = (proposed(), attempted, postponed, retried)
-    assert move(*past, at=6) == Attempt(2)
+    assert move(*past, at=6) == TryDelivery(2)
     assert of(*past).attempts_counted == 1
 
 

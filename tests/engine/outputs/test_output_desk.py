@@ -12,15 +12,15 @@ from engine.app.outputs import output
 from engine.episodes.cancel import cancel
 from engine.episodes.episode import Status
 from engine.errors import Refused, Rejected
-from engine.operations.dead_letters import Settler
-from engine.outputs.handle import OutputClerk
+from engine.operations.dead_letters import DeadLetterRequests
+from engine.outputs.handle import OutputCommands
 from engine.outputs.requests import retry_output
 from streams.clock import SKEW_S
 from streams.layout import Stream
 from streams.model.commands import CancelOutput, Decide, RetryOutput, Verdict
 from streams.model.events import DeadRequeued, EpisodeStarted
 from streams.model.outputs import OutputStatus
-from streams.ports.commands import Inbox
+from streams.ports.commands import CommandQueue
 from tests.engine.crew import crew_of
 from tests.engine.output_stage import Pager, Scene, broken, busy, play
 from tests.engine.outputs.test_outputs import ASKING, PAGE, ends, outcomes, page, paging
@@ -76,7 +76,7 @@ def test_what_nobody_would_carry_cannot_be_tried_again_and_that_is_said():
         (letter,) = scene.ports.log._streams["vigil-dead"].past(0)
         _, key = scene.ports.stack.aggregate_of(letter.subject)
         with pytest.raises(Rejected, match="waits for an answer"):
-            await Settler(scene.ports, scene.clock).requeue(key, by="ann")
+            await DeadLetterRequests(scene.ports, scene.clock).requeue(key, by="ann")
 
     asks = output("pager", PAGE, dedupe_key="disk")
     play(story, paging(asks, wait("payment:42"), pager=Pager(broken())))
@@ -101,7 +101,7 @@ def test_what_was_to_be_tried_again_before_its_episode_waited_is_not_handed_back
 class Unhurried:
     """An inbox that has sent a command only once a node has followed it."""
 
-    inbox: Inbox
+    inbox: CommandQueue
     is_followed: Callable[[], Awaitable[None]]
 
     async def send(self, command, *, id, trace=""):
@@ -119,7 +119,7 @@ def test_whoever_requeues_a_letter_is_not_refused_because_a_node_was_faster_at_t
             await scene.reached("disk", OutputStatus.DELIVERED)
 
         slow = replace(scene.ports, inbox=Unhurried(scene.ports.inbox, is_followed))
-        return await Settler(slow, scene.clock).requeue(key, by="ann")
+        return await DeadLetterRequests(slow, scene.clock).requeue(key, by="ann")
 
     pager = Pager(broken())
     requeued, scene = play(story, paging(outputs=[page(dedupe_key="disk")], pager=pager))
@@ -140,7 +140,7 @@ def test_what_was_refused_is_not_followed_once_the_output_is_tried_again(is_deci
         await scene.clock.sleep(SKEW_S + 1)
         await retry_output(scene.ports, "disk", by="bob")
         asked = await scene.reached("disk", OutputStatus.AWAITING_APPROVAL)
-        clerk = OutputClerk(crew_of(scene.app, scene.ports, clock=scene.clock))
+        clerk = OutputCommands(crew_of(scene.app, scene.ports, clock=scene.clock))
         at = scene.clock.now() if is_new else said_at
         of = {"actor_id": "worker", "episode_id": asked.proposed.episode_id, "output_key": "disk"}
         if not is_decision:

@@ -14,8 +14,8 @@ from engine.episodes.cancel import cancel
 from engine.episodes.episode import Status
 from engine.episodes.fire import fire
 from engine.errors import Refused
-from engine.operations.dead_letters import Settler
-from engine.outputs.deliver import Courier
+from engine.operations.dead_letters import DeadLetterRequests
+from engine.outputs.deliver import OutputDelivery
 from engine.outputs.output import fold
 from engine.outputs.requests import approve_output, reject_output, retry_output
 from streams.errors import LeaseLost
@@ -718,7 +718,7 @@ async def by_key(scene: Scene):
 
 
 async def by_letter(scene: Scene):
-    settler = Settler(scene.ports, scene.clock)
+    settler = DeadLetterRequests(scene.ports, scene.clock)
     (letter,) = scene.ports.log._streams["vigil-dead"].past(0)
     _, key = scene.ports.stack.aggregate_of(letter.subject)
     await settler.requeue(key, by="ann")
@@ -954,7 +954,7 @@ async def test_an_adapter_is_not_called_once_the_claim_has_lapsed(ports):
     app = paging(pager=pager)
     crew = crew_of(app, ports)
     crew.permits.runs.turn(on=True)
-    courier = Courier(crew, opening(app), "pen", check_claim)
+    courier = OutputDelivery(crew, opening(app), "pen", check_claim)
     with pytest.raises(LeaseLost):
         await courier.carry("disk", page(), is_new=True)
     output_ = fold(await ports.log.read(ports.stack.output("disk")))

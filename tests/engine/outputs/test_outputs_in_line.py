@@ -14,8 +14,8 @@ from engine.outputs.rate_limit import (
     PLACE_S,
     WAITING_MAX,
     Throttle,
-    Waiting,
-    WaitingLine,
+    WaitingEpisode,
+    WaitQueue,
 )
 from engine.outputs.requests import retry_output
 from streams.model.events import EpisodeDeferred, EpisodeStarted
@@ -248,11 +248,11 @@ def test_whom_nobody_can_call_because_their_node_has_died_comes_at_their_time():
     assert life.end.status == "done"
 
 
-A, B, C = (Waiting("worker", each) for each in "abc")
+A, B, C = (WaitingEpisode("worker", each) for each in "abc")
 
 
-def line(*waiting: Waiting, until_s: float = 100.0) -> WaitingLine:
-    made = WaitingLine()
+def line(*waiting: WaitingEpisode, until_s: float = 100.0) -> WaitQueue:
+    made = WaitQueue()
     for each in waiting:
         made.join(each.episode_id, each, until_s=until_s)
     return made
@@ -293,9 +293,9 @@ def test_an_episode_with_several_outputs_in_line_is_called_once():
 
 
 def test_so_many_wait_at_most():
-    waiting = WaitingLine()
+    waiting = WaitQueue()
     for number in range(WAITING_MAX + 1):
-        waiting.join(str(number), Waiting("worker", str(number)), until_s=100.0)
+        waiting.join(str(number), WaitingEpisode("worker", str(number)), until_s=100.0)
     assert len(waiting.call(WAITING_MAX + 1, at_s=0.0)) == WAITING_MAX
 
 

@@ -16,9 +16,9 @@ from engine.app.tools import Failure
 from engine.app.triggers import event
 from engine.episodes.cancel import cancel
 from engine.episodes.episode import Status
-from engine.outputs.deliver import CLASS_CHARS_MAX, Courier
+from engine.outputs.deliver import CLASS_CHARS_MAX, OutputDelivery
 from engine.outputs.keys import proposal
-from engine.outputs.store import Parcel
+from engine.outputs.store import OutputStore
 from streams.json import raw
 from streams.model.commands import Attend
 from streams.model.events import (
@@ -66,11 +66,11 @@ async def ends(scene: Scene):
     return await scene.ended(await scene.open())
 
 
-def courier_of(app: App, ports, pen: str, *, id_: str = "x1") -> Courier:
+def courier_of(app: App, ports, pen: str, *, id_: str = "x1") -> OutputDelivery:
     """Return a courier of an episode of `app` whose claim holds."""
     crew = crew_of(app, ports)
     crew.permits.runs.turn(on=True)
-    return Courier(crew, opening(app, id_=id_), pen, lambda: None)
+    return OutputDelivery(crew, opening(app, id_=id_), pen, lambda: None)
 
 
 def test_nothing_is_delivered_after_an_episode_was_canceled():
@@ -121,7 +121,7 @@ def test_what_a_canceled_episode_is_found_to_have_proposed_is_canceled():
         await cancel(scene.ports, "worker", id_, by="bob")
         await scene.ended(id_)
         ports, at = wired(Life("zombie"), scene.servers), scene.clock.now()
-        parcel = Parcel(ports, scene.clock, "disk", pen="zombie")
+        parcel = OutputStore(ports, scene.clock, "disk", pen="zombie")
         await parcel.read()
         await parcel.append(proposal(page(), "disk", opening(app), proposal_no=2, at=at))
         await scene.ports.inbox.send(Attend(actor_id="worker", episode_id=id_), id="attend")
@@ -196,7 +196,7 @@ async def test_a_node_that_lacks_its_expectation_leaves_findings_to_one_that_has
 async def test_whoever_looks_at_what_has_failed_sees_to_its_dead_letter(ports):
     """Whoever saw it fail may have died before they did."""
     app = app_of(Proposing(), {"pager": Pager()})
-    await Parcel(ports, CLOCK, "disk", pen="who died").append(
+    await OutputStore(ports, CLOCK, "disk", pen="who died").append(
         proposal(page(), "disk", opening(app), proposal_no=1, at=CLOCK.now()),
         OutputAttempted(attempt=1, node="n1"),
         OutputFailed(attempt=1, error_class="gone", error_detail="for good"),

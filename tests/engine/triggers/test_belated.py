@@ -20,8 +20,8 @@ from engine.episodes.breaker import BreakerState
 from engine.lanes import cursors
 from engine.node.node import Node
 from engine.runtime.slots import Slots
-from engine.triggers.admit import Receipt
-from engine.triggers.evaluate import BELATED, BELATED_S, Arbiter
+from engine.triggers.admit import Acknowledgement
+from engine.triggers.evaluate import BELATED, BELATED_S, TriggerEvaluator
 from streams.keys import breaker_key, calmed_key, cooldown_key, pause_key
 from streams.layout import Kind, Stream
 from streams.memory import MemoryPorts, memory_ports
@@ -226,13 +226,13 @@ def test_who_refuses_what_others_may_have_let_in_meanwhile_has_it_looked_for():
         clock = SimClock()
         ports = replace(memory_ports(clock=clock), gates=SlowToLook(clock))
         await cooldown_of_another(ports)
-        arbiter = Arbiter(crew_of(COOLED, ports, clock=clock))
+        arbiter = TriggerEvaluator(crew_of(COOLED, ports, clock=clock))
         source = await ports.world.open("worker", [HAPPENED])
         await ports.world.publish(HAPPENED, {}, id="x1")
         (delivery,) = await source.receive(room=1, wait_s=1)
         (part,) = await arbiter.rule(delivery.content, is_repeat=False)
         since_s = clock.monotonic_s()
-        receipt = Receipt(delivery, parts=1, room=Slots(1), clock=clock, since_s=since_s)
+        receipt = Acknowledgement(delivery, parts=1, room=Slots(1), clock=clock, since_s=since_s)
         opened = await arbiter.settle(part, is_late=lambda: receipt.is_overdue)
         await source.close()
         return opened, len(await ports.timers.keys("worker", BELATED))
@@ -351,7 +351,7 @@ def test_a_node_is_called_to_one_that_only_a_newer_version_can_read():
     async def story():
         ports = memory_ports(clock=SimClock())
         ports.log.publish_raw(ports.stack.episode("e1"), b"{ no", {})
-        openings = Arbiter(crew_of(COOLED, ports, clock=SimClock())).openings
+        openings = TriggerEvaluator(crew_of(COOLED, ports, clock=SimClock())).openings
         return await openings.may_lack_call("e1"), await openings.may_lack_call("e2")
 
     assert simulate(story()) == (True, False)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.app.actor import Expectation
 from engine.app.triggers import event, sources_of
-from engine.triggers.debounce import Calming, Rearm, calming_in, hold, is_newer, payload_of
+from engine.triggers.debounce import PendingDebounce, Rearm, calming_in, hold, is_newer, payload_of
 from streams.model.triggers import CloudEvent
 from streams.ports.domain_events import DomainEvent
 from tests.engine.triggers.test_gating import Watch
@@ -55,14 +55,15 @@ def held_after(*events, expectation=None):
 def test_the_first_event_is_held_for_as_long_as_calm_was_asked_for():
     one = happened(1)
     assert held_after(one) == Rearm(
-        Calming(expectation="limits", event=one, since=after(1), coalesced=0), after(11)
+        PendingDebounce(expectation="limits", event=one, since=after(1), coalesced=0), after(11)
     )
 
 
 def test_the_newest_takes_the_place_of_what_is_held_and_calm_is_waited_for_anew():
     newest = held_after(happened(1), happened(4), happened(9))
     assert newest == Rearm(
-        Calming(expectation="limits", event=happened(9), since=after(1), coalesced=2), after(19)
+        PendingDebounce(expectation="limits", event=happened(9), since=after(1), coalesced=2),
+        after(19),
     )
 
 
@@ -122,7 +123,7 @@ CLOUD = CloudEvent(type="t", source="s")
     [happened(1), happened(2, hops=3, stream="ORDERS"), happened(3, cloud=CLOUD)],
 )
 def test_a_timer_says_all_that_was_held(one):
-    calming = Calming(expectation="limits", event=one, since=after(1), coalesced=7)
+    calming = PendingDebounce(expectation="limits", event=one, since=after(1), coalesced=7)
     sent = msgspec.json.decode(msgspec.json.encode(payload_of(calming)))
     assert calming_in(sent) == calming
 

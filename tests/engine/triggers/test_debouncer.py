@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from engine.triggers.debounce import PURPOSE, Calming, calming_in
-from engine.triggers.debounce_store import TRIES_MAX, Debouncer, fired_of
+from engine.triggers.debounce import PURPOSE, PendingDebounce, calming_in
+from engine.triggers.debounce_store import TRIES_MAX, DebounceStore, fired_of
 from engine.triggers.rules import Gated
 from streams.errors import TooLarge, Unavailable, UnknownOutcome
 from streams.layout import Stream
@@ -44,11 +44,11 @@ def part_of(app, event, *, is_repeat=False):
 
 
 def calming_of(event):
-    return Calming(expectation="thing", event=event, since=event.at)
+    return PendingDebounce(expectation="thing", event=event, since=event.at)
 
 
 async def hold(app, ports, event, *, node="n1", is_repeat=False):
-    debouncer = Debouncer(crew_of(app, ports, node))
+    debouncer = DebounceStore(crew_of(app, ports, node))
     return await debouncer.hold(part_of(app, event, is_repeat=is_repeat))
 
 
@@ -105,7 +105,7 @@ async def fire(app, ports, event):
     await ports.timers.cancel("worker", PURPOSE, "thing/a")
     fired = fired_of(calming, thing_of(app), is_repeat=False)
     assert (fired.event.id, fired.is_calm) == (event.id, True)
-    await Debouncer(crew_of(app, ports)).note_fired(fired)
+    await DebounceStore(crew_of(app, ports)).note_fired(fired)
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -124,7 +124,7 @@ async def test_what_was_held_too_late_is_known_when_it_is_to_fire(
     """The one that fired may fire again: its node may have died before its episode was open."""
     await fire(app, ports, happened(2))
     late = fired_of(calming_of(happened(number)), thing_of(app), is_repeat=False)
-    assert await Debouncer(crew_of(app, ports)).is_superseded(late) == is_superseded
+    assert await DebounceStore(crew_of(app, ports)).is_superseded(late) == is_superseded
 
 
 async def test_what_comes_again_and_is_newer_than_what_fired_is_held(app, ports):
@@ -187,7 +187,7 @@ class Slow(MemoryTimers):
 
 async def held_together(app, ports, events):
     """Hold `events` at the same time on one node, and return what became of each."""
-    debouncer = Debouncer(crew_of(app, ports))
+    debouncer = DebounceStore(crew_of(app, ports))
     holding = [debouncer.hold(part_of(app, event)) for event in events]
     return await asyncio.gather(*holding, return_exceptions=True)
 

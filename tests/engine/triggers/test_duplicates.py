@@ -9,7 +9,7 @@ from engine.app.dedupe import by_value
 from engine.app.triggers import event, every, spec_of
 from engine.episodes.breaker import BreakerState
 from engine.episodes.fire import fire
-from engine.triggers.evaluate import Arbiter
+from engine.triggers.evaluate import TriggerEvaluator
 from engine.triggers.schedule import PURPOSE, Tick
 from streams.keys import breaker_key, cooldown_key
 from streams.memory import memory_ports
@@ -163,6 +163,6 @@ async def test_an_event_that_comes_again_has_its_episode_told_of_which_ended_wit
 
 def opening_of_order(app):
     """Return the opening that the event of order 1 has."""
-    arbiter = Arbiter(crew_of(app, memory_ports(clock=CLOCK)))
+    arbiter = TriggerEvaluator(crew_of(app, memory_ports(clock=CLOCK)))
     trigger = EventTrigger(event_id="x1", event_type=HAPPENED, payload={"order": 1})
     return arbiter.openings.of(app.actors["worker"].expectations["thing"], trigger, "value:order=1")

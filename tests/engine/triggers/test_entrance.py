@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from engine.cluster.modes import NodeMode
-from engine.dead_letters.write import Undertaker
+from engine.dead_letters.write import DeadLetterWriter
 from engine.node.node import Node
 from engine.runtime.leases import Keeper
 from engine.runtime.slots import Slots
-from engine.runtime.tasks import Hands
-from engine.triggers.admit import Entrance
-from engine.triggers.evaluate import Arbiter
+from engine.runtime.tasks import NodeTasks
+from engine.triggers.admit import Admission
+from engine.triggers.evaluate import TriggerEvaluator
 from streams.keys import cooldown_key
 from streams.layout import Stream
 from streams.memory import memory_ports
@@ -59,9 +59,9 @@ async def test_what_several_queues_bring_at_one_moment_leaves_as_much_room_as_be
     """Each asked for as much as there was room for."""
     app = app_of(Scripted())
     crew, names = crew_of(app, ports), app.actors["worker"].event_names()
-    hands, undertaker = Hands(lambda work: work), Undertaker(ports, CLOCK)
+    hands, undertaker = NodeTasks(lambda work: work), DeadLetterWriter(ports, CLOCK)
     keeper = Keeper(ports.leases, holder="n1", clock=CLOCK)
-    entrance = Entrance(crew, keeper, undertaker, hands, Arbiter(crew), room=Slots(1))
+    entrance = Admission(crew, keeper, undertaker, hands, TriggerEvaluator(crew), room=Slots(1))
     source = await ports.world.open("worker", names)
     for _ in range(3):
         ports.world.publish_raw(HAPPENED, b"{ no", {})
@@ -103,9 +103,9 @@ def test_who_stood_still_before_the_cooldown_began_does_not_begin_it():
         ports = replace(memory_ports(clock=clock), gates=SlowToLook(clock))
         app = app_of(Scripted(), cooldown_s=600)
         crew, names = crew_of(app, ports, clock=clock), app.actors["worker"].event_names()
-        hands, undertaker = Hands(lambda work: work), Undertaker(ports, clock)
+        hands, undertaker = NodeTasks(lambda work: work), DeadLetterWriter(ports, clock)
         keeper = Keeper(ports.leases, holder="n1", clock=clock)
-        entrance = Entrance(crew, keeper, undertaker, hands, Arbiter(crew))
+        entrance = Admission(crew, keeper, undertaker, hands, TriggerEvaluator(crew))
         source = await ports.world.open("worker", names)
         await ports.world.publish(HAPPENED, {}, id="x1")
         (delivery,) = await source.receive(room=1, wait_s=WAIT_S)

@@ -17,7 +17,7 @@ from engine.app.dedupe import by_value
 from engine.app.triggers import event
 from engine.triggers import admit
 from engine.triggers import events as gate_module
-from engine.triggers.evaluate import Openings
+from engine.triggers.evaluate import OpeningBuilder
 from engine.triggers.rules import share_of
 from streams.errors import Unavailable
 from streams.layout import Stream
@@ -348,7 +348,7 @@ async def test_an_episode_that_only_a_newer_version_can_read_is_opened_all_the_s
         await all_answered(ports.world)
     assert strategy.begun == 0
     key = replace_struct(opening(app), episode_id=id_, dedupe_key="value:n=1")
-    assert await Openings(crew_of(app, ports)).is_begun(key), "it takes no second delivery"
+    assert await OpeningBuilder(crew_of(app, ports)).is_begun(key), "it takes no second delivery"
 
 
 async def left_open(ports, app):

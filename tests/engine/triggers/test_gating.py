@@ -17,11 +17,11 @@ from engine.app.triggers import event, sources_of
 from engine.episodes.breaker import BreakerState
 from engine.triggers.rules import (
     REASONS,
+    Debounced,
     Fire,
-    Look,
+    LookUp,
     Refuse,
-    Standing,
-    Wait,
+    TriggerState,
     rule,
     rule_tick,
     share_of,
@@ -62,7 +62,7 @@ MOMENT = EPOCH + timedelta(seconds=1)
 
 def standing(**seen):
     """Return what the cluster remembers: nothing that holds an event back, unless `seen`."""
-    return Standing(**{"episode_id": "mine", "now": MOMENT, "is_calm": True, **seen})
+    return TriggerState(**{"episode_id": "mine", "now": MOMENT, "is_calm": True, **seen})
 
 
 def ruling(expectation, event_, seen=None):
@@ -92,7 +92,7 @@ OF_THE_FILTER = {"filter", "filter_key_missing", "filter_type"}
 
 def answer(ruled):
     """Return the reason of a ruling, or the rule whose waiting it is."""
-    return "calm" if isinstance(ruled, Wait) else ruled.reason
+    return "calm" if isinstance(ruled, Debounced) else ruled.reason
 
 
 def ruled_by(*rules):
@@ -136,7 +136,7 @@ def test_an_event_that_every_rule_holds_back_is_told_the_first():
 @pytest.mark.parametrize("gate", list(ALL_GATES))
 def test_what_the_cluster_remembers_is_looked_up_for_those_who_need_it(gate):
     gated = expecting(**{gate: ALL_GATES[gate]})
-    assert ruling(gated, happened()) == Look()
+    assert ruling(gated, happened()) == LookUp()
     assert ruling(gated, happened("disk.changed")) == Refuse("not_watched")
     assert isinstance(ruling(gated, happened(), standing()), Fire)
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from engine.app.checks import Breaker
 from engine.episodes.breaker import BreakerState
-from engine.triggers.cooldown import Turnstile
+from engine.triggers.cooldown import Cooldowns
 from engine.triggers.rules import Fire
 from streams.keys import cooldown_key
 from streams.memory import memory_ports
@@ -47,14 +47,14 @@ async def cooled(ports, *, host="a"):
 
 
 async def test_who_fires_begins_the_cooldown_and_everybody_sees_whose_it_is(app, ports):
-    one, other = Turnstile(crew_of(app, ports, "n1")), Turnstile(crew_of(app, ports, "n2"))
+    one, other = Cooldowns(crew_of(app, ports, "n1")), Cooldowns(crew_of(app, ports, "n2"))
     first, second = opened_by(app, "x1"), opened_by(app, "x2")
     assert await one.cool(thing(app), first, await look(one, app, first))
     assert (await look(other, app, second)).standing.cooled_by == first.episode_id
 
 
 async def test_of_two_events_at_the_same_moment_one_begins_it(app, ports):
-    one, other = Turnstile(crew_of(app, ports, "n1")), Turnstile(crew_of(app, ports, "n2"))
+    one, other = Cooldowns(crew_of(app, ports, "n1")), Cooldowns(crew_of(app, ports, "n2"))
     first, second = opened_by(app, "x1"), opened_by(app, "x2")
     seen, also_seen = await look(one, app, first), await look(other, app, second)
     assert await one.cool(thing(app), first, seen)
@@ -63,7 +63,7 @@ async def test_of_two_events_at_the_same_moment_one_begins_it(app, ports):
 
 
 async def test_a_cause_that_comes_again_before_its_episode_was_opened_passes(app, ports):
-    one, other = Turnstile(crew_of(app, ports, "n1")), Turnstile(crew_of(app, ports, "n2"))
+    one, other = Cooldowns(crew_of(app, ports, "n1")), Cooldowns(crew_of(app, ports, "n2"))
     opened = opened_by(app, "x1")
     seen, also_seen = await look(one, app, opened), await look(other, app, opened)
     assert await one.cool(thing(app), opened, seen)
@@ -72,7 +72,7 @@ async def test_a_cause_that_comes_again_before_its_episode_was_opened_passes(app
 
 
 async def test_each_subject_rests_for_itself(app, ports):
-    turnstile = Turnstile(crew_of(app, ports))
+    turnstile = Cooldowns(crew_of(app, ports))
     one, other = opened_by(app, "x1", host="a"), opened_by(app, "x2", host="b")
     for opened in (one, other):
         assert await turnstile.cool(thing(app), opened, await look(turnstile, app, opened))
@@ -85,7 +85,7 @@ async def test_each_subject_rests_for_itself(app, ports):
 def test_the_rest_is_over_when_its_time_is(app):
     async def rest():
         ports = memory_ports(clock=SimClock())
-        turnstile = Turnstile(crew_of(app, ports, clock=SimClock()))
+        turnstile = Cooldowns(crew_of(app, ports, clock=SimClock()))
         first, second = opened_by(app, "x1"), opened_by(app, "x2")
         await turnstile.cool(thing(app), first, await look(turnstile, app, first))
         await asyncio.sleep(REST_S - 0.001)
@@ -97,7 +97,7 @@ def test_the_rest_is_over_when_its_time_is(app):
 
 
 async def test_what_a_person_fires_begins_it_anew_whoever_began_it(app, ports):
-    turnstile = Turnstile(crew_of(app, ports))
+    turnstile = Cooldowns(crew_of(app, ports))
     first, fired = opened_by(app, "x1"), opened_by(app, "k1")
     await turnstile.cool(thing(app), first, await look(turnstile, app, first))
     await turnstile.cool_anew(thing(app), fired)
@@ -106,7 +106,7 @@ async def test_what_a_person_fires_begins_it_anew_whoever_began_it(app, ports):
 
 async def test_without_a_cooldown_nothing_is_remembered(ports):
     app = app_of(Scripted(), breaker=Breaker())
-    turnstile, opened = Turnstile(crew_of(app, ports)), opened_by(app, "x1")
+    turnstile, opened = Cooldowns(crew_of(app, ports)), opened_by(app, "x1")
     assert await turnstile.cool(thing(app), opened, await look(turnstile, app, opened))
     await turnstile.cool_anew(thing(app), opened)
     assert await ports.gates.entries() == {}
@@ -114,7 +114,7 @@ async def test_without_a_cooldown_nothing_is_remembered(ports):
 
 async def test_of_two_nodes_that_saw_the_breaker_one_has_the_probe(ports):
     app = app_of(Scripted(), breaker=Breaker())
-    one, other = Turnstile(crew_of(app, ports, "n1")), Turnstile(crew_of(app, ports, "n2"))
+    one, other = Cooldowns(crew_of(app, ports, "n1")), Cooldowns(crew_of(app, ports, "n2"))
     first, second = opened_by(app, "x1"), opened_by(app, "x2")
     seen, also_seen = await look(one, app, first), await look(other, app, second)
     for turnstile, opened, sight, is_let in (
@@ -129,7 +129,7 @@ async def test_of_two_nodes_that_saw_the_breaker_one_has_the_probe(ports):
 
 async def test_who_needs_no_probe_leaves_the_breaker_as_it_is(ports):
     app = app_of(Scripted(), breaker=Breaker())
-    turnstile, opened = Turnstile(crew_of(app, ports)), opened_by(app, "x1")
+    turnstile, opened = Cooldowns(crew_of(app, ports)), opened_by(app, "x1")
     sight = await look(turnstile, app, opened)
     assert await turnstile.probe(thing(app), Fire(opened.trigger), sight)
     assert await ports.gates.entries() == {}

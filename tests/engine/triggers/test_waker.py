@@ -14,7 +14,7 @@ from engine.episodes import fire as firing
 from engine.episodes.breaker import BreakerState
 from engine.episodes.fire import fire, fired_episode_id
 from engine.triggers import debounce, events, schedule, timers
-from engine.triggers.debounce import Calming
+from engine.triggers.debounce import PendingDebounce
 from streams.keys import breaker_key, calmed_key, cooldown_key
 from streams.layout import Stream
 from streams.model.events import DeadLettered, EpisodeFinished, EpisodeOpened, EpisodeStarted
@@ -53,7 +53,9 @@ async def say(ports, purpose, payload, *, id_="t1"):
 def calmed(expectation, id_="x1"):
     """Return what a timer for calm says, for the event `id_`."""
     happened = DomainEvent(id=id_, name=HAPPENED, payload={}, seq=1, at=EPOCH)
-    return debounce.payload_of(Calming(expectation=expectation, event=happened, since=EPOCH))
+    return debounce.payload_of(
+        PendingDebounce(expectation=expectation, event=happened, since=EPOCH)
+    )
 
 
 def of_two_versions(**options):

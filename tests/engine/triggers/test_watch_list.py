@@ -7,11 +7,11 @@ import pytest
 from engine.triggers.events import QUEUE_LOOK_S, WatchList
 from streams.errors import Unavailable
 from streams.memory import memory_ports
-from streams.memory.domain_events import MemoryWorld
+from streams.memory.domain_events import MemoryDomainEvents
 from tests.simulation.time import SimClock, simulate
 
 
-class Counted(MemoryWorld):
+class Counted(MemoryDomainEvents):
     """Says how often it was asked, and may be away."""
 
     asked, is_away = 0, False

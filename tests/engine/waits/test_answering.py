@@ -11,7 +11,7 @@ from engine.app.actions import RequestApproval, approval, problem_of, wait
 from engine.episodes.episode import Status, decide, evolve, fold
 from engine.errors import InvalidAction, Unencodable
 from engine.waits import answer as answers
-from engine.waits.answer import Answer, Refusal, denied
+from engine.waits.answer import Refusal, WaitAnswer, denied
 from engine.waits.wait import Blocked, block_for, block_in, is_answered, next_wake, reminder_due
 from streams.json import raw, unraw
 from streams.model.commands import Decide, Resolve, Verdict
@@ -69,7 +69,7 @@ def ruled(records, command, *, after_s=20):
 def answered(records, command, *, seq_s=20):
     """Return `records` with what comes of `command`."""
     ruling = ruled(records, command)
-    assert isinstance(ruling, Answer), ruling
+    assert isinstance(ruling, WaitAnswer), ruling
     return [*records, at(seq_s, *ruling.events)]
 
 
@@ -153,7 +153,7 @@ def test_the_same_decision_is_a_repeat_whatever_has_happened_since():
 
 
 def test_a_decision_counts_up_to_the_very_moment_of_the_expiry():
-    assert isinstance(ruled(past(LIMITED), decided(LIMITED), after_s=70), Answer)
+    assert isinstance(ruled(past(LIMITED), decided(LIMITED), after_s=70), WaitAnswer)
 
 
 def test_a_wait_for_the_same_again_is_another_wait():

@@ -13,18 +13,18 @@ from structlog.testing import capture_logs
 
 from engine.app.actions import approval, fingerprint, observe, wait
 from engine.app.strategy import Strategy
-from engine.dead_letters.write import Undertaker
+from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.cancel import cancel
 from engine.episodes.episode import Status
-from engine.episodes.recovery import Verdict as Swept
+from engine.episodes.recovery import SweepVerdict as Swept
 from engine.episodes.wake import ATTEND
 from engine.errors import BadRequest, Refused
 from engine.operations.census import cancel_related
-from engine.operations.dead_letters import Settler
-from engine.operations.sweep import Candidate, Sweeper
+from engine.operations.dead_letters import DeadLetterRequests
+from engine.operations.sweep import Candidate, EpisodeSweeper
 from engine.waits import signal, signals
 from engine.waits.answer import DENIED
-from engine.waits.handle import Blocker
+from engine.waits.handle import WaitRegistry
 from engine.waits.requests import approve, deny, resolve
 from streams.json import raw
 from streams.keys import wait_key
@@ -318,7 +318,7 @@ async def test_a_decision_that_no_node_could_follow_is_sent_again_by_requeuing_i
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         block = await blocked(ports, id_)
-    undertaker = Undertaker(ports, CLOCK)
+    undertaker = DeadLetterWriter(ports, CLOCK)
     decision = Decide(
         actor_id="worker",
         episode_id=id_,
@@ -330,7 +330,7 @@ async def test_a_decision_that_no_node_could_follow_is_sent_again_by_requeuing_i
     )
     await undertaker.bury_command(decision, seq=7, reason="newer_state", detail="not here")
     (letter,) = await letters(ports)
-    await Settler(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ada")
+    await DeadLetterRequests(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ada")
     async with running(app, ports):
         done = await lived(ports, id_)
     assert [each.decision_id for each in done.of(EpisodeResolved)] == ["d1"]
@@ -423,7 +423,7 @@ async def test_a_slow_node_that_sees_to_an_old_block_leaves_the_new_one_seen_to(
     async with running(app, ports):
         await lived(ports, id_, lambda so_far: len(so_far.of(EpisodeBlocked)) == 2)
         await all_answered(ports.inbox)
-    slow = Blocker(crew_of(app, dataclasses.replace(ports, log=stale)))
+    slow = WaitRegistry(crew_of(app, dataclasses.replace(ports, log=stale)))
     await slow.watch(opened, after=CLOCK.now())
     assert await ports.registry.get(wait_key("payment:42", id_, 1)) is None
     assert await ports.registry.get(wait_key("payment:42", id_, 2)) is not None
@@ -586,7 +586,7 @@ async def swept(ports, id_) -> Swept:
         def now(self):
             return super().now() + timedelta(minutes=10)
 
-    sweeper = Sweeper(ports, Later(), "sweep", 120.0)
+    sweeper = EpisodeSweeper(ports, Later(), "sweep", 120.0)
     (verdict,) = await sweeper.sweep([Candidate(actor_id="worker", episode_id=id_)])
     return verdict
 

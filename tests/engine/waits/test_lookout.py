@@ -8,7 +8,7 @@ import pytest
 
 from engine.app.actions import wait
 from engine.waits import signals
-from engine.waits.signal import KEPT_S, LOOK_S, RESOLVED, Kept, Word, look_at
+from engine.waits.signal import KEPT_S, LOOK_S, RESOLVED, KeptSignal, Signal, look_at
 from streams.model.events import EpisodeBlocked
 from tests.engine.output_stage import Proposing, Scene, app_of, play
 from tests.engine.stage import Life
@@ -126,7 +126,7 @@ def test_word_that_somebody_has_had_is_for_nobody_who_comes_later():
 
 
 def test_the_looks_get_rarer_and_end_after_an_hour():
-    kept = Kept(word=Word(id="w1", ref=REF, by="bank"), at=NOON)
+    kept = KeptSignal(word=Signal(id="w1", ref=REF, by="bank"), at=NOON)
     looks, after = [], NOON
     while (at := look_at(kept, after=after)) is not None:
         looks.append((at - NOON).total_seconds())

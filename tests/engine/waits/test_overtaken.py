@@ -11,9 +11,9 @@ from engine.app.actions import approval, fingerprint, tool_call, wait
 from engine.app.outputs import propose_output
 from engine.episodes import open as placing
 from engine.episodes.episode import Status
-from engine.outputs.deliver import Courier
+from engine.outputs.deliver import OutputDelivery
 from engine.waits import signals
-from engine.waits.handle import Blocker
+from engine.waits.handle import WaitRegistry
 from engine.waits.signal import RESOLVED
 from streams.json import raw
 from streams.keys import wait_key
@@ -77,7 +77,7 @@ async def test_word_reaches_who_could_not_be_found_when_it_was_given_to_others(p
         await give_word(ports)
         await lived(ports, found)
         assert (await lived(ports, lost, lambda _: True)).episode.status is Status.BLOCKED
-        await Blocker(crew_of(app, ports)).settle(opening(app, id_="b"))
+        await WaitRegistry(crew_of(app, ports)).settle(opening(app, id_="b"))
         assert (await lived(ports, lost)).seen == [7]
 
 
@@ -193,5 +193,5 @@ async def test_who_is_called_because_something_is_due_does_it_whatever_its_clock
     crew = crew_of(app, ports)
     crew.permits.runs.turn(on=True)
     called_at = retry_at if is_called else None
-    await Courier(crew, opened, "pen", lambda: None, called_at).carry(KEY, None)
+    await OutputDelivery(crew, opened, "pen", lambda: None, called_at).carry(KEY, None)
     assert len(pager.views) == calls

@@ -19,7 +19,7 @@ from engine.workflows.instance import (
     AttemptEnded,
     Instance,
     InstanceCommand,
-    Recalled,
+    ResultLookedUp,
     fold_instance,
 )
 from engine.workflows.start import started
@@ -234,12 +234,12 @@ def fails(step: str, error_class: str = "crash", item: int = 0, result: object =
 
 
 def reused(step: str, result: object = None, item: int = 0):
-    said = Recalled(step=step, item=item, episode_id="earlier", result=raw(result))
+    said = ResultLookedUp(step=step, item=item, episode_id="earlier", result=raw(result))
     return lambda flow: flow.put(said)
 
 
 def missed(step: str, item: int = 0):
-    return lambda flow: flow.put(Recalled(step=step, item=item))
+    return lambda flow: flow.put(ResultLookedUp(step=step, item=item))
 
 
 def canceled(step: str, item: int = 0):

@@ -11,16 +11,16 @@ import pytest
 from engine.app.actor import Actor
 from engine.app.tools import ToolFailed
 from engine.app.workflow import Workflow
-from engine.definitions.resolver import Editions
-from engine.runtime.catalog import Cast, Casting, in_code
-from engine.workflows.begin import UNBEGUN_S, Starter, free_subject, keep_subject, take_subject
+from engine.definitions.resolver import RevisionResolver
+from engine.runtime.catalog import Catalog, CatalogContents, in_code
+from engine.workflows.begin import UNBEGUN_S, StartTool, free_subject, keep_subject, take_subject
 from streams.keys import workflow_lock_key
 from streams.memory import MemoryPorts, memory_ports
 from streams.memory.bucket import MemoryBucket
 from streams.model.events import EpisodeOpened, WorkflowFinished, WorkflowStarted
 from streams.model.triggers import Budget, ManualTrigger, Mode
 from streams.model.workflows import WorkflowStatus
-from streams.ports.bucket import Entry
+from streams.ports.bucket import BucketEntry
 from streams.ports.log import Commit
 from tests.engine.defining import agent, app_with, apply, flow
 from tests.engine.stage import CLOCK, Later
@@ -42,14 +42,14 @@ def cause(number: int = 1, *, mode: Mode = Mode.LIVE, client: int = 7) -> Episod
 
 
 @pytest.fixture
-def starter(ports) -> Starter:
+def starter(ports) -> StartTool:
     made = Workflow("w", subject_key="client", overlap="skip")
     made.step("a", "act", "a")
     app = app_of(made, script=Script())
-    return Starter(Cast(in_code(app)), Editions(ports, app), ports, CLOCK)
+    return StartTool(Catalog(in_code(app)), RevisionResolver(ports, app), ports, CLOCK)
 
 
-async def begin(starter: Starter, opened: EpisodeOpened) -> tuple[str, bool]:
+async def begin(starter: StartTool, opened: EpisodeOpened) -> tuple[str, bool]:
     begun = await starter.serve(opened, "start", {"workflow": "w"})
     return begun["instance_id"], begun["is_skipped"]
 
@@ -68,7 +68,7 @@ class Belated:
     def __init__(self, gates: MemoryBucket, others: Callable[[], Awaitable[object]]) -> None:
         self._gates, self._others = gates, [others]
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> BucketEntry | None:
         entry = await self._gates.get(key)
         if self._others:
             await self._others.pop()()
@@ -165,12 +165,12 @@ async def test_a_cause_begins_the_workflow_as_it_was_when_it_came_if_that_can_st
     await apply(ports, flow("old", expectation="thing" if begun_by == 1 else "gone"))
     await apply(ports, flow("new"))
     app = app_with()
-    editions = Editions(ports, app)
+    editions = RevisionResolver(ports, app)
     worker = await _actor(ports, editions)
     now = await editions.workflow("w", 2)
-    casting = Casting(actors={"worker": worker}, workflows={"w": now})
+    casting = CatalogContents(actors={"worker": worker}, workflows={"w": now})
     opened = msgspec.structs.replace(cause(), revision=1)
-    id_, _ = await begin(Starter(Cast(casting), editions, ports, CLOCK), opened)
+    id_, _ = await begin(StartTool(Catalog(casting), editions, ports, CLOCK), opened)
     (started,) = await history(ports, id_)
     assert started.spec.revision == begun_by
 

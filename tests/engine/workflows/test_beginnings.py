@@ -19,15 +19,15 @@ from structlog.testing import capture_logs
 from engine.app.actor import ATTEMPTS_MAX
 from engine.app.workflow import Workflow
 from engine.app.workflow_plan import spec_of
-from engine.app.workflow_starter import START_EXPECTATION, Begun
-from engine.definitions.resolver import Editions
-from engine.runtime.catalog import Cast, Hindered, in_code
+from engine.app.workflow_starter import START_EXPECTATION, StartResult
+from engine.definitions.resolver import RevisionResolver
+from engine.runtime.catalog import CannotRun, Catalog, in_code
 from engine.workflows import worker
-from engine.workflows.begin import UNBEGUN_S, Starter, begin_instance
+from engine.workflows.begin import UNBEGUN_S, StartTool, begin_instance
 from engine.workflows.effector import Effector
 from engine.workflows.start import started
-from engine.workflows.store import InstanceBook
-from engine.workflows.worker import Conductor, InstanceDesk
+from engine.workflows.store import InstanceStore
+from engine.workflows.worker import InstanceHandler, WorkflowWorker
 from streams.clock import SystemClock
 from streams.errors import Unavailable
 from streams.keys import workflow_lock_key
@@ -98,12 +98,12 @@ def flow() -> Workflow:
     return made
 
 
-async def begin(ports: MemoryPorts, cause: EpisodeOpened = CAUSE) -> Begun:
+async def begin(ports: MemoryPorts, cause: EpisodeOpened = CAUSE) -> StartResult:
     """Begin an instance, and return what the starter says of it."""
     app = app_of(flow(), script=Script())
-    starter = Starter(Cast(in_code(app)), Editions(ports, app), ports, CLOCK)
+    starter = StartTool(Catalog(in_code(app)), RevisionResolver(ports, app), ports, CLOCK)
     said = await starter.serve(cause, START_EXPECTATION, {"workflow": "w"})
-    return msgspec.convert(said, Begun)
+    return msgspec.convert(said, StartResult)
 
 
 async def begin_and_die(ports: MemoryPorts, fate: Fate) -> None:
@@ -166,7 +166,7 @@ async def _has_begun_and_kept_its_subject(fatal: int) -> bool:
         return False
     await desk_of(ports)[0].put(ID, [CALL])
     clock.ahead_s = UNBEGUN_S + 1
-    assert await begin(ports, ANOTHER) == Begun(instance_id=ID, is_skipped=True)
+    assert await begin(ports, ANOTHER) == StartResult(instance_id=ID, is_skipped=True)
     return True
 
 
@@ -175,7 +175,7 @@ async def test_what_nobody_goes_on_with_for_long_keeps_its_subject():
     ports = memory_ports(clock=clock)
     await begin(ports)
     clock.ahead_s = UNBEGUN_S + 1
-    assert await begin(ports, ANOTHER) == Begun(instance_id=ID, is_skipped=True)
+    assert await begin(ports, ANOTHER) == StartResult(instance_id=ID, is_skipped=True)
 
 
 @pytest.mark.parametrize("is_taken", [False, True], ids=["free", "taken"])
@@ -212,8 +212,8 @@ def early(monkeypatch) -> Counting:
     monkeypatch.setattr(worker, "EARLY_MAX_S", 0.01)
     monkeypatch.setattr(worker, "EARLY_LOOKS", 0)
     counting = Counting()
-    waits = counting.around(Conductor._await_beginning)
-    monkeypatch.setattr(Conductor, "_await_beginning", waits)
+    waits = counting.around(WorkflowWorker._await_beginning)
+    monkeypatch.setattr(WorkflowWorker, "_await_beginning", waits)
     return counting
 
 
@@ -360,11 +360,11 @@ class Passing(SystemClock):
             await begin_instance(self._ports, first_event(), at=self.now())
 
 
-def desk_of(ports: MemoryPorts) -> tuple[InstanceDesk, Passing]:
+def desk_of(ports: MemoryPorts) -> tuple[InstanceHandler, Passing]:
     app, clock = app_of(flow(), script=Script()), Passing(ports)
-    cast, book = Cast(in_code(app)), InstanceBook(ports, (f"pen{number}" for number in count()))
+    cast, book = Catalog(in_code(app)), InstanceStore(ports, (f"pen{number}" for number in count()))
     effector = Effector(cast, ports, clock, "n1")
-    return InstanceDesk("w", cast, Editions(ports, app), clock, book, effector), clock
+    return InstanceHandler("w", cast, RevisionResolver(ports, app), clock, book, effector), clock
 
 
 async def test_what_begins_a_moment_after_the_call_for_it_goes_on_at_once(ports):
@@ -376,6 +376,6 @@ async def test_what_begins_a_moment_after_the_call_for_it_goes_on_at_once(ports)
 
 async def test_nobody_waits_a_moment_for_what_nobody_calls_for(ports):
     desk, clock = desk_of(ports)
-    with pytest.raises(Hindered):
+    with pytest.raises(CannotRun):
         await desk.put(ID, [CancelWorkflow(workflow="w", instance_id=ID, by="ada")])
     assert clock.slept == 0

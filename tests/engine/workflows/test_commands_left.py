@@ -8,15 +8,15 @@ from itertools import count
 
 import pytest
 
-from engine.dead_letters.write import Undertaker
-from engine.definitions.resolver import Editions
-from engine.runtime.catalog import Cast, in_code
+from engine.dead_letters.write import DeadLetterWriter
+from engine.definitions.resolver import RevisionResolver
+from engine.runtime.catalog import Catalog, in_code
 from engine.runtime.permits import Permit
-from engine.runtime.tasks import Hands
+from engine.runtime.tasks import NodeTasks
 from engine.workflows import worker
 from engine.workflows.effector import Effector
-from engine.workflows.store import InstanceBook
-from engine.workflows.worker import Conductor, InstanceDesk
+from engine.workflows.store import InstanceStore
+from engine.workflows.worker import InstanceHandler, WorkflowWorker
 from streams.model.commands import Advance
 from tests.engine.defining import app_with
 from tests.engine.stage import CLOCK, WAIT_S
@@ -73,16 +73,18 @@ def permit() -> Permit:
 
 
 @pytest.fixture
-def conductor(ports, log, permit, monkeypatch) -> Conductor:
+def conductor(ports, log, permit, monkeypatch) -> WorkflowWorker:
     """Who follows no command, for there is no such instance, and waits an hour each time."""
     monkeypatch.setattr(worker, "BUSY_S", 3_600.0)
     monkeypatch.setattr(worker, "EARLY_MAX_S", 3_600.0)
     ports, app = dataclasses.replace(ports, log=log), app_with()
-    cast = Cast(in_code(app))
-    book = InstanceBook(ports, (f"pen{number}" for number in count()))
+    cast = Catalog(in_code(app))
+    book = InstanceStore(ports, (f"pen{number}" for number in count()))
     effector = Effector(cast, ports, CLOCK, "n1")
-    desk = InstanceDesk("w", cast, Editions(ports, app), CLOCK, book, effector)
-    return Conductor(ports, desk, permit, Undertaker(ports, CLOCK), Hands(_contained))
+    desk = InstanceHandler("w", cast, RevisionResolver(ports, app), CLOCK, book, effector)
+    return WorkflowWorker(
+        ports, desk, permit, DeadLetterWriter(ports, CLOCK), NodeTasks(_contained)
+    )
 
 
 async def test_a_command_that_could_not_be_followed_is_for_others_at_once(

@@ -14,15 +14,15 @@ from engine.app.triggers import event
 from engine.app.workflow import Workflow, retrying
 from engine.app.workflow_plan import spec_of
 from engine.app.workflow_starter import starter_id
-from engine.definitions.resolver import Editions
-from engine.runtime.catalog import Cast, in_code
+from engine.definitions.resolver import RevisionResolver
+from engine.runtime.catalog import Catalog, in_code
 from engine.workflows.decide import decide
 from engine.workflows.effector import Effector
 from engine.workflows.instance import fold_instance
 from engine.workflows.start import started
 from engine.workflows.steps import Code
-from engine.workflows.store import InstanceBook
-from engine.workflows.worker import InstanceDesk
+from engine.workflows.store import InstanceStore
+from engine.workflows.worker import InstanceHandler
 from streams.clock import SystemClock
 from streams.keys import LOCKS, workflow_lock_key
 from streams.memory.log import MemoryLog
@@ -402,12 +402,12 @@ async def test_a_timer_that_fires_too_soon_and_comes_with_the_end_of_a_step_is_a
     assert [*(await instance(ports, id_)).with_status(StepStatus.RETRYING)]
 
 
-def _desk(app, ports, clock) -> InstanceDesk:
+def _desk(app, ports, clock) -> InstanceHandler:
     """Return who decides for the instances of `w` on a node with that clock."""
-    cast = Cast(in_code(app))
-    book = InstanceBook(ports, (f"pen{number}" for number in count()))
+    cast = Catalog(in_code(app))
+    book = InstanceStore(ports, (f"pen{number}" for number in count()))
     effector = Effector(cast, ports, clock, "n1")
-    return InstanceDesk("w", cast, Editions(ports, app), clock, book, effector)
+    return InstanceHandler("w", cast, RevisionResolver(ports, app), clock, book, effector)
 
 
 async def _ended_as(ports, begun: StepBegun, status: EndStatus, id_: str) -> StepDone:

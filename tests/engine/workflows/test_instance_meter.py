@@ -19,7 +19,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 reader = InMemoryMetricReader()
 metrics.set_meter_provider(MeterProvider([reader]))
 
-from engine.workflows.store import InstanceBook
+from engine.workflows.store import InstanceStore as InstanceBook
 from engine.workflows.begin import begin_instance
 from engine.app.workflow import retrying
 from engine.app.workflow import Workflow

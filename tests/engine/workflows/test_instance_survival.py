@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.app.workflow import Workflow, retrying
 from engine.errors import Refused
-from engine.workflows.effects import Recall
+from engine.workflows.effects import LookUpResult
 from engine.workflows.instance import (
     INSTANCE_ENDED,
     SETTLED,
@@ -20,7 +20,7 @@ from engine.workflows.instance import (
     WORKFLOW_TRANSITIONS,
     AttemptEnded,
     Instance,
-    Recalled,
+    ResultLookedUp,
     evolve,
 )
 from streams.json import NOTHING, raw
@@ -148,11 +148,11 @@ class World:
                 self.open[id_] = canceled(self.open[id_])
         self.wake_at = effects.wake_at
 
-    def recall(self, wanted: Recall) -> Recalled:
+    def recall(self, wanted: LookUpResult) -> ResultLookedUp:
         """Another node may find what this one has not: all of them are told to the instance."""
         earlier = "earlier" if self.chance.random() < 0.5 else ""
         result = raw(f"{wanted.step}/{wanted.item}") if earlier else NOTHING
-        return Recalled(step=wanted.step, item=wanted.item, episode_id=earlier, result=result)
+        return ResultLookedUp(step=wanted.step, item=wanted.item, episode_id=earlier, result=result)
 
     def plan(self, trigger, id_: str) -> AttemptEnded:
         outcome = self.chance.choice([StepOutcome.DONE] * 3 + [StepOutcome.FAILED])

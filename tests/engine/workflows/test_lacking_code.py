@@ -8,13 +8,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.app.workflow import Workflow
-from engine.definitions.resolver import Editions
-from engine.runtime.catalog import Cast, in_code
+from engine.definitions.resolver import RevisionResolver
+from engine.runtime.catalog import Catalog, in_code
 from engine.workflows import worker
 from engine.workflows.effector import Effector
 from engine.workflows.requests import cancel_workflow
-from engine.workflows.store import InstanceBook
-from engine.workflows.worker import Conductor, InstanceDesk
+from engine.workflows.store import InstanceStore
+from engine.workflows.worker import InstanceHandler, WorkflowWorker
 from streams.model.commands import CancelWorkflow, StepDone
 from streams.model.events import EndStatus, EpisodeFinished, StepBegun
 from streams.model.workflows import StepStatus, WorkflowStatus
@@ -93,12 +93,12 @@ async def test_of_commands_that_come_together_the_cancel_goes_first(ports, scrip
     assert (so_far.goes_on, so_far.steps["a"].items[0].status) == (False, StepStatus.DONE)
 
 
-def desk_of(ports, app) -> InstanceDesk:
+def desk_of(ports, app) -> InstanceHandler:
     """Return who decides for the instances of `w` on a node of `app`."""
-    cast = Cast(in_code(app))
-    book = InstanceBook(ports, (f"pen{number}" for number in count()))
+    cast = Catalog(in_code(app))
+    book = InstanceStore(ports, (f"pen{number}" for number in count()))
     effector = Effector(cast, ports, CLOCK, "n1")
-    return InstanceDesk("w", cast, Editions(ports, app), CLOCK, book, effector)
+    return InstanceHandler("w", cast, RevisionResolver(ports, app), CLOCK, book, effector)
 
 
 async def test_the_time_of_an_instance_is_over_on_a_node_that_could_not_go_on_with_it(
@@ -114,8 +114,8 @@ async def test_the_time_of_an_instance_is_over_on_a_node_that_could_not_go_on_wi
 async def test_a_node_says_once_why_it_cannot_go_on_with_an_instance(ports, script, monkeypatch):
     monkeypatch.setattr(worker, "BUSY_MAX_S", 0.1)
     id_ = await left_by_old(ports, script, WHEN)
-    refused = Counting(Conductor._refuse)
-    monkeypatch.setattr(Conductor, "_refuse", refused)
+    refused = Counting(WorkflowWorker._refuse)
+    monkeypatch.setattr(WorkflowWorker, "_refuse", refused)
     with capture_logs() as said:
         async with new_node(ports, script, {}):
             await eventually(lambda: refused.calls > 3)

@@ -10,7 +10,7 @@ from engine.app.strategy import Abort, Retry
 from engine.app.tools import Failure
 from engine.app.triggers import event, every, workflow
 from engine.app.workflow import Workflow
-from engine.app.workflow_starter import TRIES_MAX, Begun, StartWorkflow
+from engine.app.workflow_starter import TRIES_MAX, StartResult, StartWorkflow
 from engine.episodes.episode import Episode
 from engine.errors import BadWorkflow, DeclarationError
 from engine.workflows.start import busy_instance, skipped, why_unbegun
@@ -97,7 +97,7 @@ def test_no_actor_is_called_as_the_engines_own_queues_or_actors_are(id_):
 
 def converged(*, is_skipped: bool) -> EpisodeConverged:
     """Return what an episode decides that has begun the instance `i`, or found it busy."""
-    begun = Begun(instance_id="i", is_skipped=is_skipped)
+    begun = StartResult(instance_id="i", is_skipped=is_skipped)
     result = StartWorkflow("w").converge(StartWorkflow.State(1, begun), None)
     return EpisodeConverged(classification=raw(result.classification))
 

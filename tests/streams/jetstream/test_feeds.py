@@ -11,7 +11,7 @@ from streams.jetstream import LinkSettings, connect
 from streams.jetstream.connection.link import Link
 from streams.jetstream.messages import api
 from streams.layout import Stream
-from streams.model.foreign_streams import Feed
+from streams.model.foreign_streams import ForeignStream
 from tests.contracts.samples import deliveries_of, next_of, opened
 from tests.streams.jetstream.wire import eventually
 
@@ -64,13 +64,15 @@ async def config_of(link, name):
 @pytest.mark.parametrize("start", ["new", "all", 2])
 async def test_all_that_a_work_queue_holds_is_work(world, make, name, start):
     await make(3, retention="workqueue")
-    async with opened(world.open_feed("monitor", Feed(stream=name, start=start))) as source:
+    async with opened(
+        world.open_feed("monitor", ForeignStream(stream=name, start=start))
+    ) as source:
         assert seqs(await deliveries_of(source, 3)) == [1, 2, 3]
 
 
 async def test_a_work_queue_whose_consumer_was_deleted_is_read_on(world, stack, link, make, name):
     await make(2, retention="workqueue")
-    feed = Feed(stream=name)
+    feed = ForeignStream(stream=name)
     async with opened(world.open_feed("monitor", feed)) as source:
         await deliveries_of(source, 1)
         receiving = asyncio.create_task(deliveries_of(source, 2))
@@ -83,21 +85,21 @@ async def test_a_work_queue_whose_consumer_was_deleted_is_read_on(world, stack, 
 async def test_a_stream_that_drops_what_was_read_cannot_be_followed(world, make, name, retention):
     await make(0, retention=retention)
     with pytest.raises(Incompatible, match=retention):
-        async with world.follow_feed(Feed(stream=name), after=0):
+        async with world.follow_feed(ForeignStream(stream=name), after=0):
             pass
 
 
 async def test_a_work_queue_that_another_reads_is_refused_and_says_why(world, make, name):
     await make(0, retention="workqueue")
-    async with opened(world.open_feed("monitor", Feed(stream=name, subject=f"{name}.a"))):
+    async with opened(world.open_feed("monitor", ForeignStream(stream=name, subject=f"{name}.a"))):
         with pytest.raises(Incompatible, match="consumer"):
-            await world.open_feed("other", Feed(stream=name))
+            await world.open_feed("other", ForeignStream(stream=name))
 
 
 async def test_reading_a_stream_leaves_it_as_it_is(world, link, make, name):
     await make(1)
     before = await config_of(link, name)
-    feed = Feed(stream=name, start="all")
+    feed = ForeignStream(stream=name, start="all")
     async with opened(world.open_feed("monitor", feed)) as source:
         await deliveries_of(source, 1)
     async with world.follow_feed(feed, after=0) as follower:
@@ -108,23 +110,25 @@ async def test_reading_a_stream_leaves_it_as_it_is(world, link, make, name):
 async def test_a_follower_begins_with_what_is_left_of_a_stream(world, link, make, name):
     await make(5)
     await api.call(link, f"STREAM.PURGE.{name}", {"seq": 4})
-    async with world.follow_feed(Feed(stream=name), after=1) as follower:
+    async with world.follow_feed(ForeignStream(stream=name), after=1) as follower:
         assert seqs(await next_of(follower, 2)) == [4, 5]
 
 
 async def test_a_time_whose_message_was_deleted_begins_with_the_next(world, link, make, name):
     await make(3)
-    async with world.follow_feed(Feed(stream=name), after=0) as follower:
+    async with world.follow_feed(ForeignStream(stream=name), after=0) as follower:
         times = [each.at for each in await next_of(follower, 3)]
     await api.call(link, f"STREAM.MSG.DELETE.{name}", {"seq": 2})
-    assert await world.feed_position("monitor", Feed(stream=name, start=times[1])) == 2
+    assert await world.feed_position("monitor", ForeignStream(stream=name, start=times[1])) == 2
 
 
 async def test_a_stream_that_goes_away_while_it_is_read_is_waited_for_and_read_anew(
     world, link, make, name
 ):
     await make(5)
-    async with opened(world.open_feed("monitor", Feed(stream=name, start="all"))) as source:
+    async with opened(
+        world.open_feed("monitor", ForeignStream(stream=name, start="all"))
+    ) as source:
         for delivery in await deliveries_of(source, 5):
             await delivery.ack()
         receiving = asyncio.create_task(deliveries_of(source, 2))
@@ -151,7 +155,7 @@ async def test_a_filtered_follower_whose_consumer_is_deleted_misses_and_repeats_
 
 async def test_a_closed_follower_of_a_feed_leaves_no_consumer(world, link, make, name):
     await make(1)
-    async with world.follow_feed(Feed(stream=name), after=0) as follower:
+    async with world.follow_feed(ForeignStream(stream=name), after=0) as follower:
         await next_of(follower, 1)
 
     async def is_gone():
@@ -162,7 +166,7 @@ async def test_a_closed_follower_of_a_feed_leaves_no_consumer(world, link, make,
 
 async def test_the_position_in_a_stream_that_is_made_anew_is_doubted(world, link, make, name):
     await make(3)
-    async with world.follow_feed(Feed(stream=name), after=0) as follower:
+    async with world.follow_feed(ForeignStream(stream=name), after=0) as follower:
         await next_of(follower, 3)
         await api.call(link, f"STREAM.DELETE.{name}")
         await make(5)

@@ -99,14 +99,14 @@ async def test_a_timer_that_fires_on_the_way_fires_once(nats, stack, old, new):
 
 async def test_a_timer_that_fires_while_it_is_carried_is_carried_once(nats, stack, monkeypatch):
     armed_at = await fill(nats.url, stack, 1)
-    store = carry_timers.Carrying._store
+    store = carry_timers.TimerCopy._store
 
     async def store_late(self, groups, waiting):
         """Take so long over what is pending that it has fired before one looks at what is due."""
         await store(self, groups, waiting)
         await until(armed_at + ALL_FIRED)
 
-    monkeypatch.setattr(carry_timers.Carrying, "_store", store_late)
+    monkeypatch.setattr(carry_timers.TimerCopy, "_store", store_late)
     await repartition(nats.url, stack=stack, to=4, tell=told)
     await assert_whole(nats.url, stack, armed_at)
 

@@ -186,7 +186,7 @@ async def test_a_copy_is_stored_only_behind_the_one_before(nats, stack):
         await repartition(nats.url, stack=stack, to=4, tell=cut_off_at("copied, journal"))
     async with Link(nats.url, settings()) as link:
         old, new = Stack(stack.name, 1), Stack(stack.name, 4)
-        work = copy_commits.Copying(link=link, stream=Stream.JOURNAL, old=old, new=new)
+        work = copy_commits.CommitCopy(link=link, stream=Stream.JOURNAL, old=old, new=new)
         both = (work.copy(lambda done: None) for _ in range(2))
         outcomes = await asyncio.gather(*both, return_exceptions=True)
         assert all(each is None or isinstance(each, Incompatible) for each in outcomes), outcomes
@@ -253,7 +253,7 @@ async def test_who_loses_the_lease_stops_wherever_it_is(nats, stack, monkeypatch
 
     with monkeypatch.context() as patched:
         patched.setattr("streams.repartition.repartition.RENEWALS_PER_LEASE", 100)
-        patched.setattr(copy_commits.Copying, "copy", copy_for_ever)
+        patched.setattr(copy_commits.CommitCopy, "copy", copy_for_ever)
         moving = asyncio.create_task(repartition(nats.url, stack=stack, to=4, tell=told))
         await is_copying.wait()
         await lose_the_layout(nats.url, stack)

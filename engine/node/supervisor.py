@@ -31,36 +31,36 @@ from engine.app.actor import Actor
 from engine.app.app import App
 from engine.app.workflow_starter import workflow_of
 from engine.cluster import nodes
-from engine.cluster.members import Roster
-from engine.cluster.mode_watch import Switchboard
-from engine.dead_letters.write import Undertaker
-from engine.definitions.resolver import Editions
+from engine.cluster.members import Membership
+from engine.cluster.mode_watch import ModeWatcher
+from engine.dead_letters.write import DeadLetterWriter
+from engine.definitions.resolver import RevisionResolver
 from engine.episodes.breaker_store import Breakers
-from engine.episodes.cancel import Running
-from engine.execution.commands import Listener, Runner
-from engine.lanes.close import Drainer
-from engine.lanes.scheduler import Dispatcher
+from engine.episodes.cancel import RunningEpisodes
+from engine.execution.commands import AnswerConsumer, RunConsumer
+from engine.lanes.close import LaneCloser
+from engine.lanes.scheduler import LaneScheduler
 from engine.lanes.store import open_events, open_feed
-from engine.outputs.context import OutputCrew
-from engine.outputs.pool import Outlets
-from engine.runtime.catalog import Cast, Casting
-from engine.runtime.leases import Keeper, Vacancies
+from engine.outputs.context import OutputContext
+from engine.outputs.pool import AdapterPool
+from engine.runtime.catalog import Catalog, CatalogContents
+from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.permits import Permit
 from engine.runtime.retry import Turns
 from engine.runtime.slots import Slots
-from engine.runtime.tasks import Hands, wait_first
-from engine.triggers.admit import Entrance
-from engine.triggers.evaluate import Arbiter
-from engine.triggers.events import FeedGate, Gate
-from engine.triggers.timers import Alarms, Waker
+from engine.runtime.tasks import NodeTasks, wait_first
+from engine.triggers.admit import Admission
+from engine.triggers.evaluate import TriggerEvaluator
+from engine.triggers.events import ForeignStreamGate, Gate
+from engine.triggers.timers import TimerConsumer, TimerRouter
 from engine.workflows.effector import Effector
-from engine.workflows.store import InstanceBook
-from engine.workflows.worker import Conductor, InstanceDesk
+from engine.workflows.store import InstanceStore
+from engine.workflows.worker import InstanceHandler, WorkflowWorker
 from streams.clock import Clock
 from streams.ports.all import Ports
 
 
-class Server(Protocol):
+class QueueService(Protocol):
     """A doer that takes work from a queue."""
 
     @property
@@ -72,10 +72,10 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True)
-class Post:
+class Service:
     """A doer at its place."""
 
-    doer: Server
+    doer: QueueService
     permit: Permit
     """Without it the doer takes no work."""
 
@@ -85,102 +85,107 @@ class Post:
             await self.doer.serve()
 
 
-def posts_of(
-    crew: OutputCrew,
+def services_for(
+    crew: OutputContext,
     keeper: Keeper,
-    undertaker: Undertaker,
-    hands: Hands,
+    undertaker: DeadLetterWriter,
+    hands: NodeTasks,
     *,
-    roster: Roster,
-    vacancies: Vacancies,
-) -> list[Post]:
+    roster: Membership,
+    vacancies: LeaseEvents,
+) -> list[Service]:
     """Return the posts of one actor: what wakes it, and what runs it."""
     wakes, runs = crew.permits.wakes, crew.permits.runs
-    runner = Post(Runner(crew, keeper, undertaker, hands), runs)
-    listener = Post(Listener(crew, keeper, undertaker, hands), runs)
+    runner = Service(RunConsumer(crew, keeper, undertaker, hands), runs)
+    listener = Service(AnswerConsumer(crew, keeper, undertaker, hands), runs)
     if crew.is_laned:
-        dispatcher = partial(Dispatcher, crew, keeper, undertaker, roster, vacancies)
+        dispatcher = partial(LaneScheduler, crew, keeper, undertaker, roster, vacancies)
         return [
-            Post(dispatcher(takes_causes=True), wakes),
-            Post(dispatcher(takes_causes=False), runs),
+            Service(dispatcher(takes_causes=True), wakes),
+            Service(dispatcher(takes_causes=False), runs),
             runner,
             listener,
         ]
-    entrance = Entrance(crew, keeper, undertaker, hands, Arbiter(crew))
-    alarms, tends = Alarms(entrance.arbiter), crew.permits.tends
+    entrance = Admission(crew, keeper, undertaker, hands, TriggerEvaluator(crew))
+    alarms, tends = TimerRouter(entrance.arbiter), crew.permits.tends
     return [
-        Post(Gate(entrance, partial(open_events, crew), "events"), wakes),
-        *(Post(FeedGate(entrance, feed, open_feed), wakes) for feed in crew.actor.feeds()),
-        Post(Waker(entrance, alarms, wakes, takes_causes=True), wakes),
-        Post(Waker(entrance, alarms, tends, takes_causes=False), tends),
-        Post(Drainer(crew, keeper, vacancies), runs),
+        Service(Gate(entrance, partial(open_events, crew), "events"), wakes),
+        *(
+            Service(ForeignStreamGate(entrance, feed, open_feed), wakes)
+            for feed in crew.actor.feeds()
+        ),
+        Service(TimerConsumer(entrance, alarms, wakes, takes_causes=True), wakes),
+        Service(TimerConsumer(entrance, alarms, tends, takes_causes=False), tends),
+        Service(LaneCloser(crew, keeper, vacancies), runs),
         runner,
         listener,
     ]
 
 
-def closed_posts_of(
-    crew: OutputCrew,
+def fallback_services_for(
+    crew: OutputContext,
     keeper: Keeper,
-    undertaker: Undertaker,
-    hands: Hands,
+    undertaker: DeadLetterWriter,
+    hands: NodeTasks,
     *,
-    roster: Roster,
-    vacancies: Vacancies,
-) -> list[Post]:
+    roster: Membership,
+    vacancies: LeaseEvents,
+) -> list[Service]:
     """Return the posts of one who stands in: nothing wakes the actor, and what is open goes on.
 
     Of a workflow nothing is run: what it was to begin is for a node that has it.
     """
     runs = crew.permits.runs
-    runner = Post(Runner(crew, keeper, undertaker, hands), runs)
-    listener = Post(Listener(crew, keeper, undertaker, hands), runs)
+    runner = Service(RunConsumer(crew, keeper, undertaker, hands), runs)
+    listener = Service(AnswerConsumer(crew, keeper, undertaker, hands), runs)
     if crew.is_laned:
-        dispatcher = Dispatcher(crew, keeper, undertaker, roster, vacancies, takes_causes=False)
-        return [Post(dispatcher, runs), runner, listener]
-    entrance = Entrance(crew, keeper, undertaker, hands, Arbiter(crew))
-    waker = Post(Waker(entrance, Alarms(entrance.arbiter), runs, takes_causes=False), runs)
+        dispatcher = LaneScheduler(crew, keeper, undertaker, roster, vacancies, takes_causes=False)
+        return [Service(dispatcher, runs), runner, listener]
+    entrance = Admission(crew, keeper, undertaker, hands, TriggerEvaluator(crew))
+    waker = Service(
+        TimerConsumer(entrance, TimerRouter(entrance.arbiter), runs, takes_causes=False), runs
+    )
     return [waker] if workflow_of(crew.actor.id) is not None else [waker, runner, listener]
 
 
-Open: TypeAlias = Callable[[Post], None]
+Open: TypeAlias = Callable[[Service], None]
 """Has a post served until it is given up."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Means:
+class NodeContext:
     """What all actors of a node work with."""
 
     app: App
-    cast: Cast
-    editions: Editions
+    cast: Catalog
+    editions: RevisionResolver
     ports: Ports
     clock: Clock
     node: str
-    switchboard: Switchboard
+    switchboard: ModeWatcher
     keeper: Keeper
-    undertaker: Undertaker
-    hands: Hands
-    running: Running
+    undertaker: DeadLetterWriter
+    hands: NodeTasks
+    running: RunningEpisodes
     turns: Turns
-    outlets: Outlets
-    roster: Roster
-    vacancies: Vacancies
+    outlets: AdapterPool
+    roster: Membership
+    vacancies: LeaseEvents
     pens: Iterator[str]
 
 
 @dataclass(frozen=True)
-class Place:
+class ActorServices:
     """One actor's, for as long as it is not replaced."""
 
-    crew: OutputCrew
-    posts: Sequence[Post]
+    crew: OutputContext
+    posts: Sequence[Service]
 
 
-class Lineup:
+class ActorSupervisor:
     """The places of one node. Its cast is changed here, and nowhere else."""
 
-    def __init__(self, means: Means, open_: Open) -> None:
+    def __init__(self, means: NodeContext, open_: Open) -> None:
         """Begin with nobody at any place.
 
         Args:
@@ -188,18 +193,18 @@ class Lineup:
             open_: called for every post that is to be served from then on.
         """
         self._means, self._open = means, open_
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, ActorServices] = {}
         self._slots: dict[str, Slots] = {}
         """By actor; those of one that has gone are kept until its last episode here has ended."""
         self.breakers: dict[str, Breakers] = {}
         """By actor, as they are at any moment."""
 
     @property
-    def posts(self) -> Sequence[Post]:
+    def posts(self) -> Sequence[Service]:
         """All that are served now."""
         return [post for place in self._places.values() for post in place.posts]
 
-    def have(self, casting: Casting) -> None:
+    def have(self, casting: CatalogContents) -> None:
         """Have what `casting` says and nothing else, from now on. What stays is not disturbed."""
         wanted = {**casting.actors, **casting.closed}
         for actor_id in self._places.keys() - wanted.keys():
@@ -230,13 +235,13 @@ class Lineup:
         crew.permits.runs.hold(on=self._means.cast.rests(actor.id))
         is_closed = actor.id in self._means.cast.closed
         posts = [*self._posts(crew, is_closed=is_closed), *self._conductors(crew)]
-        place = self._places[actor.id] = Place(crew, posts)
+        place = self._places[actor.id] = ActorServices(crew, posts)
         for post in posts:
             self._open(post)
         if not is_closed:
             self._means.hands.start(self._note_when_ready(place))
 
-    async def _note_when_ready(self, place: Place) -> None:
+    async def _note_when_ready(self, place: ActorServices) -> None:
         """Tell that an actor sees what comes, once it does; unless it goes before."""
         runs = place.crew.permits.runs
         # At first nobody knows what it may do, and it may open nothing.
@@ -259,13 +264,13 @@ class Lineup:
             del self._slots[actor_id]
             self._means.switchboard.forget(actor_id)
 
-    def _crew(self, actor: Actor) -> OutputCrew:
+    def _crew(self, actor: Actor) -> OutputContext:
         means = self._means
         permits = means.switchboard.learn(actor.id)
         own = permits.branch()
         # A cause of a workflow that has gone is for a node that has it: it must not go on here.
         may_go_on = permits.runs if workflow_of(actor.id) is None else own.runs
-        return OutputCrew(
+        return OutputContext(
             app=means.app,
             cast=means.cast,
             editions=means.editions,
@@ -304,8 +309,8 @@ class Lineup:
         slots.resize(most)
         return slots
 
-    def _posts(self, crew: OutputCrew, *, is_closed: bool) -> Sequence[Post]:
-        means, its_posts = self._means, closed_posts_of if is_closed else posts_of
+    def _posts(self, crew: OutputContext, *, is_closed: bool) -> Sequence[Service]:
+        means, its_posts = self._means, fallback_services_for if is_closed else services_for
         return its_posts(
             crew,
             means.keeper,
@@ -315,19 +320,21 @@ class Lineup:
             vacancies=means.vacancies,
         )
 
-    def _conductors(self, crew: OutputCrew) -> Iterator[Post]:
+    def _conductors(self, crew: OutputContext) -> Iterator[Service]:
         """Yield who has the instances of a workflow go on, if the actor begins it or stands in."""
         means, permit = self._means, crew.permits.runs
         workflow = workflow_of(crew.actor.id)
         if workflow is None:
             return
         effector = Effector(means.cast, means.ports, means.clock, means.node)
-        book = InstanceBook(means.ports, means.pens)
-        desk = InstanceDesk(workflow, means.cast, means.editions, means.clock, book, effector)
-        yield Post(Conductor(means.ports, desk, permit, means.undertaker, means.hands), permit)
+        book = InstanceStore(means.ports, means.pens)
+        desk = InstanceHandler(workflow, means.cast, means.editions, means.clock, book, effector)
+        yield Service(
+            WorkflowWorker(means.ports, desk, permit, means.undertaker, means.hands), permit
+        )
 
 
-async def _wait_open(post: Post) -> None:
+async def _wait_open(post: Service) -> None:
     """Wait until a queue is open, or may not be."""
     await wait_first(post.doer.is_open.wait(), post.permit.withdrawn.wait())
 
@@ -336,12 +343,12 @@ log = structlog.get_logger("vigil.understudies")
 
 
 @dataclass(frozen=True)
-class Understudies:
+class FallbackWatcher:
     """Calls those of one node."""
 
-    cast: Cast
-    lineup: Lineup
-    roster: Roster
+    cast: Catalog
+    lineup: ActorSupervisor
+    roster: Membership
 
     async def serve(self) -> None:
         """Call whoever is needed, and have the others rest, for ever."""
