@@ -75,7 +75,7 @@ def appends(ports: Ports) -> Write:
 def publishes(ports: Ports) -> Write:
     """Return what publishes the next domain event."""
     payload = {"host": "h" * 100, "disk_used": 0.5}
-    return lambda: ports.world.publish("bench.event", payload, id=f"ev{next(_numbers)}")
+    return lambda: ports.domain_events.publish("bench.event", payload, id=f"ev{next(_numbers)}")
 
 
 def claims(ports: Ports) -> Write:

@@ -140,7 +140,9 @@ async def takeovers(number: int, *, lease_s: float, samples: int) -> list[float]
         async with connect(nats.url, stack=STACK) as ports, ports.log.follow() as follower:
             journal = Journal(follower)
             with Nodes(nats.url, lease_s=lease_s) as nodes:
-                await ports.world.publish("takeover.begun", {"to": STEPS}, id="the only one")
+                await ports.domain_events.publish(
+                    "takeover.begun", {"to": STEPS}, id="the only one"
+                )
                 return [
                     await _takeover(nodes, journal, number, lease_s=lease_s) for _ in range(samples)
                 ]

@@ -270,7 +270,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the fence of a takeover is waited for",
         "engine/execution/run.py",
-        "        if careful:\n            await self._scribe.barrier()",
+        "        if careful:\n            await self._journal.barrier()",
         "",
         "tests/engine/execution/test_shift.py",
     ),
@@ -284,8 +284,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the command is acknowledged only after the fence",
         "engine/execution/run.py",
-        "        tenure = Attempt(",
-        "        await self.accept()\n        tenure = Attempt(",
+        "        this_attempt = Attempt(",
+        "        await self.accept()\n        this_attempt = Attempt(",
         SIMULATION,
     ),
     Mutant(
@@ -312,14 +312,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a node that leaves calls for another",
         "engine/execution/run.py",
-        "except Leaving:\n            return await self._hand_over(tenure)",
+        "except Leaving:\n            return await self._hand_over(this_attempt)",
         "except Leaving:\n            return True",
         SIMULATION,
     ),
     Mutant(
         "the end is told again by the next owner",
         "engine/execution/run.py",
-        "await tenure.tell_again()",
+        "await this_attempt.tell_again()",
         "pass",
         SIMULATION,
     ),
@@ -368,7 +368,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a strict step is durable at once",
         "engine/execution/driver.py",
-        'if self.thinker.expectation.durability == "strict":',
+        'if self.strategy_runner.expectation.durability == "strict":',
         "if False:",
         SIMULATION,
     ),
@@ -529,7 +529,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: what is refused and never arrives leaves nothing",
         "engine/triggers/timers.py",
-        "if not await self.arbiter.openings.may_lack_call(due.key):",
+        "if not await self.evaluator.builder.may_lack_call(due.key):",
         "if False:",
         BELATED,
     ),
@@ -567,7 +567,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "turns: each cursor counts what past it may have been opened",
         "engine/lanes/cursors.py",
-        "name = self.track.name_of(followed)",
+        "name = self.cursor.name_of(followed)",
         'name = ""',
         "tests/engine/lanes/test_predecessor.py",
     ),
@@ -647,7 +647,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an event that gets no key is a dead letter",
         "engine/triggers/evaluate.py",
-        "return rejected(event, self.crew.ports.stack, reason=DEDUPE_FAILED, detail=detail)",
+        "return rejected(event, self.context.ports.stack, reason=DEDUPE_FAILED, detail=detail)",
         "raise",
         "tests/engine/triggers/test_gate.py",
     ),
@@ -668,7 +668,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an event that comes again completes what it began",
         "engine/triggers/admit.py",
-        "if _is_own(opened) or receipt.delivery.deliveries > 1:",
+        "if _is_own(opened) or ack.delivery.deliveries > 1:",
         "if _is_own(opened):",
         "tests/engine/triggers/test_duplicates.py",
     ),
@@ -738,7 +738,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a sweep calls nobody twice",
         "engine/operations/sweep.py",
-        "if await self.ports.inbox.is_waiting(candidate.actor_id, candidate.episode_id):",
+        "if await self.ports.commands.is_waiting(candidate.actor_id, candidate.episode_id):",
         "if False:",
         "tests/engine/operations/test_sweeper.py",
     ),
@@ -836,7 +836,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an episode that lost every race is handed over",
         "engine/execution/run.py",
-        "error=str(error))\n            return await self._hand_over(tenure)",
+        "error=str(error))\n            return await self._hand_over(this_attempt)",
         "error=str(error))\n            return False",
         "tests/engine/findings/test_contention.py",
     ),
@@ -899,21 +899,21 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "no step of the outside before the fence",
         "engine/execution/driver.py",
-        "and not self.scribe.is_fenced:",
+        "and not self.journal.is_fenced:",
         "and False:",
         "tests/engine/execution/test_shift.py",
     ),
     Mutant(
         "an event that comes again opens its episode alone",
         "engine/triggers/admit.py",
-        "is_first_try = receipt.delivery.deliveries == 1",
+        "is_first_try = ack.delivery.deliveries == 1",
         "is_first_try = True",
         "tests/engine/triggers/test_gate.py",
     ),
     Mutant(
         "a command that comes again may have crashed a node",
         "engine/execution/commands.py",
-        "careful = not _is_first_try(case)",
+        "careful = not _is_first_try(ctx)",
         "careful = False",
         "tests/engine/execution/test_shift.py",
     ),
@@ -954,7 +954,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a pause takes back what was asked for",
         "streams/jetstream/ports/source.py",
-        "if self._inbox is not None and self._asked:",
+        "if self._commands is not None and self._asked:",
         "if False:",
         "tests/streams/jetstream/test_source.py",
     ),
@@ -996,7 +996,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "episodes opened here keep to the limit",
         "engine/triggers/admit.py",
-        "if not may_run or not self.crew.slots.try_take():",
+        "if not may_run or not self.context.slots.try_take():",
         "if not may_run:",
         "tests/engine/triggers/test_gate.py",
     ),
@@ -1334,8 +1334,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a lane without limits is drained while its actor is paused",
         "engine/node/supervisor.py",
-        "Service(LaneCloser(crew, keeper, vacancies), runs)",
-        "Service(LaneCloser(crew, keeper, vacancies), wakes)",
+        "Service(LaneCloser(context, keeper, lease_events), runs)",
+        "Service(LaneCloser(context, keeper, lease_events), wakes)",
         "tests/engine/lanes/test_stint.py",
     ),
     Mutant(
@@ -1551,16 +1551,20 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "breakers: a crash between an end and its noting is made good",
         "engine/execution/run.py",
-        "        await self._epilogue.note(self.episode, seq=self._scribe.version)\n"
-        "        carried =",
-        "        carried =",
+        (
+            "        await self._after_end.note(self.episode, seq=self._journal.version)\n     "
+            "   progress ="
+        ),
+        "        progress =",
         "tests/engine/episodes/test_breakers.py",
     ),
     Mutant(
         "breakers: an end is noted before the claim goes",
         "engine/execution/run.py",
-        "                await self._epilogue.note(self.episode, seq=self._scribe.version)\n"
-        "                await self._tell(",
+        (
+            "                await self._after_end.note(self.episode, "
+            "seq=self._journal.version)\n                await self._tell("
+        ),
         "                await self._tell(",
         "tests/engine/episodes/test_breakers.py",
     ),
@@ -1602,12 +1606,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "breakers: an episode is known to run before the breaker is looked at",
         "engine/execution/run.py",
-        "            with self._crew.running.during(self._run):\n"
-        "                # Only now: a breaker that opens after this finds the run there.\n"
-        "                await self._crew.breakers.check(self._run)\n",
-        "            await self._crew.breakers.check(self._run)\n"
-        "            await asyncio.sleep(0.1)\n"
-        "            with self._crew.running.during(self._run):\n",
+        (
+            "            with self._context.running.during(self._run):\n                # Only "
+            "now: a breaker that opens after this finds the run there.\n                await "
+            "self._context.breakers.check(self._run)\n"
+        ),
+        (
+            "            await self._context.breakers.check(self._run)\n            await "
+            "asyncio.sleep(0.1)\n            with self._context.running.during(self._run):\n"
+        ),
         "tests/engine/episodes/test_breakers.py",
     ),
     Mutant(
@@ -1837,8 +1844,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a node in a mode that only triggers runs nothing that it opens",
         "engine/triggers/admit.py",
-        "may_run = is_first_try and not receipt.is_overdue and self.crew.permits.runs.is_given",
-        "may_run = is_first_try and not receipt.is_overdue",
+        "may_run = is_first_try and not ack.is_overdue and self.context.permits.runs.is_given",
+        "may_run = is_first_try and not ack.is_overdue",
         "tests/engine/cluster/test_modes_of_nodes.py",
     ),
     Mutant(
@@ -1888,21 +1895,24 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: a cooldown holds other causes back",
         "engine/triggers/rules.py",
-        'if expectation.cooldown_s and standing.cooled_by not in {"", standing.episode_id}:',
+        (
+            'if expectation.cooldown_s and trigger_state.cooled_by not in {"", '
+            "trigger_state.episode_id}:"
+        ),
         "if False:",
         TABLE_OF_GATES,
     ),
     Mutant(
         "gates: the cause of a cooldown passes it",
         "engine/triggers/rules.py",
-        'standing.cooled_by not in {"", standing.episode_id}:',
-        "standing.cooled_by:",
+        'trigger_state.cooled_by not in {"", trigger_state.episode_id}:',
+        "trigger_state.cooled_by:",
         CRASHES_OF_GATES,
     ),
     Mutant(
         "gates: calm is waited for",
         "engine/triggers/rules.py",
-        "if expectation.debounce_s and not standing.is_calm:",
+        "if expectation.debounce_s and not trigger_state.is_calm:",
         "if False:",
         TABLE_OF_GATES,
     ),
@@ -1930,14 +1940,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: the newest event is held",
         "engine/triggers/debounce.py",
-        "if before is not None and not is_newer(happened, before.calming.event):",
+        "if before is not None and not is_newer(happened, before.debounced.event):",
         "if False:",
         "tests/engine/triggers/test_debouncer.py",
     ),
     Mutant(
         "gates: a wait for calm counts from the first event",
         "engine/triggers/debounce.py",
-        "since = before.calming.since if before else now",
+        "since = before.debounced.since if before else now",
         "since = now",
         TABLE_OF_GATES,
     ),
@@ -1975,7 +1985,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: what was opened before a gate shut is completed",
         "engine/triggers/evaluate.py",
-        "if part.is_repeat and await self.openings.is_open(opened):",
+        "if part.is_repeat and await self.builder.is_open(opened):",
         "if False:",
         "tests/engine/triggers/test_waker.py",
     ),
@@ -1996,14 +2006,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: what no node knows is buried after long",
         "engine/triggers/timers.py",
-        "if self.alarms.returns_of(due) < STRANGE_DELIVERIES_MAX:",
+        "if self.router.returns_of(due) < STRANGE_DELIVERIES_MAX:",
         "if True:",
         "tests/engine/triggers/test_waker.py",
     ),
     Mutant(
         "gates: what this node does not know is left to others",
         "engine/triggers/timers.py",
-        "if self.alarms.returns_of(due) < STRANGE_DELIVERIES_MAX:",
+        "if self.router.returns_of(due) < STRANGE_DELIVERIES_MAX:",
         "if False:",
         "tests/engine/triggers/test_waker.py",
     ),
@@ -2031,7 +2041,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: what was held too late does not fire",
         "engine/triggers/rules.py",
-        "if expectation.debounce_s and standing.is_superseded:",
+        "if expectation.debounce_s and trigger_state.is_superseded:",
         "if False:",
         "tests/engine/triggers/test_waker.py",
     ),
@@ -2059,7 +2069,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "who may have lost a message to others opens nothing",
         "engine/triggers/admit.py",
-        "        if receipt.is_overdue:\n",
+        "        if ack.is_overdue:\n",
         "        if False:\n",
         "tests/engine/triggers/test_entrance.py",
     ),
@@ -2073,8 +2083,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: what is open and not begun begins no cooldown, and is called for",
         "engine/triggers/evaluate.py",
-        "if is_begun is False or await self._passes(part, opened, ruling, sight):",
-        "if await self._passes(part, opened, ruling, sight):",
+        "if is_begun is False or await self._passes(part, opened, ruling, snapshot):",
+        "if await self._passes(part, opened, ruling, snapshot):",
         "tests/engine/triggers/test_duplicates.py",
     ),
     Mutant(
@@ -2087,14 +2097,17 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: a fire that is repeated begins no cooldown",
         "engine/triggers/evaluate.py",
-        "if cools and not await self.openings.is_open(opened):",
+        "if cools and not await self.builder.is_open(opened):",
         "if cools:",
         "tests/engine/triggers/test_duplicates.py",
     ),
     Mutant(
         "gates: an event that is passed over is counted",
         "engine/triggers/debounce.py",
-        "return None if is_repeat or is_same else Rearm(_one_more(before.calming), before.due_at)",
+        (
+            "return None if is_repeat or is_same else Rearm(_one_more(before.debounced), "
+            "before.due_at)"
+        ),
         "return None",
         "tests/engine/triggers/test_debouncer.py",
     ),
@@ -2129,15 +2142,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "gates: no tick is caught up with that the server has not come to",
         "engine/triggers/schedule.py",
-        "now = due.fired_at if is_doubtful else max(due.fired_at, self.crew.clock.now())",
-        "now = max(due.fired_at, self.crew.clock.now())",
+        "now = due.fired_at if is_doubtful else max(due.fired_at, self.context.clock.now())",
+        "now = max(due.fired_at, self.context.clock.now())",
         "tests/engine/triggers/test_ticker.py",
     ),
     Mutant(
         "gates: a clock that is behind misses nothing that the server has come to",
         "engine/triggers/schedule.py",
-        "else max(due.fired_at, self.crew.clock.now())",
-        "else self.crew.clock.now()",
+        "else max(due.fired_at, self.context.clock.now())",
+        "else self.context.clock.now()",
         "tests/engine/triggers/test_ticker.py",
     ),
     Mutant(
@@ -2150,7 +2163,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "breakers: what others have opened is not begun where the node has trouble",
         "engine/execution/commands.py",
-        "if self._is_turned_away(case.episode):",
+        "if self._is_turned_away(ctx.episode):",
         "if False:",
         "tests/engine/episodes/test_breakers.py",
     ),
@@ -2234,7 +2247,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the key of a wish to cancel goes once that is done",
         "engine/execution/cancel.py",
-        "await self.crew.ports.gates.delete(cancel_key(self.command.episode_id))",
+        "await self.context.ports.gates.delete(cancel_key(self.command.episode_id))",
         "pass",
         "tests/engine/execution/test_cancellation.py",
     ),
@@ -2248,8 +2261,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the request to cancel outlives the node that heard of it",
         "engine/episodes/cancel.py",
-        "    await ports.inbox.send(command",
-        "    return\n    await ports.inbox.send(command",
+        "    await ports.commands.send(command",
+        "    return\n    await ports.commands.send(command",
         "tests/engine/execution/test_cancellation.py",
     ),
     Mutant(
@@ -2262,8 +2275,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a dead letter that was to cancel gives nobody's turn away",
         "engine/execution/commands.py",
-        "if self.crew.is_laned and not isinstance(command, Cancel):",
-        "if self.crew.is_laned:",
+        "if self.context.is_laned and not isinstance(command, Cancel):",
+        "if self.context.is_laned:",
         "tests/engine/execution/test_cancellation.py",
     ),
     Mutant(
@@ -2276,7 +2289,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a start without a turn asks the dispatcher for one",
         "engine/execution/commands.py",
-        "return _is_untouched(case.episode) and isinstance(command, Start) and not is_admitted",
+        "return _is_untouched(ctx.episode) and isinstance(command, Start) and not is_admitted",
         "return False",
         "tests/engine/lanes/test_dispatcher.py",
     ),
@@ -2284,10 +2297,10 @@ TABLE: Final[Sequence[Mutant]] = (
         "the dispatcher hears of every end",
         "engine/execution/conclude.py",
         (
-            "        await tell_instance(self.crew.ports, self.opened)\n        if "
-            "self.crew.is_laned:"
+            "        await tell_instance(self.context.ports, self.opened)\n        if "
+            "self.context.is_laned:"
         ),
-        "        await tell_instance(self.crew.ports, self.opened)\n        if False:",
+        "        await tell_instance(self.context.ports, self.opened)\n        if False:",
         "tests/engine/lanes/test_dispatcher.py",
     ),
     Mutant(
@@ -2300,7 +2313,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "the next dispatcher does what the newest commit asks for",
         "engine/lanes/scheduler.py",
-        "if self._book.newest is not None:",
+        "if self._store.newest is not None:",
         "if False:",
         "tests/engine/lanes/test_dispatcher.py",
     ),
@@ -2349,22 +2362,22 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "those who wait for the dispatcher's lease hear that it is free",
         "engine/execution/takeover.py",
-        "self.vacancies.note(change)",
+        "self.lease_events.note(change)",
         "pass",
         "tests/engine/lanes/test_dispatcher.py",
     ),
     Mutant(
         "a dispatcher begins where the gates left off",
         "engine/lanes/cursors.py",
-        "await crew.ports.world.position(crew.actor.id)",
+        "await context.ports.domain_events.position(context.actor.id)",
         "10**9",
         "tests/engine/lanes/test_dispatcher.py",
     ),
     Mutant(
         "the gates go on where the dispatcher left off",
         "engine/lanes/store.py",
-        "return await crew.ports.world.open(crew.actor.id, names, after=_left_off(lane, names))",
-        "return await crew.ports.world.open(crew.actor.id, names)",
+        (", after=_left_off(lane, names)\n"),
+        ", after={}\n",
         "tests/engine/lanes/test_dispatcher.py",
     ),
     Mutant(
@@ -2447,14 +2460,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an event counts for all that it may open",
         "engine/lanes/intake.py",
-        "min(room // (track.fan_out * readers), READ_MAX)",
+        "min(room // (cursor.fan_out * readers), READ_MAX)",
         "min(room, READ_MAX)",
         "tests/engine/lanes/test_stint.py",
     ),
     Mutant(
         "what is dropped leaves cooldown and breaker as they were",
         "engine/lanes/scheduler.py",
-        "await asyncio.gather(*(self.arbiter.take_back(each) for each in dropped))",
+        "await asyncio.gather(*(self.evaluator.take_back(each) for each in dropped))",
         "pass",
         "tests/engine/lanes/test_stint.py",
     ),
@@ -2468,7 +2481,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what waits in vain is canceled in time",
         "engine/lanes/scheduler.py",
-        "gone = await self._usher.expire(overdue)",
+        "gone = await self._effects.expire(overdue)",
         "gone: list[str] = []",
         "tests/engine/lanes/test_stint.py",
     ),
@@ -2482,14 +2495,17 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a wish for a place that nobody knows is buried",
         "engine/lanes/intake.py",
-        "await self.undertaker.bury_command(start, seq=delivery.seq, reason=reason, detail=detail)",
+        (
+            "await self.dead_letters.bury_command(start, seq=delivery.seq, reason=reason, "
+            "detail=detail)"
+        ),
         "pass",
         "tests/engine/lanes/test_stint.py",
     ),
     Mutant(
         "a stream that was made anew is followed anew",
         "engine/lanes/intake.py",
-        "after is not None and await crew.ports.world.newest(feed) < after",
+        "after is not None and await context.ports.domain_events.newest(foreign) < after",
         "False",
         "tests/engine/lanes/test_stint.py",
     ),
@@ -2552,8 +2568,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "simulated: a cooldown lets its own cause pass again",
         "engine/triggers/rules.py",
-        'standing.cooled_by not in {"", standing.episode_id}',
-        "standing.cooled_by",
+        'trigger_state.cooled_by not in {"", trigger_state.episode_id}',
+        "trigger_state.cooled_by",
         SIMULATION,
     ),
     Mutant(
@@ -2566,7 +2582,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "simulated: what comes again completes an open episode, whatever the rules say by then",
         "engine/triggers/evaluate.py",
-        "if part.is_repeat and await self.openings.is_open(opened):",
+        "if part.is_repeat and await self.builder.is_open(opened):",
         "if False:",
         SIMULATION,
     ),
@@ -2587,7 +2603,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "simulated: the end of an episode is told to its breaker before the claim goes",
         "engine/execution/conclude.py",
-        "        await self.crew.breakers.note(self.opened, episode.finished, seq=seq)",
+        "        await self.context.breakers.note(self.opened, episode.finished, seq=seq)",
         "        pass",
         SIMULATION,
     ),
@@ -2595,10 +2611,10 @@ TABLE: Final[Sequence[Mutant]] = (
         "simulated: the end of an episode gives its place in the lane back",
         "engine/execution/conclude.py",
         (
-            "        await tell_instance(self.crew.ports, self.opened)\n        if "
-            "self.crew.is_laned:"
+            "        await tell_instance(self.context.ports, self.opened)\n        if "
+            "self.context.is_laned:"
         ),
-        "        await tell_instance(self.crew.ports, self.opened)\n        if False:",
+        "        await tell_instance(self.context.ports, self.opened)\n        if False:",
         SIMULATION,
     ),
     Mutant(
@@ -2641,15 +2657,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "all that a missing stream holds when it is found is new",
         "engine/triggers/events.py",
-        'return BEGINNING if feed.start in ("new", "all") else None',
+        'return BEGINNING if foreign.start in ("new", "all") else None',
         "return None",
         "tests/engine/triggers/test_gate.py",
     ),
     Mutant(
         "who dispatches counts its own room, though the others miss it",
         "engine/lanes/scheduler.py",
-        "if is_missed and crew.permits.runs.is_given else 0",
-        "if False else 0",
+        "if is_missed and context.permits.runs.is_given\n",
+        "if False\n",
         "tests/engine/lanes/test_dispatcher.py",
     ),
     Mutant(
@@ -2676,18 +2692,18 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a timer that is too early is armed anew, and the next step is armed",
         "engine/findings/expire.py",
-        "await self._timekeeper.arm(change.newest, version=change.version, before=change.before)",
+        "await self._timers.arm(change.newest, version=change.version, before=change.before)",
         "pass",
         "tests/engine/findings/test_aging.py",
     ),
     Mutant(
         "a takeover arms what its dead node did not",
         "engine/findings/apply.py",
-        "await timekeeper.arm(carried.newest, version=carried.version, before=carried.before)",
-        "if job.attempt == 1:\n"
-        "            await timekeeper.arm(\n"
-        "                carried.newest, version=carried.version, before=carried.before\n"
-        "            )",
+        "await timers.arm(carried.newest, version=carried.version, before=carried.before)",
+        (
+            "if job.attempt == 1:\n            await timers.arm(\n                "
+            "carried.newest, version=carried.version, before=carried.before\n            )"
+        ),
         "tests/engine/findings/test_aging.py",
     ),
     Mutant(
@@ -2904,7 +2920,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what others propose anew settles the letter of its failure",
         "engine/outputs/deliver.py",
-        "await note_gone_on(self.crew.ports, self.crew.clock, parcel.history)",
+        "await note_gone_on(self.context.ports, self.context.clock, output_store.history)",
         "pass",
         OUTPUTS,
     ),
@@ -3321,8 +3337,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "whoever takes over an instance first does what its newest commit asks for",
         "engine/workflows/store.py",
-        "page.is_followed, page.is_timer_unknown = False, True",
-        "page.is_followed, page.is_timer_unknown = True, True",
+        "stored.is_followed, stored.is_timer_unknown = False, True",
+        "stored.is_followed, stored.is_timer_unknown = True, True",
         CONDUCTING,
     ),
     Mutant(
@@ -3356,15 +3372,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a timer of an instance that fires before its time is armed again",
         "engine/workflows/worker.py",
-        "page.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)",
+        "stored.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)",
         "pass",
         CONDUCTING,
     ),
     Mutant(
         "so is one that fires too soon and comes with the end of a step",
         "engine/workflows/worker.py",
-        "page.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)",
-        "page.is_timer_unknown |= all(isinstance(each, Advance) for each in commands)",
+        "stored.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)",
+        "stored.is_timer_unknown |= all(isinstance(each, Advance) for each in commands)",
         CONDUCTING,
     ),
     Mutant(
@@ -3384,14 +3400,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "nothing is dropped for an instance before its newest version was looked at",
         "engine/workflows/worker.py",
-        "            return await self.book.is_newest(page, instance_id)",
+        "            return await self.store.is_newest(stored, instance_id)",
         "            return True",
         CONDUCTING,
     ),
     Mutant(
         "an end without a run is told to the instance, too",
         "engine/lanes/effects.py",
-        "        await tell_instance(self.crew.ports, opened)\n",
+        "        await tell_instance(self.context.ports, opened)\n",
         "",
         CONDUCTING,
     ),
@@ -3538,11 +3554,16 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "workflows: what has begun goes on, for somebody was called to it before",
         "engine/workflows/begin.py",
-        '    await ports.inbox.send(advance, id=f"begin.{id_}", trace=commit.trace)\n    try:\n'
-        "        await ports.log.append(ports.stack.workflow(id_), commit, after=START)\n",
-        "    try:\n"
-        "        await ports.log.append(ports.stack.workflow(id_), commit, after=START)\n"
-        '        await ports.inbox.send(advance, id=f"begin.{id_}", trace=commit.trace)\n',
+        (
+            '    await ports.commands.send(advance, id=f"begin.{id_}", trace=commit.trace)\n '
+            "   try:\n        await ports.log.append(ports.stack.workflow(id_), commit, "
+            "after=START)\n"
+        ),
+        (
+            "    try:\n        await ports.log.append(ports.stack.workflow(id_), commit, "
+            'after=START)\n        await ports.commands.send(advance, id=f"begin.{id_}", '
+            "trace=commit.trace)\n"
+        ),
         BEGINNING,
     ),
     Mutant(
@@ -3590,7 +3611,10 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "workflows: nobody is told that a call was there before the beginning",
         "engine/workflows/worker.py",
-        "            if not all(_is_early(command, hindered.obstacle) for command in commands):\n",
+        (
+            "            if not all(_is_early(command, refusal.hindrance) for command in "
+            "commands):\n"
+        ),
         "            if True:\n",
         BEGINNING,
     ),
@@ -3655,7 +3679,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an episode that is blocked is seen to by whoever is called next",
         "engine/execution/run.py",
-        "            await WaitRegistry(self._crew).settle(self.opened)",
+        "            await WaitRegistry(self._context).settle(self.opened)",
         "            pass",
         BLOCKING,
     ),
@@ -3676,7 +3700,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "who waits for people frees the place",
         "engine/waits/handle.py",
-        '        """\n        if self.crew.is_laned:',
+        '        """\n        if self.context.is_laned:',
         '        """\n        if False:',
         BLOCKING_IN_TURN,
     ),
@@ -3685,7 +3709,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/waits/handle.py",
         (
             "        actor, episode_id = opened.actor_id, opened.episode_id\n        if "
-            "self.crew.is_laned:"
+            "self.context.is_laned:"
         ),
         "        actor, episode_id = opened.actor_id, opened.episode_id\n        if False:",
         LISTENING,
@@ -3714,7 +3738,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "who goes on with an answer is called when there is a slot",
         "engine/waits/handle.py",
-        "return await self.crew.ports.inbox.send(start, id=id_, trace=traceparent())",
+        "return await self.context.ports.commands.send(start, id=id_, trace=traceparent())",
         "return None",
         LISTENING,
     ),
@@ -3749,14 +3773,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an answer is not told of on the word of a replica",
         "engine/waits/handle.py",
-        "if not await is_newest(self.crew.ports.log, records):\n            return False\n",
+        "if not await is_newest(self.context.ports.log, records):\n            return False\n",
         "",
         LISTENING,
     ),
     Mutant(
         "who runs an episode tells of its answer if those who answered may not have",
         "engine/execution/commands.py",
-        "may_be_untold = is_answered(case.records[-1])",
+        "may_be_untold = is_answered(ctx.records[-1])",
         "may_be_untold = False",
         BLOCKING,
     ),
@@ -3770,7 +3794,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a call to go on that others have followed is answered for",
         "engine/execution/commands.py",
-        "        if _has_gone_on(case):",
+        "        if _has_gone_on(ctx):",
         "        if False:",
         LISTENING,
     ),
@@ -3798,7 +3822,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what a canceled episode has found takes a slot",
         "engine/execution/cancel.py",
-        "if needs_slot and not self.crew.slots.try_take():",
+        "if needs_slot and not self.context.slots.try_take():",
         "if False:",
         LISTENING,
     ),
@@ -3812,15 +3836,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "word that nobody waits for yet is kept",
         "engine/waits/signals.py",
-        " or not await is_brought(ports, kept.word)\n",
+        " or not await is_brought(ports, kept.signal)\n",
         "\n",
         LOOKING_OUT,
     ),
     Mutant(
         "word that somebody has had is for nobody who comes later",
         "engine/waits/signals.py",
-        "    return kept.word if is_theirs else None",
-        "    return kept.word",
+        "    return kept.signal if is_theirs else None",
+        "    return kept.signal",
         LOOKING_OUT,
     ),
     Mutant(
@@ -3931,14 +3955,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "an episode that is left stands in line for its outputs",
         "engine/execution/conclude.py",
-        "            self.crew.outlets.line_up(pending, self.opened)\n",
+        "            self.context.adapters.line_up(pending, self.opened)\n",
         "",
         IN_LINE,
     ),
     Mutant(
         "who has come in vain stays in line",
         "engine/outputs/handle.py",
-        "            self.crew.outlets.line_up(keys, self.opened)\n",
+        "            self.context.adapters.line_up(keys, self.opened)\n",
         "",
         IN_LINE,
     ),
@@ -4022,8 +4046,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what was announced and is not wanted is not proposed by who stood still",
         "engine/outputs/deliver.py",
-        "                await parcel.write(self._forgone)",
-        "                return _dropped(parcel.key)",
+        "                await output_store.write(self._forgone)",
+        "                return _dropped(output_store.key)",
         CALLED_OFF,
     ),
     Mutant(
@@ -4102,14 +4126,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a call for an earlier turn is none for this one",
         "engine/execution/commands.py",
-        "return not (is_admitted and _is_told(case))",
+        "return not (is_admitted and _is_told(ctx))",
         "return not is_admitted",
         OVERTAKEN,
     ),
     Mutant(
         "a command without effect is not answered for on the word of a replica",
         "engine/execution/commands.py",
-        "if not await is_newest(case.crew.ports.log, case.records):\n            return False\n",
+        ("if not await is_newest(ctx.context.ports.log, ctx.records):\n            return False\n"),
         "",
         "tests/engine/waits/test_replicas.py",
     ),
@@ -4137,7 +4161,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a dispatcher that was overtaken answers for nothing",
         "engine/lanes/scheduler.py",
-        "if haul.deliveries and version == self._book.version:",
+        "if batch.deliveries and version == self._store.version:",
         "if False:",
         OVERTAKEN,
     ),
@@ -4159,7 +4183,7 @@ TABLE: Final[Sequence[Mutant]] = (
         "a failure is buried though others have proposed the output anew",
         "engine/outputs/deliver.py",
         "if proposal is not None and proposal.output.status is OutputStatus.FAILED:",
-        "if proposal is not None and parcel.output.status is OutputStatus.FAILED:",
+        "if proposal is not None and output_store.output.status is OutputStatus.FAILED:",
         "tests/engine/execution/test_every_crash.py",
     ),
     Mutant(
@@ -4179,7 +4203,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a dry run asks nobody",
         "engine/execution/driver.py",
-        " if self.thinker.opened.mode is Mode.LIVE:",
+        " if self.strategy_runner.opened.mode is Mode.LIVE:",
         " if True:",
         BLOCKING,
     ),
@@ -4291,8 +4315,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a start that was called off is not decided on again while its workflow is closed",
         "engine/workflows/worker.py",
-        "page.closed = self._closed(page.instance)",
-        "page.closed = page.closed or frozenset()",
+        "stored.closed = self._closed(stored.instance)",
+        "stored.closed = stored.closed or frozenset()",
         "tests/engine/workflows/test_sub_starts.py",
     ),
     Mutant(
@@ -4571,14 +4595,14 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what nobody has proposed is canceled, too",
         "engine/outputs/deliver.py",
-        "        return (self._proposal(parcel, intent, move), canceled)",
+        "        return (self._proposal(output_store, intent, move), canceled)",
         "        return (self._forgone,)",
         OUTPUTS_LEFT,
     ),
     Mutant(
         "who only looks at what has failed buries it",
         "engine/outputs/deliver.py",
-        "        if isinstance(move, Settled):\n            await self._bury(parcel)\n",
+        "        if isinstance(move, Settled):\n            await self._bury(output_store)\n",
         "",
         OUTPUTS_LEFT,
     ),
@@ -5004,7 +5028,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: who is replaced takes no more work",
         "engine/node/supervisor.py",
-        "            before.crew.permits.end()",
+        "            before.context.permits.end()",
         "            pass",
         LINEUP,
     ),
@@ -5018,8 +5042,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: who is replaced finishes what runs",
         "engine/execution/driver.py",
-        "runs=crew.may_go_on,",
-        "runs=crew.permits.runs,",
+        "runs=context.may_go_on,",
+        "runs=context.permits.runs,",
         LINEUP,
     ),
     Mutant(
@@ -5054,19 +5078,19 @@ TABLE: Final[Sequence[Mutant]] = (
         "definitions: whether turns are taken is a matter of the newest revision",
         "engine/execution/conclude.py",
         (
-            "        await tell_instance(self.crew.ports, self.opened)\n        if "
-            "self.crew.is_laned:"
+            "        await tell_instance(self.context.ports, self.opened)\n        if "
+            "self.context.is_laned:"
         ),
         (
-            "        await tell_instance(self.crew.ports, self.opened)\n        if "
-            "self.crew.actor.is_laned:"
+            "        await tell_instance(self.context.ports, self.opened)\n        if "
+            "self.context.actor.is_laned:"
         ),
         EDITIONS,
     ),
     Mutant(
         "definitions: a node heeds nothing older than what it has",
         "engine/definitions/loader.py",
-        "if known is not None and not known.is_older_than(entry, edition):",
+        "if known is not None and not known.is_older_than(entry, registered):",
         "if False:",
         LOADING,
     ),
@@ -5087,8 +5111,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: newer is what was applied later, whatever sequence its commit has",
         "engine/definitions/loader.py",
-        "if self.edition is None or edition.is_newer_than(self.edition):",
-        "if self.edition is None or edition.seq > self.edition.seq:",
+        "if self.registered is None or registered.is_newer_than(self.registered):",
+        "if self.registered is None or registered.seq > self.registered.seq:",
         LOADING,
     ),
     Mutant(
@@ -5122,28 +5146,28 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: those that are disabled take no room from what runs",
         "engine/definitions/loader.py",
-        "is_served and self.edition is not None and self.edition.holds is holds",
-        "is_served and self.edition is not None",
+        "is_served and self.registered is not None and self.registered.holds is holds",
+        "is_served and self.registered is not None",
         LOADING,
     ),
     Mutant(
         "definitions: applied again, they are told again",
         "engine/definitions/store.py",
-        "if said is not None and said.is_newer_than(edition):",
-        "if said is not None and not edition.is_newer_than(said):",
+        "if said is not None and said.is_newer_than(registered):",
+        "if said is not None and not registered.is_newer_than(said):",
         LOADING,
     ),
     Mutant(
         "definitions: an edition that failed once is made anew",
         "engine/definitions/resolver.py",
-        "if edition.holds and not made.problem:",
-        "if edition.holds:",
+        "if registered.holds and not made.problem:",
+        "if registered.holds:",
         EDITIONS,
     ),
     Mutant(
         "definitions: a node says what it runs once its queues are open",
         "engine/node/supervisor.py",
-        "        for post in place.posts:\n            await _wait_open(post)\n",
+        "        for service in place.services:\n            await _wait_open(service)\n",
         "",
         LINEUP,
     ),
@@ -5164,36 +5188,36 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: instances of what begins nothing are seen to",
         "engine/node/supervisor.py",
-        "wanted = {**casting.actors, **casting.closed}",
-        "wanted = {**casting.actors}",
+        "wanted = {**contents.actors, **contents.closed}",
+        "wanted = {**contents.actors}",
         CLOSED,
     ),
     Mutant(
         "definitions: what is due about instances of what begins nothing happens",
         "engine/node/supervisor.py",
-        "return [waker] if workflow_of(",
-        "return [] if workflow_of(",
+        "        [timer_consumer]\n        if workflow_of(",
+        "        []\n        if workflow_of(",
         CLOSED,
     ),
     Mutant(
         "definitions: what is open of an actor that opens nothing goes on",
         "engine/node/supervisor.py",
-        "else [waker, runner, listener]",
-        "else [waker]",
+        "else [timer_consumer, runner, listener]",
+        "else [timer_consumer]",
         CLOSED_ACTORS,
     ),
     Mutant(
         "definitions: what waits in the lane of an actor that opens nothing gets its turn",
         "engine/node/supervisor.py",
-        "return [Service(dispatcher, runs), runner, listener]",
+        "return [Service(scheduler, runs), runner, listener]",
         "return [runner, listener]",
         CLOSED_ACTORS,
     ),
     Mutant(
         "definitions: what a dead node has left of an actor that opens nothing is taken over",
         "engine/node/node.py",
-        "LapseWatcher(ports, cast.served,",
-        "LapseWatcher(ports, cast.actors,",
+        "            ports, catalog.served, self._clock,",
+        "            ports, catalog.actors, self._clock,",
         CLOSED_ACTORS,
     ),
     Mutant(
@@ -5206,21 +5230,24 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: who cannot run something leaves it to who can",
         "engine/node/supervisor.py",
-        "            self._places[actor_id].crew.permits.runs.hold(on=cast.rests(actor_id))",
-        "            self._places[actor_id].crew.permits.runs.hold(on=False)",
+        (
+            "            "
+            "self._places[actor_id].context.permits.runs.hold(on=catalog.rests(actor_id))"
+        ),
+        "            self._places[actor_id].context.permits.runs.hold(on=False)",
         UNDERSTUDIES,
     ),
     Mutant(
         "definitions: who cannot run something takes nothing before it knows who can",
         "engine/node/supervisor.py",
-        "        crew.permits.runs.hold(on=self._means.cast.rests(actor.id))\n",
+        "        context.permits.runs.hold(on=self._node_context.catalog.rests(actor.id))\n",
         "",
         UNDERSTUDIES,
     ),
     Mutant(
         "definitions: what nobody can run is seen to as far as it can be",
         "engine/cluster/nodes.py",
-        "return actor in node.closed and actor not in node.understudies",
+        "return actor in node.closed and actor not in node.fallbacks",
         "return actor in node.closed",
         UNDERSTUDIES,
     ),
@@ -5234,7 +5261,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: who leaves something to others has no room for it",
         "engine/cluster/members.py",
-        "                and not self.cast.rests(id_)\n",
+        "                and not self.catalog.rests(id_)\n",
         "",
         UNDERSTUDIES,
     ),
@@ -5248,8 +5275,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: a node follows who is there as soon as it lacks something",
         "engine/node/node.py",
-        "lambda: bool(cast.understudies) or any(",
-        "lambda: any(",
+        "bool(catalog.fallbacks) or any(",
+        "any(",
         UNDERSTUDIES,
     ),
     Mutant(
@@ -5325,7 +5352,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: what is over needs nobody's code",
         "engine/workflows/worker.py",
-        "        if not page.instance.goes_on:  # It begins",
+        "        if not stored.instance.goes_on:  # It begins",
         "        if False:  # It begins",
         SUB_STARTS,
     ),
@@ -5402,7 +5429,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "workflows: that its time is over needs none of an instance's functions",
         "engine/workflows/worker.py",
-        "if not stops and not self._is_over_time(page.instance):",
+        "if not stops and not self._is_over_time(stored.instance):",
         "if not stops:",
         LACKING_CODE,
     ),

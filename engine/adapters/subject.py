@@ -90,7 +90,7 @@ def _problem(subject: object) -> str | None:
 
 
 async def _send(ports: Ports, message: SubjectMessage, output: OutputView) -> Sent:
-    return await ports.world.send(
+    return await ports.domain_events.send(
         message.subject,
         bytes(message.data),
         id=output.idempotency_key,

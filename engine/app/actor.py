@@ -94,10 +94,10 @@ class Expectation:
         return frozenset(name for source in sources for name in source.names)
 
     @property
-    def feeds(self) -> tuple[ForeignStream, ...]:
+    def foreign_streams(self) -> tuple[ForeignStream, ...]:
         """The streams that are not the stack's whose events may fire it."""
         sources = (source for source in self.on if isinstance(source, EventSource))
-        return tuple(source.feed for source in sources if source.feed is not None)
+        return tuple(source.foreign for source in sources if source.foreign is not None)
 
     @property
     def hears(self) -> bool:
@@ -366,13 +366,13 @@ class Actor:
         """Return the names of every domain event that may fire one of its expectations."""
         return frozenset().union(*(each.event_names for each in self.expectations.values()))
 
-    def feeds(self) -> tuple[ForeignStream, ...]:
+    def foreign_streams(self) -> tuple[ForeignStream, ...]:
         """Return the streams that are not the stack's whose events may fire it, each once.
 
         Of two expectations that begin in different places, the one declared first says where.
         """
-        every = (feed for each in self.expectations.values() for feed in each.feeds)
+        every = (foreign for each in self.expectations.values() for foreign in each.foreign_streams)
         found: dict[tuple[str, str], ForeignStream] = {}
-        for feed in every:
-            found.setdefault((feed.stream, feed.subject), feed)
+        for foreign in every:
+            found.setdefault((foreign.stream, foreign.subject), foreign)
         return tuple(found.values())

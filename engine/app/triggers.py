@@ -392,14 +392,14 @@ class EventSource(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     filter: Filter = {}
-    feed: ForeignStream | None = None
+    foreign: ForeignStream | None = None
     """Another stream to listen to; without one, the stack's own domain events."""
 
     def watches(self, happened: DomainEvent) -> bool:
         """Return whether `happened` is one that it listens to, whatever it says."""
-        if self.feed is None:
+        if self.foreign is None:
             return not happened.stream and happened.name in self.names
-        return self.feed.holds(stream=happened.stream, subject=happened.name)
+        return self.foreign.holds(stream=happened.stream, subject=happened.name)
 
 
 class ManualSource(msgspec.Struct, frozen=True):
@@ -442,25 +442,25 @@ def event(
     Raises:
         ValueError: no name, or one that is not a dotted name; or filter or stream cannot work.
     """
-    feed = ForeignStream(stream=stream, subject=subject, start=start) if stream else None
-    if problem := problem_of_names(names, feed, is_plain=subject == ">" and start == "new"):
+    foreign = ForeignStream(stream=stream, subject=subject, start=start) if stream else None
+    if problem := problem_of_names(names, foreign, is_plain=subject == ">" and start == "new"):
         raise ValueError(f"event(): {problem}")
     try:
         for name in names:
             event_name(name)
-        return EventSource(names, filter_of({} if filter is None else filter), feed)
+        return EventSource(names, filter_of({} if filter is None else filter), foreign)
     except ValueError as error:
         raise ValueError(f"event(): {error}") from error
 
 
 def problem_of_names(
-    names: Sequence[object], feed: ForeignStream | None, *, is_plain: bool
+    names: Sequence[object], foreign: ForeignStream | None, *, is_plain: bool
 ) -> str | None:
     """Return why an event trigger cannot listen to these `names` and that `feed`, or None."""
-    if feed is not None:
+    if foreign is not None:
         if names:
             return "name events, or a stream with a subject, not both"
-        return _problem_of_texts(feed) or problem_of_feed(feed)
+        return _problem_of_texts(foreign) or problem_of_feed(foreign)
     if not is_plain:
         return "subject= and start= need stream=, the name of a JetStream stream"
     if not names:
@@ -469,8 +469,11 @@ def problem_of_names(
     return None if strange is None else f"{strange!r} is not the name of a domain event"
 
 
-def _problem_of_texts(feed: ForeignStream) -> str | None:
-    given: tuple[tuple[str, object], ...] = (("stream", feed.stream), ("subject", feed.subject))
+def _problem_of_texts(foreign: ForeignStream) -> str | None:
+    given: tuple[tuple[str, object], ...] = (
+        ("stream", foreign.stream),
+        ("subject", foreign.subject),
+    )
     for field, value in given:
         if not isinstance(value, str):
             return f"{field}: {value!r} is not text"
@@ -513,15 +516,15 @@ def sources_of(on: On) -> Sources:
 
 def _checked(source: object) -> Source:
     match source:
-        case EventSource(names=names, filter=filter_, feed=None):
+        case EventSource(names=names, filter=filter_, foreign=None):
             return event(*names, filter=filter_)
-        case EventSource(names=names, filter=filter_, feed=ForeignStream() as feed):
+        case EventSource(names=names, filter=filter_, foreign=ForeignStream() as foreign):
             return event(
                 *names,
                 filter=filter_,
-                stream=feed.stream,
-                subject=feed.subject,
-                start=feed.start,
+                stream=foreign.stream,
+                subject=foreign.subject,
+                start=foreign.start,
             )
         case Every() | Cron():
             return checked_schedule(source)

@@ -111,7 +111,7 @@ def starter_id(workflow: str) -> str:
     return PREFIX + workflow
 
 
-def stand_in(workflow: str) -> Actor:
+def fallback_starter(workflow: str) -> Actor:
     """Return who has the place of the actor that begins instances of `workflow`, and begins none.
 
     So those that have begun go on while nothing begins.

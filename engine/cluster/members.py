@@ -67,8 +67,8 @@ class Heartbeat:
 
     gates: Bucket
     clock: Clock
-    switchboard: ModeWatcher
-    cast: Catalog
+    mode_watcher: ModeWatcher
+    catalog: Catalog
     node: str
     lease_s: float
     version: str
@@ -85,30 +85,32 @@ class Heartbeat:
 
     def info(self) -> NodeInfo:
         """Return what the node has to say of itself now: an actor is there once it sees events."""
-        problems = nodes.problems_told(self.cast.problems)
+        problems = nodes.problems_told(self.catalog.problems)
         return NodeInfo(
             name=self.node,
             host=platform.node(),
             pid=os.getpid(),
             version=self.version,
             since=self.since,
-            mode=self.switchboard.mode,
-            setting=self.switchboard.setting,
+            mode=self.mode_watcher.mode,
+            setting=self.mode_watcher.setting,
             lease_s=self.lease_s,
             actors={
-                id_: nodes.actor_info(actor, self.switchboard.may(id_))
-                for id_, actor in self.cast.ready.items()
+                id_: nodes.actor_info(actor, self.mode_watcher.may(id_))
+                for id_, actor in self.catalog.ready.items()
             },
             closed={
                 id_: actor.max_concurrent_episodes
-                for id_, actor in self.cast.closed.items()
+                for id_, actor in self.catalog.closed.items()
                 if _is_no_starter(id_)
-                and self.switchboard.may(id_).runs
-                and not self.cast.rests(id_)
+                and self.mode_watcher.may(id_).runs
+                and not self.catalog.rests(id_)
             },
-            understudies=tuple(sorted(filter(_is_no_starter, self.cast.called))),
+            fallbacks=tuple(sorted(filter(_is_no_starter, self.catalog.called))),
             problems=problems,
-            problems_at={id_: at for id_, at in self.cast.problems_at.items() if id_ in problems},
+            problems_at={
+                id_: at for id_, at in self.catalog.problems_at.items() if id_ in problems
+            },
         )
 
     async def serve(self) -> None:
@@ -117,10 +119,10 @@ class Heartbeat:
         Raises:
             Unavailable: the gates are away.
         """
-        await self.switchboard.has_looked.wait()
+        await self.mode_watcher.has_looked.wait()
         while True:
-            self.switchboard.changed.clear()
-            recast = self.cast.changed
+            self.mode_watcher.changed.clear()
+            recast = self.catalog.changed
             await self._say()
             await self._wait_change(recast)
 
@@ -175,7 +177,7 @@ class Heartbeat:
         """Wait until there is something new to say, or it is time to say the same again."""
         try:
             async with self.clock.timeout(self.ttl_s / RENEWALS_PER_TTL):
-                await wait_first(self.switchboard.changed.wait(), recast.wait())
+                await wait_first(self.mode_watcher.changed.wait(), recast.wait())
         except TimeoutError:
             return
 

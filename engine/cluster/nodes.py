@@ -86,7 +86,7 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     closed: dict[str, int] = {}
     """Actors that it does not have any more, and whose open episodes it has go on: actor → how many
     of them it runs at a time, at most."""
-    understudies: tuple[str, ...] = ()
+    fallbacks: tuple[str, ...] = msgspec.field(default=(), name="understudies")
     """Those of `closed` that it could not run if they were open: it has them go on only while there
     is no node that could."""
     problems: dict[str, str] = {}
@@ -171,7 +171,7 @@ def _has_part(node: NodeInfo, actor: str) -> bool:
     info = node.actors.get(actor)
     if info is not None:
         return info.runs
-    return actor in node.closed and actor not in node.understudies
+    return actor in node.closed and actor not in node.fallbacks
 
 
 def known(nodes: Iterable[NodeInfo], actor: str) -> Mapping[str, ExpectationInfo] | None:
@@ -193,8 +193,8 @@ def _expectation(expectation: Expectation) -> ExpectationInfo:
 def trigger_texts(source: Source) -> tuple[str, ...]:
     """Return what fires by `source`, such as `event order.placed`; see `ExpectationInfo`."""
     match source:
-        case EventSource(feed=ForeignStream() as feed):
-            return (f"stream {feed.stream} {feed.subject}",)
+        case EventSource(foreign=ForeignStream() as foreign):
+            return (f"stream {foreign.stream} {foreign.subject}",)
         case EventSource(names=names):
             return tuple(f"{_EVENT}{name}" for name in names)
         case Every() | Cron():

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from engine.app.app import App
-from engine.definitions.make import MadeDefinition, cast, name_of, unmade
+from engine.definitions.make import MadeDefinition, catalog_of, name_of, unmade
 from engine.definitions.resolver import RevisionResolver
 from engine.runtime.catalog import CatalogContents
 from engine.runtime.tasks import wait_first
@@ -62,7 +62,7 @@ class KnownDefinition(msgspec.Struct, frozen=True):
 
     revision: int
     """Of the entry."""
-    edition: RegisteredDefinition | None = None
+    registered: RegisteredDefinition | None = None
     """None: it is gone, or nobody here could ever read it."""
     made: MadeDefinition | None = None
     """None: it is gone."""
@@ -76,27 +76,27 @@ class KnownDefinition(msgspec.Struct, frozen=True):
             holds: which of the two is asked for.
         """
         made = self.made
-        is_served = made is not None and (made.actor is not None or made.stand_in is not None)
-        return is_served and self.edition is not None and self.edition.holds is holds
+        is_served = made is not None and (made.actor is not None or made.fallback is not None)
+        return is_served and self.registered is not None and self.registered.holds is holds
 
     def lacks_room(self, *, holds: bool) -> bool:
         """Return whether there was no room for one that holds, or for one that does not."""
-        return not self.has_room and self.edition is not None and self.edition.holds is holds
+        return not self.has_room and self.registered is not None and self.registered.holds is holds
 
     @property
     def has_failed(self) -> bool:
         """Whether it could not be made; that may have been for a moment."""
         return self.made is not None and bool(self.made.problem)
 
-    def is_older_than(self, entry: BucketEntry, edition: RegisteredDefinition) -> bool:
+    def is_older_than(self, entry: BucketEntry, registered: RegisteredDefinition) -> bool:
         """Return whether an entry says something newer; or the same, and that has failed here.
 
         The definition's revision decides, and not the sequence of the commit: another layout of
         the journal begins those anew.
         """
-        if self.edition is None or edition.is_newer_than(self.edition):
+        if self.registered is None or registered.is_newer_than(self.registered):
             return entry.revision > self.revision
-        is_same = not self.edition.is_newer_than(edition)
+        is_same = not self.registered.is_newer_than(registered)
         return is_same and self.has_failed and entry.revision >= self.revision
 
 
@@ -107,7 +107,7 @@ class DefinitionLoader:
         self,
         app: App,
         ports: Ports,
-        editions: RevisionResolver,
+        revisions: RevisionResolver,
         clock: Clock,
         on_change: Callable[[CatalogContents], None],
     ) -> None:
@@ -124,7 +124,7 @@ class DefinitionLoader:
         """Set once the node has what was defined when it began."""
         self._app, self._clock = app, clock
         self._registry, self._stack = ports.registry, ports.stack.name
-        self._editions, self._on_change = editions, on_change
+        self._revisions, self._on_change = revisions, on_change
         self._known: dict[str, KnownDefinition] = {}
         self._told: Mapping[str, str] = {}
         """The problems that were logged, by definition."""
@@ -170,9 +170,9 @@ class DefinitionLoader:
             self._is_behind |= self._give_room_up()
             self._is_behind |= await self._use_room()
             if self._is_behind:
-                casting = cast(self._app, self._made(), stack=self._stack)
-                self._tell(casting)
-                self._on_change(casting)
+                contents = catalog_of(self._app, self._made(), stack=self._stack)
+                self._tell(contents)
+                self._on_change(contents)
                 self._is_behind = False
 
     def _made(self) -> Sequence[MadeDefinition]:
@@ -183,12 +183,12 @@ class DefinitionLoader:
         known = self._known.get(entry.key)
         if entry.value is None:
             return self._note_gone(entry, known)
-        edition = decode_registered(entry.value)
-        if edition is None:
+        registered = decode_registered(entry.value)
+        if registered is None:
             return self._note_newer(entry, known)
-        if known is not None and not known.is_older_than(entry, edition):
+        if known is not None and not known.is_older_than(entry, registered):
             return False
-        return await self._load(entry.key, entry.revision, edition)
+        return await self._load(entry.key, entry.revision, registered)
 
     def _note_gone(self, entry: BucketEntry, known: KnownDefinition | None) -> bool:
         if known is None or known.made is None or entry.revision < known.revision:
@@ -199,21 +199,21 @@ class DefinitionLoader:
     def _note_newer(self, entry: BucketEntry, known: KnownDefinition | None) -> bool:
         if known is not None and entry.revision <= known.revision:
             return False
-        edition = known.edition if known else None
+        registered = known.registered if known else None
         made = unmade(_name_in(entry.key), problem=NEWER)
-        self._known[entry.key] = KnownDefinition(entry.revision, edition, made)
+        self._known[entry.key] = KnownDefinition(entry.revision, registered, made)
         return True
 
-    async def _load(self, key: str, revision: int, edition: RegisteredDefinition) -> bool:
+    async def _load(self, key: str, revision: int, registered: RegisteredDefinition) -> bool:
         """Make what stands at a key, and return whether that is news."""
-        before, has_room = self._known.get(key), self._has_room(key, edition, revision)
-        made = await self._editions.make(edition) if has_room else _too_many(edition)
+        before, has_room = self._known.get(key), self._has_room(key, registered, revision)
+        made = await self._revisions.make(registered) if has_room else _too_many(registered)
         if before is not None and before.has_failed and made == before.made:
             self._known[key] = msgspec.structs.replace(before, revision=revision)
             return False
-        self._known[key] = KnownDefinition(revision, edition, made, has_room=has_room)
-        said = {"definition": made.name, "revision": edition.revision}
-        log.info("definition read" if edition.holds else "definition disabled", **said)
+        self._known[key] = KnownDefinition(revision, registered, made, has_room=has_room)
+        said = {"definition": made.name, "revision": registered.revision}
+        log.info("definition read" if registered.holds else "definition disabled", **said)
         return True
 
     async def _use_room(self) -> bool:
@@ -224,9 +224,11 @@ class DefinitionLoader:
             # If the one that came last finds none, no other does.
             for key in sorted(without, key=lambda each: -self._known[each].revision):
                 each = self._known[key]
-                if each.edition is None or not self._has_room(key, each.edition, each.revision):
+                if each.registered is None or not self._has_room(
+                    key, each.registered, each.revision
+                ):
                     break
-                has_any |= await self._load(key, each.revision, each.edition)
+                has_any |= await self._load(key, each.revision, each.registered)
         return has_any
 
     def _give_room_up(self) -> bool:
@@ -236,11 +238,11 @@ class DefinitionLoader:
         gone = served[: max(0, len(served) - DISABLED_MAX)]
         for key in gone:
             each = self._known[key]
-            made = None if each.edition is None else _too_many(each.edition)
+            made = None if each.registered is None else _too_many(each.registered)
             self._known[key] = msgspec.structs.replace(each, made=made, has_room=False)
         return bool(gone)
 
-    def _has_room(self, key: str, edition: RegisteredDefinition, revision: int) -> bool:
+    def _has_room(self, key: str, registered: RegisteredDefinition, revision: int) -> bool:
         """Return whether there is room for what stands at `key` beside all others that are alike.
 
         What stood there before need not have room beside its successor; nor one that is disabled
@@ -249,27 +251,27 @@ class DefinitionLoader:
         alike = [
             each
             for at, each in self._known.items()
-            if at != key and each.takes_room(holds=edition.holds)
+            if at != key and each.takes_room(holds=registered.holds)
         ]
-        if edition.holds:
+        if registered.holds:
             return len(alike) < DEFINITIONS_MAX
         return sum(1 for each in alike if each.revision > revision) < DISABLED_MAX
 
-    def _tell(self, casting: CatalogContents) -> None:
+    def _tell(self, contents: CatalogContents) -> None:
         """Say once of each definition why it cannot run here."""
-        for name, problem in casting.problems.items():
+        for name, problem in contents.problems.items():
             if self._told.get(name) != problem:
                 log.warning("this node cannot run a definition", definition=name, why=problem)
-        self._told = casting.problems
+        self._told = contents.problems
 
 
 def _gone(key: str, revision: int) -> BucketEntry:
     return BucketEntry(key=key, value=None, revision=revision)
 
 
-def _too_many(edition: RegisteredDefinition) -> MadeDefinition:
-    problem = TOO_MANY if edition.holds else TOO_MANY_DISABLED
-    return MadeDefinition(name=name_of(edition), revision=edition.revision, problem=problem)
+def _too_many(registered: RegisteredDefinition) -> MadeDefinition:
+    problem = TOO_MANY if registered.holds else TOO_MANY_DISABLED
+    return MadeDefinition(name=name_of(registered), revision=registered.revision, problem=problem)
 
 
 def _name_in(key: str) -> str:

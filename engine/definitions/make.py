@@ -28,7 +28,13 @@ from engine.app.actor import CLUSTER_EPISODES_MAX, Actor
 from engine.app.app import App
 from engine.app.workflow import Workflow
 from engine.app.workflow_plan import checked_workflows
-from engine.app.workflow_starter import PREFIX, problem_of_id, stand_in, starter_id, starters_of
+from engine.app.workflow_starter import (
+    PREFIX,
+    fallback_starter,
+    problem_of_id,
+    starter_id,
+    starters_of,
+)
 from engine.definitions.agent import AgentDefinition, agent_of, to_actor
 from engine.definitions.workflow import to_workflow, workflow_of
 from engine.errors import BadDefinition, BadWorkflow, DeclarationError
@@ -96,7 +102,7 @@ class MadeDefinition:
     actor: Actor | None = None
     """The actor that is defined, or the one that begins the workflow that is; None: neither is."""
     workflow: Workflow | None = None
-    stand_in: Actor | None = None
+    fallback: Actor | None = None
     """Who sees to what is open of it while it is closed; None: it never is, or nobody can."""
     problem: str = ""
     """Why this node cannot run it."""
@@ -104,9 +110,9 @@ class MadeDefinition:
     """Why this node could not run it if it were not disabled."""
 
 
-def name_of(edition: RegisteredDefinition) -> str:
+def name_of(registered: RegisteredDefinition) -> str:
     """Return kind and id, such as `agent.disk_watch`."""
-    return f"{edition.kind.value}.{edition.id}"
+    return f"{registered.kind.value}.{registered.id}"
 
 
 def unmade(
@@ -123,34 +129,36 @@ def unmade(
     kind, _, id_ = name.partition(".")
     made = MadeDefinition(name=name, revision=revision, problem=problem)
     if kind != DefinitionKind.WORKFLOW:
-        return replace(made, stand_in=closed_actor(id_, body))
+        return replace(made, fallback=closed_actor(id_, body))
     try:
-        return replace(made, stand_in=stand_in(id_))
+        return replace(made, fallback=fallback_starter(id_))
     except DeclarationError:  # No workflow can be called so, and none ever was.
         return made
 
 
-def make(edition: RegisteredDefinition, app: App) -> MadeDefinition:
+def make(registered: RegisteredDefinition, app: App) -> MadeDefinition:
     """Return what `edition` comes to.
 
     It calls the template that the edition names, so it may raise whatever that raises.
     """
-    made = unmade(name_of(edition), revision=edition.revision, body=edition.body)
-    if not edition.holds:
+    made = unmade(name_of(registered), revision=registered.revision, body=registered.body)
+    if not registered.holds:
         return made
     try:
-        data = _bodies.decode(edition.body)
-        if edition.kind is DefinitionKind.AGENT:
-            return replace(made, actor=_actor(edition, data, app), stand_in=None)
-        workflow = to_workflow(workflow_of(data), revision=edition.revision)
-        _check_name(workflow.name, edition)
+        data = _bodies.decode(registered.body)
+        if registered.kind is DefinitionKind.AGENT:
+            return replace(made, actor=_actor(registered, data, app), fallback=None)
+        workflow = to_workflow(workflow_of(data), revision=registered.revision)
+        _check_name(workflow.name, registered)
         (starter,) = starters_of({workflow.name: workflow}, {})
     except UNDECODABLE as error:  # A definition that cannot work is such a `ValueError`, too.
         return replace(made, problem=str(error))
     return replace(made, actor=starter, workflow=workflow)
 
 
-def cast(app: App, made: Iterable[MadeDefinition], *, stack: str | None = None) -> CatalogContents:
+def catalog_of(
+    app: App, made: Iterable[MadeDefinition], *, stack: str | None = None
+) -> CatalogContents:
     """Return what a node of `app` is to have with all that is defined, as far as it can.
 
     What the app declares in code goes before a definition of the same id.
@@ -178,11 +186,11 @@ def cast(app: App, made: Iterable[MadeDefinition], *, stack: str | None = None) 
         actors=actors,
         workflows=workflows,
         closed=closed,
-        understudies=frozenset(
-            each.stand_in.id
+        fallbacks=frozenset(
+            each.fallback.id
             for each in made
-            if each.stand_in is not None
-            and each.stand_in.id in closed
+            if each.fallback is not None
+            and each.fallback.id in closed
             and (each.lack or each.name in problems)
         ),
         problems=problems,
@@ -192,9 +200,9 @@ def cast(app: App, made: Iterable[MadeDefinition], *, stack: str | None = None) 
     )
 
 
-def _actor(edition: RegisteredDefinition, data: JsonObject, app: App) -> Actor:
-    actor = to_actor(agent_of(data), app, revision=edition.revision)
-    _check_name(actor.id, edition)
+def _actor(registered: RegisteredDefinition, data: JsonObject, app: App) -> Actor:
+    actor = to_actor(agent_of(data), app, revision=registered.revision)
+    _check_name(actor.id, registered)
     return actor
 
 
@@ -202,17 +210,17 @@ def _closed(
     made: Iterable[MadeDefinition], actors: Mapping[str, Actor], stack: str | None
 ) -> Mapping[str, Actor]:
     """Return who stands in for those who are not among `actors`, and are for this stack."""
-    stand_ins = (each.stand_in for each in made)
+    fallbacks = (each.fallback for each in made)
     return {
         each.id: each
-        for each in stand_ins
+        for each in fallbacks
         if each is not None and each.id not in actors and (stack is None or each.runs_on(stack))
     }
 
 
-def _check_name(said: str, edition: RegisteredDefinition) -> None:
-    if said != edition.id:
-        raise BadDefinition("", f"it was applied as {edition.id!r}, and calls itself {said!r}")
+def _check_name(said: str, registered: RegisteredDefinition) -> None:
+    if said != registered.id:
+        raise BadDefinition("", f"it was applied as {registered.id!r}, and calls itself {said!r}")
 
 
 def _clash(made: MadeDefinition, app: App, stack: str | None) -> str:

@@ -50,20 +50,20 @@ class RevisionResolver:
         self._ports, self._app = ports, app
         self._made: OrderedDict[Key, MadeDefinition] = OrderedDict()
 
-    async def make(self, edition: RegisteredDefinition) -> MadeDefinition:
+    async def make(self, registered: RegisteredDefinition) -> MadeDefinition:
         """Return what `edition` comes to, or why this node cannot run it.
 
         Raises:
             Unavailable: the log is away, and the edition is of an agent that is disabled.
         """
-        if not edition.holds and edition.kind is DefinitionKind.AGENT:
-            return await self._close(edition)
-        key = (edition.kind, edition.id, edition.revision)
-        made = self._made.pop(key, None) if edition.holds else None
+        if not registered.holds and registered.kind is DefinitionKind.AGENT:
+            return await self._close(registered)
+        key = (registered.kind, registered.id, registered.revision)
+        made = self._made.pop(key, None) if registered.holds else None
         if made is None:
-            made = await self._make(edition)
+            made = await self._make(registered)
         # What has failed is tried again: its template may have looked at what was away just then.
-        if edition.holds and not made.problem:
+        if registered.holds and not made.problem:
             self._keep(key, made)
         return made
 
@@ -109,29 +109,29 @@ class RevisionResolver:
             RegisteredDefinition(kind=kind, id=id_, revision=revision, seq=START, body=body)
         )
 
-    async def _close(self, edition: RegisteredDefinition) -> MadeDefinition:
+    async def _close(self, registered: RegisteredDefinition) -> MadeDefinition:
         """Return what is left of an agent that is disabled: its limits, as they were last.
 
         And whether this node could have run it.
         """
         try:
-            body = await body_of(self._ports, edition.kind, edition.id, edition.revision)
+            body = await body_of(self._ports, registered.kind, registered.id, registered.revision)
         except (BadName, UnreadableEvent):
             body = None
-        made = unmade(name_of(edition), revision=edition.revision, body=body or NOTHING)
+        made = unmade(name_of(registered), revision=registered.revision, body=body or NOTHING)
         if body is None:
-            return replace(made, lack=f"the journal holds no revision {edition.revision}")
-        held = await self._make(msgspec.structs.replace(edition, body=body))
+            return replace(made, lack=f"the journal holds no revision {registered.revision}")
+        held = await self._make(msgspec.structs.replace(registered, body=body))
         return replace(made, lack=held.problem)
 
-    async def _make(self, edition: RegisteredDefinition) -> MadeDefinition:
+    async def _make(self, registered: RegisteredDefinition) -> MadeDefinition:
         try:
-            return await call(making.make, edition, self._app)
+            return await call(making.make, registered, self._app)
         except EpisodeFailed as failed:
             last = failed.detail.strip().rpartition("\n")[-1]
             problem = f"what it is made by has failed: {last}"
-            name, revision = name_of(edition), edition.revision
-            return unmade(name, problem=problem, revision=revision, body=edition.body)
+            name, revision = name_of(registered), registered.revision
+            return unmade(name, problem=problem, revision=revision, body=registered.body)
 
     def _keep(self, key: Key, made: MadeDefinition) -> None:
         self._made[key] = made

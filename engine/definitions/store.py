@@ -50,7 +50,7 @@ _CLOCK: Final = SystemClock()
 class DefinitionChange(msgspec.Struct, frozen=True, kw_only=True):
     """What has become of a definition."""
 
-    edition: RegisteredDefinition
+    registered: RegisteredDefinition
     """As it stands now."""
     happened: bool
     """Whether anything changed; it may have been so already."""
@@ -190,9 +190,9 @@ async def _change(ports: Ports, command: Command) -> DefinitionChange:
                 await _CLOCK.sleep(AGAIN_S)
                 continue
             definition = evolve(definition, event)
-        edition = _edition(command, definition, seq=version)
-        await _copy(ports, edition)
-        return DefinitionChange(edition=edition, happened=event is not None)
+        registered = _registered(command, definition, seq=version)
+        await _copy(ports, registered)
+        return DefinitionChange(registered=registered, happened=event is not None)
     raise Refused("others change it at this time; look again")
 
 
@@ -202,7 +202,7 @@ async def _newest(ports: Ports, subject: str) -> int:
     return START if last is None else last.seq
 
 
-def _edition(command: Command, definition: Definition, *, seq: int) -> RegisteredDefinition:
+def _registered(command: Command, definition: Definition, *, seq: int) -> RegisteredDefinition:
     return RegisteredDefinition(
         kind=command.kind,
         id=command.id,
@@ -212,16 +212,16 @@ def _edition(command: Command, definition: Definition, *, seq: int) -> Registere
     )
 
 
-async def _copy(ports: Ports, edition: RegisteredDefinition) -> None:
+async def _copy(ports: Ports, registered: RegisteredDefinition) -> None:
     """Have the registry say what `edition` does, unless it says something newer.
 
     If it says so already, it is said again: nodes that have failed to make it then try again.
     """
-    key, data = definition_key(edition.kind, edition.id), encode_registered(edition)
+    key, data = definition_key(registered.kind, registered.id), encode_registered(registered)
     for _ in range(TRIES_MAX):
         stands = await ports.registry.get(key)
         said = None if stands is None or stands.value is None else decode_registered(stands.value)
-        if said is not None and said.is_newer_than(edition):
+        if said is not None and said.is_newer_than(registered):
             return
         try:
             await ports.registry.put(key, data, after=stands.revision if stands else 0)

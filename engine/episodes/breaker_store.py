@@ -87,7 +87,7 @@ class Breakers:
             own: those of the node as they were when the actor was replaced by this one.
         """
         self._actor, self._clock, self._node, self._running = actor, clock, node, running
-        self._gates, self._herald = ports.gates, EventPublisher(ports.world)
+        self._gates, self._publisher = ports.gates, EventPublisher(ports.domain_events)
         self.own: dict[str, SeenBreaker] = {} if own is None else own
         """Those of the node, by expectation."""
         self._turns = {name: asyncio.Lock() for name in actor.expectations}
@@ -152,7 +152,7 @@ class Breakers:
             news = episode_events.breaker_changed(
                 opened, change, failures=state.failures, at=at, seq=seq, node=node
             )
-            await self._herald.tell([news])
+            await self._publisher.tell([news])
 
     async def check(self, run: EpisodeRun) -> None:
         """Cancel `run`, which is about to begin, if the breaker wants none to run.
@@ -315,7 +315,7 @@ class BreakerWatcher:
     """Watches for one node."""
 
     gates: Bucket
-    cast: Catalog
+    catalog: Catalog
     breakers: Mapping[str, Breakers]
     """By actor, of all that are in the cast."""
 
@@ -325,7 +325,7 @@ class BreakerWatcher:
         Raises:
             Unavailable: the gates are away. Watching anew begins with all breakers.
         """
-        await self.cast.wait_until(self._is_needed)
+        await self.catalog.wait_until(self._is_needed)
         async with self.gates.watch(under=BREAKERS) as watch:
             while True:
                 for entry in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):

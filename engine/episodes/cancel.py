@@ -101,7 +101,7 @@ async def ask_to_cancel(ports: Ports, command: Cancel, *, id: str) -> None:
     key, said = cancel_key(command.episode_id), codec.encode_command(command)
     # The command last: whoever answers for it deletes the key.
     await ports.gates.put(key, said, ttl_s=KEY_TTL_S)
-    await ports.inbox.send(command, id=id, trace=traceparent())
+    await ports.commands.send(command, id=id, trace=traceparent())
 
 
 WISHES_MAX: Final = 100_000

@@ -89,5 +89,5 @@ async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime) -> 
     is_new = await record_opening(ports, opened, at=at, trace=trace)
     # Of one that is not new the start may still be missing.
     start = Start(actor_id=opened.actor_id, episode_id=episode_id)
-    await ports.inbox.send(start, id=f"start.{episode_id}", trace=trace)
+    await ports.commands.send(start, id=f"start.{episode_id}", trace=trace)
     return is_new

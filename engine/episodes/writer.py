@@ -40,7 +40,7 @@ class JournalWriter:
         subject: str,
         episode: Episode,
         version: int,
-        pen: str,
+        writer_id: str,
         before_fence: Callable[[Sequence[EpisodeEvent]], Awaitable[int]],
         after_fence: Callable[[], Awaitable[None]],
     ) -> None:
@@ -62,7 +62,7 @@ class JournalWriter:
         self.is_fenced = False
         """Whether anything of ours is durable, so that nobody else can append."""
         self._before_fence, self._after_fence = before_fence, after_fence
-        self._log, self._clock, self._subject, self._pen = log, clock, subject, pen
+        self._log, self._clock, self._subject, self._writer_id = log, clock, subject, writer_id
         self._commits = 0
         self._pending: list[EpisodeEvent] = []
         self._soon: asyncio.Handle | None = None
@@ -154,7 +154,7 @@ class JournalWriter:
     async def _append(self, events: tuple[EpisodeEvent, ...]) -> int:
         self._commits += 1
         commit = Commit(
-            id=f"{self._pen}-{self._commits}",
+            id=f"{self._writer_id}-{self._commits}",
             at=self._clock.now(),
             events=events,
             trace=traceparent(),

@@ -90,7 +90,7 @@ class CancelHandler:
     whoever has none leaves it to those who run the episode, and comes again.
     """
 
-    crew: OutputContext
+    context: OutputContext
     keeper: Keeper
     command: Cancel
     delivery: Delivery[Command | Unreadable]
@@ -106,7 +106,7 @@ class CancelHandler:
         Raises:
             Unavailable: the log or the gates are away. Let the command come again.
         """
-        command, running = self.command, self.crew.running
+        command, running = self.command, self.context.running
         if self._is_over(episode, records[-1]):
             await self._answer()
             log.info("nothing to cancel any more", status=episode.status.value, by=command.by)
@@ -114,14 +114,14 @@ class CancelHandler:
         if running.wish(command.episode_id, cancel.end_of(command)):
             return False
         needs_slot = needs_expectation(episode)
-        if needs_slot and not self.crew.slots.try_take():
+        if needs_slot and not self.context.slots.try_take():
             await self._tell_nodes()
             return False
         try:
             return await self._end(episode, records)
         finally:
             if needs_slot:
-                self.crew.slots.give_back()
+                self.context.slots.give_back()
 
     async def _end(self, episode: Episode, records: Sequence[Recorded]) -> bool:
         """Have an episode end that does not run here; return whether the command is answered for.
@@ -130,10 +130,10 @@ class CancelHandler:
         """
         if episode.opened is not None and is_answered(records[-1]):
             # Whoever answered it may have died before they told so, and after the end nobody will.
-            await WaitRegistry(self.crew).tell_answer(episode.opened, records)
-        shift = EpisodeRunner(self.crew, self.keeper, self._answer)
+            await WaitRegistry(self.context).tell_answer(episode.opened, records)
+        runner = EpisodeRunner(self.context, self.keeper, self._answer)
         # Where no node has begun, none of its code has run that a crash could be counted for.
-        if not await shift.take_over(episode, records, careful=episode.attempts > 0):
+        if not await runner.take_over(episode, records, careful=episode.attempts > 0):
             await self._tell_nodes()
         return self._is_answered
 
@@ -153,15 +153,15 @@ class CancelHandler:
 
     async def _answer(self) -> None:
         """Say that the episode has ended, or ends without this."""
-        self.crew.running.forget(self.command.episode_id)
-        await self.crew.ports.gates.delete(cancel_key(self.command.episode_id))
+        self.context.running.forget(self.command.episode_id)
+        await self.context.ports.gates.delete(cancel_key(self.command.episode_id))
         await self.delivery.ack()
         self._is_answered = True
 
     async def _tell_nodes(self) -> None:
         """Have whoever runs the episode hear of it; the key of who asked may have lapsed."""
         key, said = cancel_key(self.command.episode_id), codec.encode_command(self.command)
-        await self.crew.ports.gates.put(key, said, ttl_s=cancel.KEY_TTL_S)
+        await self.context.ports.gates.put(key, said, ttl_s=cancel.KEY_TTL_S)
 
 
 def _is_too_late(episode: Episode) -> bool:

@@ -92,7 +92,7 @@ log = structlog.get_logger("vigil.runner")
 class CommandContext:
     """A command, and the episode that it is about."""
 
-    crew: OutputContext
+    context: OutputContext
     """Who is to have the episode: those with the actor as it was when that was opened."""
     delivery: Incoming
     command: Command
@@ -109,8 +109,8 @@ Follow: TypeAlias = Callable[[CommandContext], Awaitable[bool]]
 class CommandLoader:
     """The commands to episodes of one actor, on one node."""
 
-    crew: OutputContext
-    undertaker: DeadLetterWriter
+    context: OutputContext
+    dead_letters: DeadLetterWriter
     is_of_said: bool
     """Whether they are said to episodes; otherwise they call nodes to run them."""
     _noted: set[str] = field(default_factory=set)
@@ -120,7 +120,7 @@ class CommandLoader:
         content = delivery.content
         try:
             if isinstance(content, Unreadable):
-                await self.undertaker.bury(content, actor_id=self.crew.actor.id)
+                await self.dead_letters.bury(content, actor_id=self.context.actor.id)
                 return await delivery.term(content.reason)
             with (
                 bound_contextvars(episode_id=content.episode_id, actor=content.actor_id),
@@ -135,48 +135,50 @@ class CommandLoader:
         if isinstance(command, Attending) is not self.is_of_said:
             return await self._bury(delivery, command, WRONG_QUEUE)
         try:
-            case = await self._case(delivery, command)
-        except CannotRun as hindered:
-            return await self._refuse(delivery, command, hindered.obstacle)
-        if not await follow(case):
+            ctx = await self._ctx(delivery, command)
+        except CannotRun as refusal:
+            return await self._refuse(delivery, command, refusal.hindrance)
+        if not await follow(ctx):
             await hand_back(delivery)
         return None
 
     async def _bury(self, delivery: Incoming, command: Command, why: Hindrance) -> None:
         """Leave a command to a person, who can have it sent again."""
-        await self.undertaker.bury_command(
+        await self.dead_letters.bury_command(
             command, seq=delivery.seq, reason=why.reason, detail=why.detail
         )
         await delivery.term(why.reason)
 
-    async def _case(self, delivery: Incoming, command: Command) -> CommandContext:
+    async def _ctx(self, delivery: Incoming, command: Command) -> CommandContext:
         """Return what a command is about.
 
         Raises:
             Hindered: this node cannot have the episode.
             Unavailable: the log is away.
         """
-        subject = self.crew.ports.stack.episode(command.episode_id)
+        subject = self.context.ports.stack.episode(command.episode_id)
         try:
-            records = await self.crew.ports.log.read(subject)
+            records = await self.context.ports.log.read(subject)
         except UnreadableEvent as error:
             why = f"this version cannot read it: {error}"
             raise CannotRun(Hindrance("unreadable_journal", why)) from error
         episode = fold(records)
         # A node can end an episode that it could not run.
         is_mere_end = isinstance(command, Cancel) and not needs_expectation(episode)
-        crew = self.crew if is_mere_end else await self._crew_for(episode, records)
+        context = self.context if is_mere_end else await self._crew_for(episode, records)
         return CommandContext(
-            crew=crew, delivery=delivery, command=command, episode=episode, records=records
+            context=context, delivery=delivery, command=command, episode=episode, records=records
         )
 
     async def _crew_for(self, episode: Episode, records: Sequence[Recorded]) -> OutputContext:
         opened, is_over = episode.opened, episode.status in ENDED
-        crew = self.crew if opened is None or is_over else await self.crew.as_opened(opened)
-        hindrance = why_cannot_run(crew.actor, episode, records)
+        context = (
+            self.context if opened is None or is_over else await self.context.as_opened(opened)
+        )
+        hindrance = why_cannot_run(context.actor, episode, records)
         if hindrance is not None:
             raise CannotRun(hindrance)
-        return crew
+        return context
 
     async def _refuse(self, delivery: Incoming, command: Command, hindrance: Hindrance) -> None:
         """Leave a command to another node, or to a person if none has followed it for long."""
@@ -189,11 +191,11 @@ class CommandLoader:
 
     async def _give_place_back(self, command: Command, *, seq: int) -> None:
         """Let others have the turn of an episode that waits for a person now."""
-        if self.crew.is_laned and not isinstance(command, Cancel):
+        if self.context.is_laned and not isinstance(command, Cancel):
             left = placing.left(command.actor_id, command.episode_id)
             # Another id than its end has: it may be tried again, and end, soon after.
             id_ = f"left.{command.episode_id}.{seq}"
-            await self.crew.ports.timers.send(left, id=id_)
+            await self.context.ports.timers.send(left, id=id_)
 
     def _is_hopeless(self, delivery: Incoming, hindrance: Hindrance) -> bool:
         """Return whether a command has been looked at in vain for long.
@@ -204,7 +206,7 @@ class CommandLoader:
         is_missing = hindrance.reason == NO_SUCH_EPISODE
         most = MISSING_DELIVERIES_MAX if is_missing else OBSTACLE_DELIVERIES_MAX
         least_s = MISSING_S if is_missing else OBSTACLE_S
-        age_s = (self.crew.clock.now() - delivery.at).total_seconds()
+        age_s = (self.context.clock.now() - delivery.at).total_seconds()
         return delivery.deliveries >= most and age_s >= least_s
 
     def _note(self, episode_id: str, hindrance: Hindrance) -> None:
@@ -231,17 +233,17 @@ server and some milliseconds; a node that cannot reach it holds no more of them 
 class AnswerConsumer:
     """The listener of one actor on one node."""
 
-    crew: OutputContext
+    context: OutputContext
     keeper: Keeper
-    undertaker: DeadLetterWriter
-    hands: NodeTasks
+    dead_letters: DeadLetterWriter
+    tasks: NodeTasks
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open."""
     _room: Slots = field(default_factory=lambda: Slots(ROOM_MAX))
-    _docket: CommandLoader = field(init=False)
+    _loader: CommandLoader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._docket = CommandLoader(self.crew, self.undertaker, is_of_said=True)
+        self._loader = CommandLoader(self.context, self.dead_letters, is_of_said=True)
 
     async def serve(self) -> None:
         """Rule on what is said for as long as the node may run the actor.
@@ -249,9 +251,9 @@ class AnswerConsumer:
         Raises:
             Unavailable: the queue could not be opened.
         """
-        labels = {"actor": self.crew.actor.id, "queue": "said"}
-        opening = self.crew.ports.inbox.open_attending(self.crew.actor.id)
-        room, withdrawn = self._room, self.crew.permits.runs.withdrawn
+        labels = {"actor": self.context.actor.id, "queue": "said"}
+        opening = self.context.ports.commands.open_attending(self.context.actor.id)
+        room, withdrawn = self._room, self.context.permits.runs.withdrawn
         async with taking(opening, stopping=withdrawn) as source:
             self.is_open.set()
             while not withdrawn.is_set():
@@ -262,29 +264,29 @@ class AnswerConsumer:
                     continue
                 for delivery in await source.receive(room=room.free, wait_s=WAIT_S):
                     room.take_late()
-                    self.hands.start(self._hear(delivery))
+                    self.tasks.start(self._hear(delivery))
                 telemetry.backlog.set(source.pending, labels)
 
     async def _hear(self, delivery: Incoming) -> None:
         """Answer for what was said, unless the node may not any more: another may at once."""
         try:
-            if not self.crew.permits.runs.is_given:
+            if not self.context.permits.runs.is_given:
                 return await delivery.nak()
-            await self._docket.answer(delivery, self._follow)
+            await self._loader.answer(delivery, self._follow)
         finally:
             self._room.give_back()
 
-    async def _follow(self, case: CommandContext) -> bool:
-        if isinstance(case.command, Cancel):
-            cancellation = CancelHandler(case.crew, self.keeper, case.command, case.delivery)
-            return await cancellation.carry_out(case.episode, case.records)
-        if not await is_newest(case.crew.ports.log, case.records):
+    async def _follow(self, ctx: CommandContext) -> bool:
+        if isinstance(ctx.command, Cancel):
+            cancellation = CancelHandler(ctx.context, self.keeper, ctx.command, ctx.delivery)
+            return await cancellation.carry_out(ctx.episode, ctx.records)
+        if not await is_newest(ctx.context.ports.log, ctx.records):
             return False
-        if is_about_outputs(case.command, case.episode):
-            desk = OutputHandler(case.crew)
-            return await desk.follow(case.delivery, case.command, case.episode, case.records)
-        attendant = WaitHandler(case.crew)
-        return await attendant.attend(case.delivery, case.command, case.episode, case.records)
+        if is_about_outputs(ctx.command, ctx.episode):
+            outputs = OutputHandler(ctx.context)
+            return await outputs.follow(ctx.delivery, ctx.command, ctx.episode, ctx.records)
+        handler = WaitHandler(ctx.context)
+        return await handler.attend(ctx.delivery, ctx.command, ctx.episode, ctx.records)
 
 
 WAIT_S: Final = 5.0
@@ -298,16 +300,16 @@ SLOT_S: Final = 1.0
 class RunConsumer:
     """The runner of one actor on one node."""
 
-    crew: OutputContext
+    context: OutputContext
     keeper: Keeper
-    undertaker: DeadLetterWriter
-    hands: NodeTasks
+    dead_letters: DeadLetterWriter
+    tasks: NodeTasks
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open."""
-    _docket: CommandLoader = field(init=False)
+    _loader: CommandLoader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._docket = CommandLoader(self.crew, self.undertaker, is_of_said=False)
+        self._loader = CommandLoader(self.context, self.dead_letters, is_of_said=False)
 
     async def serve(self) -> None:
         """Take the actor's commands for as long as the node may run it. What runs goes on.
@@ -315,9 +317,9 @@ class RunConsumer:
         Raises:
             Unavailable: the actor's queue could not be opened.
         """
-        labels = {"actor": self.crew.actor.id, "queue": "commands"}
-        opening = self.crew.ports.inbox.open(self.crew.actor.id)
-        slots, withdrawn = self.crew.slots, self.crew.permits.runs.withdrawn
+        labels = {"actor": self.context.actor.id, "queue": "commands"}
+        opening = self.context.ports.commands.open(self.context.actor.id)
+        slots, withdrawn = self.context.slots, self.context.permits.runs.withdrawn
         async with taking(opening, stopping=withdrawn) as source:
             self.is_open.set()
             while not withdrawn.is_set():
@@ -328,7 +330,7 @@ class RunConsumer:
                     continue
                 for delivery in await source.receive(room=slots.free, wait_s=WAIT_S):
                     has_slot = slots.try_take()
-                    self.hands.start(self._run(delivery, has_slot=has_slot))
+                    self.tasks.start(self._run(delivery, has_slot=has_slot))
                 telemetry.backlog.set(source.pending, labels)
 
     async def _run(self, delivery: Incoming, *, has_slot: bool) -> None:
@@ -337,92 +339,96 @@ class RunConsumer:
         There was one when it was pulled; an event may have opened an episode in it since. A node
         that may not run it waits for none and begins nothing: another may have room at once.
         """
-        slots, runs = self.crew.slots, self.crew.permits.runs
+        slots, runs = self.context.slots, self.context.permits.runs
         if not has_slot and not await slots.take(within_s=SLOT_S, unless=runs.withdrawn):
             return await delivery.nak()
         try:
-            await (self._docket.answer(delivery, self._follow) if runs.is_given else delivery.nak())
+            await (self._loader.answer(delivery, self._follow) if runs.is_given else delivery.nak())
         finally:
             slots.give_back()
 
-    async def _follow(self, case: CommandContext) -> bool:
+    async def _follow(self, ctx: CommandContext) -> bool:
         """Have an episode run; return whether the call is answered for."""
-        if isinstance(case.command, Carry):
-            return await self._carry(case)
-        if _has_gone_on(case):
-            await case.delivery.ack()
+        if isinstance(ctx.command, Carry):
+            return await self._carry(ctx)
+        if _has_gone_on(ctx):
+            await ctx.delivery.ack()
             return True
-        may_be_untold = is_answered(case.records[-1]) and not _is_told(case)
-        if may_be_untold and not await WaitHandler(case.crew).tell_answer(
-            case.episode, case.records
+        may_be_untold = is_answered(ctx.records[-1]) and not _is_told(ctx)
+        if may_be_untold and not await WaitHandler(ctx.context).tell_answer(
+            ctx.episode, ctx.records
         ):
             return False
-        if self._has_no_turn(case):
-            return await self._ask_for_place(case)
-        if self._is_turned_away(case.episode):
+        if self._has_no_turn(ctx):
+            return await self._ask_for_place(ctx)
+        if self._is_turned_away(ctx.episode):
             return False
-        shift = EpisodeRunner(case.crew, self.keeper, case.delivery.ack)
-        careful = not _is_first_try(case)
-        return await shift.take_over(case.episode, case.records, careful=careful)
+        runner = EpisodeRunner(ctx.context, self.keeper, ctx.delivery.ack)
+        careful = not _is_first_try(ctx)
+        return await runner.take_over(ctx.episode, ctx.records, careful=careful)
 
-    async def _carry(self, case: CommandContext) -> bool:
+    async def _carry(self, ctx: CommandContext) -> bool:
         """Have outputs of an episode carried; return whether somebody does."""
-        shift = EpisodeRunner(case.crew, self.keeper, case.delivery.ack, called_at=case.delivery.at)
-        if case.episode.status in ENDED:
-            return await shift.settle(case.episode, case.records)
-        return await shift.take_over(case.episode, case.records, careful=True)
+        runner = EpisodeRunner(
+            ctx.context, self.keeper, ctx.delivery.ack, called_at=ctx.delivery.at
+        )
+        if ctx.episode.status in ENDED:
+            return await runner.settle(ctx.episode, ctx.records)
+        return await runner.take_over(ctx.episode, ctx.records, careful=True)
 
     def _is_turned_away(self, episode: Episode) -> bool:
         """Return whether nobody has begun the episode, and a breaker of this node wants it gone."""
         opened = episode.opened
         return (
-            opened is not None and _is_untouched(episode) and self.crew.breakers.turns_away(opened)
+            opened is not None
+            and _is_untouched(episode)
+            and self.context.breakers.turns_away(opened)
         )
 
-    def _has_no_turn(self, case: CommandContext) -> bool:
+    def _has_no_turn(self, ctx: CommandContext) -> bool:
         """Return whether an episode can begin, or go on with its answer, and has no turn for it."""
-        command = case.command
+        command = ctx.command
         is_admitted = isinstance(command, Start) and command.admitted
-        if not self.crew.is_laned:
+        if not self.context.is_laned:
             return False
-        if is_answered(case.records[-1]):
-            return not (is_admitted and _is_told(case))
-        return _is_untouched(case.episode) and isinstance(command, Start) and not is_admitted
+        if is_answered(ctx.records[-1]):
+            return not (is_admitted and _is_told(ctx))
+        return _is_untouched(ctx.episode) and isinstance(command, Start) and not is_admitted
 
-    async def _ask_for_place(self, case: CommandContext) -> bool:
-        place = placing.place(case.command.actor_id, case.command.episode_id)
-        id_ = f"place.{case.command.episode_id}.{case.delivery.seq}"
-        await self.crew.ports.timers.send(place, id=id_)
-        await case.delivery.ack()
+    async def _ask_for_place(self, ctx: CommandContext) -> bool:
+        place = placing.place(ctx.command.actor_id, ctx.command.episode_id)
+        id_ = f"place.{ctx.command.episode_id}.{ctx.delivery.seq}"
+        await self.context.ports.timers.send(place, id=id_)
+        await ctx.delivery.ack()
         return True
 
 
-def _is_told(case: CommandContext) -> bool:
+def _is_told(ctx: CommandContext) -> bool:
     """Return whether the world has heard of the answer that an episode can go on with."""
-    command, step_no = case.command, step_answered(case.records[-1])
+    command, step_no = ctx.command, step_answered(ctx.records[-1])
     return isinstance(command, Start) and command.answered_step == step_no
 
 
-def _has_gone_on(case: CommandContext) -> bool:
+def _has_gone_on(ctx: CommandContext) -> bool:
     """Return whether somebody has gone on, since, with the answer that a call is about.
 
     They have claimed the episode, or ended it. So nothing depends on this call any more.
     """
-    command, newest = case.command, case.records[-1]
+    command, newest = ctx.command, ctx.records[-1]
     step_no = command.answered_step if isinstance(command, Start) else 0
-    return bool(step_no) and step_no != step_answered(newest) and _was_answered(case, step_no)
+    return bool(step_no) and step_no != step_answered(newest) and _was_answered(ctx, step_no)
 
 
-def _was_answered(case: CommandContext, step_no: int) -> bool:
-    events = (event for record in case.records for event in record.commit.events)
+def _was_answered(ctx: CommandContext, step_no: int) -> bool:
+    events = (event for record in ctx.records for event in record.commit.events)
     answers = (each for each in events if isinstance(each, EpisodeResolved))
     return any(each.step_no == step_no for each in answers)
 
 
-def _is_first_try(case: CommandContext) -> bool:
+def _is_first_try(ctx: CommandContext) -> bool:
     """Return whether no node can have begun with the episode: nothing can have crashed yet."""
-    is_first = isinstance(case.command, Start) and case.delivery.deliveries == 1
-    return is_first and _is_untouched(case.episode)
+    is_first = isinstance(ctx.command, Start) and ctx.delivery.deliveries == 1
+    return is_first and _is_untouched(ctx.episode)
 
 
 def _is_untouched(episode: Episode) -> bool:

@@ -54,11 +54,11 @@ log = structlog.get_logger("vigil.outputs")
 class Conclusion:
     """Carries out what one episode decided, on one node."""
 
-    crew: OutputContext
+    context: OutputContext
     opened: EpisodeOpened
     run: EpisodeRun
     applier: FindingApplier
-    courier: OutputDelivery
+    output_delivery: OutputDelivery
 
     async def carry_out(
         self, episode: Episode, *, since: int, version: int, retells: bool
@@ -83,16 +83,16 @@ class Conclusion:
         canceled = self.run.canceled
         if canceled is not None:
             outputs = await self._drop_pending(episode, outputs, why=canceled)
-        carried = replace(outputs, findings=findings, news=(*news, *outputs.news))
-        if canceled is None or not any(one.outcome == _CANCELED for one in carried.outputs):
-            return carried
+        progress = replace(outputs, findings=findings, news=(*news, *outputs.news))
+        if canceled is None or not any(one.outcome == _CANCELED for one in progress.outputs):
+            return progress
         end = CancelEpisode(
             error_class=canceled.error_class,
             error_detail=canceled.error_detail,
             findings=findings,
-            outputs=carried.outputs,
+            outputs=progress.outputs,
         )
-        return replace(carried, canceled=end)
+        return replace(progress, canceled=end)
 
     async def tell_again(self, episode: Episode, *, since: int) -> ConclusionState:
         """Return all there is to tell of what an `episode` that has ended decided.
@@ -106,7 +106,7 @@ class Conclusion:
         """
         intents = episode.converged.findings if episode.converged else ()
         applied = await self.applier.look(intents, opened=self.opened, since=since)
-        looked = await self._each(self._wanted(episode), self.courier.look)
+        looked = await self._each(self._wanted(episode), self.output_delivery.look)
         outputs = added_up(looked)
         return replace(outputs, news=(*_changes(self.opened, applied), *outputs.news))
 
@@ -122,9 +122,9 @@ class Conclusion:
         assert finished is not None, "what is settled after an end"
 
         async def carry(key: str) -> DeliveryState:
-            if episode.status is Status.CANCELED and not await self.courier.is_retried(key):
-                return await self.courier.cancel(key, None, reason=finished.error_detail)
-            return await self.courier.carry(key, None)
+            if episode.status is Status.CANCELED and not await self.output_delivery.is_retried(key):
+                return await self.output_delivery.cancel(key, None, reason=finished.error_detail)
+            return await self.output_delivery.carry(key, None)
 
         return added_up(await self._each(self._wanted(episode), carry))
 
@@ -144,23 +144,23 @@ class Conclusion:
 
         async def cancel(key: str) -> DeliveryState:
             reason = why.error_detail
-            return await self.courier.cancel(key, None, reason=reason, retells=retells)
+            return await self.output_delivery.cancel(key, None, reason=reason, retells=retells)
 
         return added_up(await self._each(keys, cancel))
 
-    async def leave(self, carried: ConclusionState, *, version: int) -> None:
+    async def leave(self, progress: ConclusionState, *, version: int) -> None:
         """See to it that a node comes back to what is pending, and that others have the turn.
 
         Raises:
             LeaseLost: another node may have the episode, and see to it.
             Unavailable: do it again.
         """
-        self.courier.check_claim()
-        await self.wake(carried.wakes_at, carried.pending)
-        if self.crew.is_laned:
+        self.output_delivery.check_claim()
+        await self.wake(progress.wakes_at, progress.pending)
+        if self.context.is_laned:
             actor, episode_id = self.opened.actor_id, self.opened.episode_id
             left = opening.left_for_now(actor, episode_id)
-            await self.crew.ports.timers.send(left, id=f"left.{episode_id}.deferred.{version}")
+            await self.context.ports.timers.send(left, id=f"left.{episode_id}.deferred.{version}")
 
     async def wake(self, at: datetime | None, pending: Iterable[str] = ()) -> None:
         """Have a node attend the episode by `at`; None: nothing will be due.
@@ -171,8 +171,8 @@ class Conclusion:
             Unavailable: do it again.
         """
         if at is not None:
-            await call_by(self.crew.ports, self.opened, at)
-            self.crew.outlets.line_up(pending, self.opened)
+            await call_by(self.context.ports, self.opened, at)
+            self.context.adapters.line_up(pending, self.opened)
 
     async def sleep(self) -> None:
         """Have nobody attend the episode any more.
@@ -180,7 +180,7 @@ class Conclusion:
         Raises:
             Unavailable: do it again.
         """
-        await self.crew.ports.timers.cancel(self.opened.actor_id, ATTEND, self.opened.episode_id)
+        await self.context.ports.timers.cancel(self.opened.actor_id, ATTEND, self.opened.episode_id)
 
     def _wanted(self, episode: Episode) -> dict[str, OutputIntent | None]:
         """Return what is wanted of the outside by an episode that is meant."""
@@ -219,35 +219,39 @@ class Conclusion:
         async def carry(key: str) -> DeliveryState:
             if self.run.canceled is not None:
                 reason = self.run.canceled.error_detail
-                return await self.courier.cancel(key, keyed[key], reason=reason, retells=retells)
+                return await self.output_delivery.cancel(
+                    key, keyed[key], reason=reason, retells=retells
+                )
             is_first = is_new and key not in episode.outputs
-            return await self.courier.carry(key, keyed[key], is_new=is_first, retells=retells)
+            return await self.output_delivery.carry(
+                key, keyed[key], is_new=is_first, retells=retells
+            )
 
         left = [key for key in keyed if key not in known]
-        carried = await self._each(left, carry)
+        progress = await self._each(left, carry)
         told = await self._retold(episode) if retells else ()
-        summary = added_up(carried, known=known, order=keyed)
+        summary = added_up(progress, known=known, order=keyed)
         return replace(summary, news=(*told, *summary.news))
 
     def _undelivered(self, key: str, intent: OutputIntent | None) -> OutputOutcome:
         """Return what becomes of an output of an episode that is not meant."""
-        has_adapter = intent is None or self.crew.outlets.of(intent.adapter) is not None
+        has_adapter = intent is None or self.context.adapters.of(intent.adapter) is not None
         if intent is not None and not has_adapter:
             log.warning("not delivered", output_key=key, why=missing(intent.adapter))
         return dry_run.undelivered(key, has_adapter=has_adapter)
 
     async def _drop_pending(
-        self, episode: Episode, carried: ConclusionState, *, why: CancelEpisode
+        self, episode: Episode, progress: ConclusionState, *, why: CancelEpisode
     ) -> ConclusionState:
         """Return what outputs came to once those are canceled, too, that were put off before."""
         keyed = wanted(episode, self.opened)
 
         async def cancel(key: str) -> DeliveryState:
-            return await self.courier.cancel(key, keyed[key], reason=why.error_detail)
+            return await self.output_delivery.cancel(key, keyed[key], reason=why.error_detail)
 
-        known = {one.output_key: one for one in carried.outputs}
-        dropped = added_up(await self._each(carried.pending, cancel), known=known, order=keyed)
-        return replace(dropped, news=(*carried.news, *dropped.news))
+        known = {one.output_key: one for one in progress.outputs}
+        dropped = added_up(await self._each(progress.pending, cancel), known=known, order=keyed)
+        return replace(dropped, news=(*progress.news, *dropped.news))
 
     async def _retold(self, episode: Episode) -> tuple[PublicEvent, ...]:
         """Return all there is to tell of what was settled when the episode was left last.
@@ -256,7 +260,7 @@ class Conclusion:
         """
         settled = episode.deferred.outputs if episode.deferred else ()
         keys = [one.output_key for one in settled if dry_run.delivers(self.opened)]
-        return added_up(await self._each(keys, self.courier.look)).news
+        return added_up(await self._each(keys, self.output_delivery.look)).news
 
     async def _each(
         self, keys: Iterable[str], carry: Callable[[str], Awaitable[DeliveryState]]
@@ -297,9 +301,9 @@ def _known(episode: Episode) -> dict[str, OutputOutcome]:
 class AfterEnd:
     """Of one episode, on one node."""
 
-    crew: EpisodeContext
+    context: EpisodeContext
     opened: EpisodeOpened
-    carrier: Conclusion
+    conclusion: Conclusion
 
     async def note(self, episode: Episode, *, seq: int) -> None:
         """Have breaker, workflow and lane know of the end, while someone comes back to it.
@@ -313,20 +317,20 @@ class AfterEnd:
         """
         assert episode.finished is not None, "an end that is noted"
         await self._see_to_timers(episode)
-        await self.crew.breakers.note(self.opened, episode.finished, seq=seq)
-        await tell_instance(self.crew.ports, self.opened)
-        if self.crew.is_laned:
+        await self.context.breakers.note(self.opened, episode.finished, seq=seq)
+        await tell_instance(self.context.ports, self.opened)
+        if self.context.is_laned:
             left = opening.left(self.opened.actor_id, self.opened.episode_id)
-            await self.crew.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
+            await self.context.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
 
     async def _see_to_timers(self, episode: Episode) -> None:
         """Have nobody attend what is over, and somebody what is left of its outputs."""
         if (block := episode.blocked) is not None:
-            await WaitRegistry(self.crew).forget(self.opened, block)
+            await WaitRegistry(self.context).forget(self.opened, block)
         elif episode.deferred is not None:
-            await self.carrier.sleep()
+            await self.conclusion.sleep()
         if episode.status is Status.FAILED and episode.outputs_left:
-            await self.carrier.wake(self.crew.clock.now())
+            await self.conclusion.wake(self.context.clock.now())
 
     def news(self, episode: Episode, *, seq: int) -> Sequence[PublicEvent]:
         """Return what the world is told of the end, which the journal has at `seq`."""

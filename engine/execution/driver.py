@@ -118,10 +118,10 @@ class Leaving(Exception):
 class Driver:
     """One episode on its way, on one node, under one claim."""
 
-    scribe: JournalWriter
-    thinker: StrategyRunner
-    performer: StepExecutor
-    sender: OutputSteps
+    journal: JournalWriter
+    strategy_runner: StrategyRunner
+    executor: StepExecutor
+    output_steps: OutputSteps
     clock: Clock
     run: EpisodeRun
     runs: Permit
@@ -144,32 +144,32 @@ class Driver:
             await self._within_wall_time(records)
         except Leaving:
             # Not within the wall time: what has been left can no longer fail.
-            await self.scribe.barrier()
+            await self.journal.barrier()
             raise
         except EpisodeFailed as failed:
             end = self._end_of(failed)
             if isinstance(end, CancelEpisode):
-                end = await self.sender.cancel(self.scribe.episode, end)
-            self.scribe.record(end)
-        await self.scribe.barrier()
+                end = await self.output_steps.cancel(self.journal.episode, end)
+            self.journal.record(end)
+        await self.journal.barrier()
 
     def _end_of(self, failed: EpisodeFailed) -> CancelEpisode | FailEpisode:
         """Return how the episode ends: one that was to be canceled does, whatever it died of."""
         if self.run.canceled is not None:
-            return admitting(self.run.canceled, self.scribe.episode.announced)
+            return admitting(self.run.canceled, self.journal.episode.announced)
         error_class, detail = in_text(failed.error_class), in_text(failed.detail)
-        denied = answers.denied(self.scribe.episode, error_class, detail)
-        settled = self.scribe.episode.outputs_settled
+        denied = answers.denied(self.journal.episode, error_class, detail)
+        settled = self.journal.episode.outputs_settled
         return denied or FailEpisode(error_class=error_class, error_detail=detail, outputs=settled)
 
     async def _within_wall_time(self, records: Sequence[Recorded]) -> None:
-        wall_s, used_s = self.thinker.opened.budget.wall_s, self.scribe.episode.wall_used_s
+        wall_s, used_s = self.strategy_runner.opened.budget.wall_s, self.journal.episode.wall_used_s
         wall = WallTime(self.clock, limit_s=wall_s, used_s=used_s)
         try:
             async with wall.limit:
                 with self.run.interrupting(wall.cut_off):
                     self._check_canceled()
-                    await self._turns(await self.thinker.restore(records), wall)
+                    await self._turns(await self.strategy_runner.restore(records), wall)
         except TimeoutError:
             if not wall.limit.expired():
                 raise
@@ -181,16 +181,18 @@ class Driver:
             self._check_canceled()
             self._check_leaving()
             self._check_limits(wall)
-            turn, tokens_used = self.scribe.episode.turn, self.scribe.episode.tokens_used
-            action = await self.thinker.next_step(current, turn=turn, tokens_used=tokens_used)
+            turn, tokens_used = self.journal.episode.turn, self.journal.episode.tokens_used
+            action = await self.strategy_runner.next_step(
+                current, turn=turn, tokens_used=tokens_used
+            )
             match action:
-                case Converge() | Done() if self.scribe.episode.announced is not None:
-                    raise ended_early(self.scribe.episode.announced, action)
+                case Converge() | Done() if self.journal.episode.announced is not None:
+                    raise ended_early(self.journal.episode.announced, action)
                 case Converge():
                     return await self._converge(current)
                 case Done():
                     return self._finish()
-                case RequestApproval() | WaitFor() if self.thinker.opened.mode is Mode.LIVE:
+                case RequestApproval() | WaitFor() if self.strategy_runner.opened.mode is Mode.LIVE:
                     return await self._block(current, action)
                 case _:
                     current = await self._take(current, action, wall)
@@ -201,20 +203,20 @@ class Driver:
 
     def _check_leaving(self) -> None:
         if not self.runs.is_given:
-            self.scribe.record(Leave(node=self.scribe.episode.node))
+            self.journal.record(Leave(node=self.journal.episode.node))
             raise Leaving
 
     def _check_limits(self, wall: WallTime) -> None:
-        episode = self.scribe.episode
+        episode = self.journal.episode
         spent = overspent(
-            self.thinker.opened.budget,
+            self.strategy_runner.opened.budget,
             turns=episode.turns_used,
             tokens=episode.tokens_used,
             wall_s=wall.used_s(),
         )
         if spent:
             raise EpisodeFailed("budget_exceeded", spent)
-        cycle = find_loop(episode.traces) if self.thinker.expectation.loop_detection else ()
+        cycle = find_loop(episode.traces) if self.strategy_runner.expectation.loop_detection else ()
         if cycle:
             steps = ", ".join(mark[:12] for mark in cycle)
             raise EpisodeFailed("loop_detected", f"{len(cycle)} step(s) over and over: {steps}")
@@ -224,66 +226,66 @@ class Driver:
 
         What others can do about it follows once this is durable.
         """
-        mark, announced = await call(fingerprint, action), self.scribe.episode.announced
+        mark, announced = await call(fingerprint, action), self.journal.episode.announced
         if announced is not None:
             await self._repeat(announced, action, mark, None)
         block = await call(blocking.block_for, action, at=self.clock.now())
-        self.scribe.record(await self.thinker.keep(current, phase=blocking.PHASE), block)
+        self.journal.record(await self.strategy_runner.keep(current, phase=blocking.PHASE), block)
 
     async def _take(self, current: Any, action: Step, wall: WallTime) -> Any:
-        if not self.scribe.episode.checkpoints_kept:
-            self.scribe.record(await self.thinker.keep(current, phase=INIT))
+        if not self.journal.episode.checkpoints_kept:
+            self.journal.record(await self.strategy_runner.keep(current, phase=INIT))
         acts = isinstance(action, ToolCall | Synthesize | SendOutput)
-        if acts and not self.scribe.is_fenced:
+        if acts and not self.journal.is_fenced:
             # Another node may have done this step before; then the fence is refused.
             await self._barrier(wall)
         mark = await call(fingerprint, action)
         ctx = self._call_context(mark)
         await self._announce(action, ctx, mark, wall)
-        if isinstance(action, SendOutput) and dry_run.delivers(self.thinker.opened):
+        if isinstance(action, SendOutput) and dry_run.delivers(self.strategy_runner.opened):
             performed = await self._send(action, wall)
         else:
-            performed = await self.performer.perform(action, ctx)
-        self.scribe.record(performed)
-        step_no = self.scribe.episode.steps_recorded
-        current = await self.thinker.handle(current, action, performed, step_no=step_no)
+            performed = await self.executor.perform(action, ctx)
+        self.journal.record(performed)
+        step_no = self.journal.episode.steps_recorded
+        current = await self.strategy_runner.handle(current, action, performed, step_no=step_no)
         if isinstance(action, Checkpoint):
-            self.scribe.record(await self.thinker.keep(current, phase=action.phase))
-        if self.thinker.expectation.durability == "strict":
+            self.journal.record(await self.strategy_runner.keep(current, phase=action.phase))
+        if self.strategy_runner.expectation.durability == "strict":
             await self._barrier(wall)
         return current
 
     async def _send(self, action: SendOutput, wall: WallTime) -> Performed:
         """Have an output carried to the outside, which nothing interrupts: it has its own time."""
-        episode = self.scribe.episode
+        episode = self.journal.episode
         is_repeat = episode.announced is not None
         if episode.announced is None:
-            announcement = await self.sender.announcement(action, turn=episode.turn)
-            self.scribe.record(announcement)
+            announcement = await self.output_steps.announcement(action, turn=episode.turn)
+            self.journal.record(announcement)
             await self._barrier(wall)
-            episode = self.scribe.episode
+            episode = self.journal.episode
         assert episode.announced is not None, "what is sent was announced"
         sent: list[Performed] = []
         key = episode.announced.output_key
 
         async def send() -> None:
-            sent.append(await self.sender.send(action, key, is_repeat=is_repeat))
+            sent.append(await self.output_steps.send(action, key, is_repeat=is_repeat))
 
         await wall.standing_still(send)
         return sent[0]
 
     async def _barrier(self, wall: WallTime) -> None:
         """Wait until all is durable; nothing that the outside can see follows a cancellation."""
-        await wall.standing_still(self.scribe.barrier)
+        await wall.standing_still(self.journal.barrier)
         self._check_canceled()
 
     async def _announce(self, action: Step, ctx: CallContext, mark: str, wall: WallTime) -> None:
-        tool, announced = self.performer.tool(action), self.scribe.episode.announced
+        tool, announced = self.executor.tool(action), self.journal.episode.announced
         if announced is not None:
             await self._repeat(announced, action, mark, tool)
         elif tool is not None and tool.side_effect and isinstance(action, ToolCall):
             name, key = f"{action.capability}.{action.action}", ctx.idempotency_key
-            self.scribe.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key))
+            self.journal.record(Announce(fingerprint=mark, tool_name=name, idempotency_key=key))
             await self._barrier(wall)
         else:
             return
@@ -306,23 +308,23 @@ class Driver:
             )
 
     async def _converge(self, current: Any) -> None:
-        turn, tokens_used = self.scribe.episode.turn, self.scribe.episode.tokens_used
-        converged = await self.thinker.converge(current, turn=turn, tokens_used=tokens_used)
+        turn, tokens_used = self.journal.episode.turn, self.journal.episode.tokens_used
+        converged = await self.strategy_runner.converge(current, turn=turn, tokens_used=tokens_used)
         if converged.findings or converged.outputs:
-            self.scribe.record(converged)
+            self.journal.record(converged)
         else:
             self._finish(converged)
 
     def _finish(self, *converged: EpisodeConverged) -> None:
         """End the episode; one whose steps have outputs that are not settled, once those are."""
-        episode = self.scribe.episode
+        episode = self.journal.episode
         if episode.outputs_left:
-            self.scribe.record(*(converged or (EpisodeConverged(),)))
+            self.journal.record(*(converged or (EpisodeConverged(),)))
         else:
-            self.scribe.record(*converged, Finish(outputs=episode.outputs_settled))
+            self.journal.record(*converged, Finish(outputs=episode.outputs_settled))
 
     def _call_context(self, mark: str) -> CallContext:
-        opened, episode = self.thinker.opened, self.scribe.episode
+        opened, episode = self.strategy_runner.opened, self.journal.episode
         key = f"{opened.episode_id}:{episode.turn}:{mark[:KEY_MARK_CHARS]}"
         if episode.announced is not None:  # Others may know it by the key it was announced with.
             key = episode.announced.idempotency_key
@@ -332,7 +334,7 @@ class Driver:
             episode_id=opened.episode_id,
             step_no=episode.steps_recorded + 1,
             idempotency_key=key,
-            findings=self.thinker.findings,
+            findings=self.strategy_runner.findings,
             hops=opened.trigger.hops,
         )
 
@@ -350,11 +352,11 @@ def admitting(canceled: CancelEpisode, announced: StepAnnounced | None) -> Cance
 
 
 def driver_of(
-    crew: ActorContext,
+    context: ActorContext,
     opened: EpisodeOpened,
     *,
-    scribe: JournalWriter,
-    sender: OutputSteps,
+    journal: JournalWriter,
+    output_steps: OutputSteps,
     run: EpisodeRun,
     check_claim: Callable[[], None],
 ) -> Driver:
@@ -368,15 +370,17 @@ def driver_of(
         run: can be canceled.
         check_claim: raises `LeaseLost` once the claim cannot be trusted any more.
     """
-    expectation, clock = crew.actor.expectations[opened.expectation_id], crew.clock
-    findings = FindingReader(crew.ports.log, crew.ports.stack, clock, dry_run.prefix_of(opened))
+    expectation, clock = context.actor.expectations[opened.expectation_id], context.clock
+    findings = FindingReader(
+        context.ports.log, context.ports.stack, clock, dry_run.prefix_of(opened)
+    )
     return Driver(
-        scribe=scribe,
-        thinker=StrategyRunner(expectation, opened, crew.ports.stack.name, findings),
-        performer=StepExecutor(crew.app, crew.actor, expectation, opened, clock),
-        sender=sender,
+        journal=journal,
+        strategy_runner=StrategyRunner(expectation, opened, context.ports.stack.name, findings),
+        executor=StepExecutor(context.app, context.actor, expectation, opened, clock),
+        output_steps=output_steps,
         clock=clock,
         run=run,
-        runs=crew.may_go_on,
+        runs=context.may_go_on,
         check_claim=check_claim,
     )

@@ -66,7 +66,7 @@ class Attempt:
 
     def __init__(
         self,
-        crew: OutputContext,
+        context: OutputContext,
         opened: EpisodeOpened,
         episode: Episode,
         records: Sequence[Recorded],
@@ -89,7 +89,7 @@ class Attempt:
                 clock; None: it was called for another reason.
         """
         self.opened = opened
-        self._crew, self._records, self._hold, self._accept = crew, records, hold, accept
+        self._context, self._records, self._hold, self._accept = context, records, hold, accept
         self.is_accepted = False
         """Whether whoever offered the episode has been answered."""
         self._has_begun = False
@@ -101,34 +101,36 @@ class Attempt:
         self._had_ended = episode.status in ENDED
         self._had_crashed = episode.status in RUNS
         self._was_deferred = episode.status is Status.DELIVERING
-        self._scribe = JournalWriter(
-            crew.ports.log,
-            crew.clock,
-            subject=crew.ports.stack.episode(opened.episode_id),
+        self._journal = JournalWriter(
+            context.ports.log,
+            context.clock,
+            subject=context.ports.stack.episode(opened.episode_id),
             episode=episode,
             version=records[-1].seq if records else START,
-            pen=next(crew.pens),
+            writer_id=next(context.writer_ids),
             before_fence=self._secure,
             after_fence=self._note_fenced,
         )
         applier = FindingApplier(
-            crew.ports, crew.cast.actors, crew.clock, crew.turns, owner=crew.actor
+            context.ports, context.catalog.actors, context.clock, context.turns, owner=context.actor
         )
-        courier = OutputDelivery(crew, opened, next(crew.pens), self._check_claim, called_at)
-        self._carrier = Conclusion(crew, opened, self._run, applier, courier)
-        self._sender = OutputSteps(self._carrier, opened, self._publish, self._retells)
-        self._epilogue = AfterEnd(crew, opened, self._carrier)
-        self._herald = EventPublisher(crew.ports.world)
+        output_delivery = OutputDelivery(
+            context, opened, next(context.writer_ids), self._check_claim, called_at
+        )
+        self._conclusion = Conclusion(context, opened, self._run, applier, output_delivery)
+        self._output_steps = OutputSteps(self._conclusion, opened, self._publish, self._retells)
+        self._after_end = AfterEnd(context, opened, self._conclusion)
+        self._publisher = EventPublisher(context.ports.domain_events)
 
     @property
     def episode(self) -> Episode:
         """The episode as far as this tenure knows it."""
-        return self._scribe.episode
+        return self._journal.episode
 
     @property
     def is_fenced(self) -> bool:
         """Whether this node's start is durable: from then on nobody else can append."""
-        return self._scribe.is_fenced
+        return self._journal.is_fenced
 
     @property
     def has_ended(self) -> bool:
@@ -150,27 +152,27 @@ class Attempt:
             TooLarge, Unwritable: the journal cannot keep an event.
             Unavailable: the log is away. What is left is for the next owner.
         """
-        labels = {"actor": self._crew.actor.id, "mode": self.opened.mode.value}
-        started_s = self._crew.clock.monotonic_s()
+        labels = {"actor": self._context.actor.id, "mode": self.opened.mode.value}
+        started_s = self._context.clock.monotonic_s()
         telemetry.episodes_running.add(1, labels)
         try:
-            with self._crew.running.during(self._run):
+            with self._context.running.during(self._run):
                 # Only now: a breaker that opens after this finds the run there.
-                await self._crew.breakers.check(self._run)
-                carried = await self._go_on(careful=careful)
+                await self._context.breakers.check(self._run)
+                progress = await self._go_on(careful=careful)
             if self.episode.status in ENDED:
-                await self._epilogue.note(self.episode, seq=self._scribe.version)
-                await self._tell([*carried.news, *self._ended()])
+                await self._after_end.note(self.episode, seq=self._journal.version)
+                await self._tell([*progress.news, *self._ended()])
             else:
-                await self._leave_waiting(carried)
+                await self._leave_waiting(progress)
             await self._accept_once()
         finally:
             telemetry.episodes_running.add(-1, labels)
             await self._close()
         if self.episode.status not in ENDED:
             return
-        self._epilogue.count(self.episode)
-        telemetry.episode_duration.record(self._crew.clock.monotonic_s() - started_s, labels)
+        self._after_end.count(self.episode)
+        telemetry.episode_duration.record(self._context.clock.monotonic_s() - started_s, labels)
 
     async def tell_again(self) -> None:
         """Publish what an episode that has ended has to tell; whoever ended it may not have.
@@ -178,10 +180,10 @@ class Attempt:
         Raises:
             Unavailable: try again later.
         """
-        await self._epilogue.note(self.episode, seq=self._scribe.version)
-        carried = await self._carrier.tell_again(self.episode, since=self._since)
-        await self._carrier.wake(carried.wakes_at, carried.pending)
-        await self._publish([*carried.news, *self._ended()])
+        await self._after_end.note(self.episode, seq=self._journal.version)
+        progress = await self._conclusion.tell_again(self.episode, since=self._since)
+        await self._conclusion.wake(progress.wakes_at, progress.pending)
+        await self._publish([*progress.news, *self._ended()])
         await self._accept_once()
 
     async def settle(self) -> None:
@@ -193,9 +195,9 @@ class Attempt:
             Unavailable: what is left is for the next owner.
         """
         await self._accept_once()
-        carried = await self._carrier.settle(self.episode)
-        await self._carrier.wake(carried.wakes_at, carried.pending)
-        await self._publish(carried.news)
+        progress = await self._conclusion.settle(self.episode)
+        await self._conclusion.wake(progress.wakes_at, progress.pending)
+        await self._publish(progress.news)
 
     async def _go_on(self, *, careful: bool) -> ConclusionState:
         """Do what the journal leaves to be done; of an episode that waits, nothing is."""
@@ -206,25 +208,25 @@ class Attempt:
         return await self._drive_and_finish()
 
     def _ended(self) -> Sequence[PublicEvent]:
-        return self._epilogue.news(self.episode, seq=self._scribe.version)
+        return self._after_end.news(self.episode, seq=self._journal.version)
 
     async def _check_newest(self) -> None:
         """Raise `VersionConflict` if the episode has moved: its answer may be what we are here for.
 
         Nothing is appended to one that waits, so no version tells that a replica was behind.
         """
-        subject = self._crew.ports.stack.episode(self.opened.episode_id)
-        newest = await self._crew.ports.log.last(subject)
-        if newest is None or newest.seq != self._scribe.version:
-            raise VersionConflict(subject, expected=self._scribe.version)
+        subject = self._context.ports.stack.episode(self.opened.episode_id)
+        newest = await self._context.ports.log.last(subject)
+        if newest is None or newest.seq != self._journal.version:
+            raise VersionConflict(subject, expected=self._journal.version)
 
-    async def _leave_waiting(self, carried: ConclusionState) -> None:
+    async def _leave_waiting(self, progress: ConclusionState) -> None:
         """See to it that the episode is gone on with once it has its answer, or its time."""
-        await self._tell(carried.news)
+        await self._tell(progress.news)
         if self.episode.status is Status.BLOCKED:
-            await WaitRegistry(self._crew).settle(self.opened)
+            await WaitRegistry(self._context).settle(self.opened)
         else:
-            await self._carrier.leave(carried, version=self._scribe.version)
+            await self._conclusion.leave(progress, version=self._journal.version)
 
     async def _fence(self, *, careful: bool) -> None:
         """Put down this node's start, and the opening if there is none yet.
@@ -235,16 +237,16 @@ class Attempt:
         if canceled := self._called_off():
             if self.episode.outputs_left:
                 await self._hold.claim()
-                canceled = await self._sender.cancel(self.episode, canceled)
-            self._scribe.record(*opening, canceled)
-            return await self._scribe.barrier()
+                canceled = await self._output_steps.cancel(self.episode, canceled)
+            self._journal.record(*opening, canceled)
+            return await self._journal.barrier()
         # Only what a strategy may go on with needs an expectation: this node may not know it.
         if self.episode.status is Status.RUNNING:
-            self._takeover = await decide_takeover(self._crew, self.opened, self.episode)
+            self._takeover = await decide_takeover(self._context, self.opened, self.episode)
         self._has_begun = True
-        self._scribe.record(*opening, Begin(node=self._crew.node, fresh=self._takeover.fresh))
+        self._journal.record(*opening, Begin(node=self._context.node, fresh=self._takeover.fresh))
         if careful:
-            await self._scribe.barrier()
+            await self._journal.barrier()
         return None
 
     def _called_off(self) -> CancelEpisode | None:
@@ -256,7 +258,7 @@ class Attempt:
         canceled, episode = self._run.canceled, self.episode
         if canceled is not None and episode.converged is None:
             return admitting(canceled, episode.announced)
-        return expiry(episode, at=self._crew.clock.now())
+        return expiry(episode, at=self._context.clock.now())
 
     async def _secure(self, first: Sequence[EpisodeEvent]) -> int:
         """Return the revision of the claim, which is made now unless the `first` commit is all."""
@@ -267,7 +269,7 @@ class Attempt:
 
     async def _note_fenced(self) -> None:
         """Tell who waits for it that the fence is up; and the world, if the end is not near."""
-        self._fenced_at = self._scribe.version
+        self._fenced_at = self._journal.version
         if self._hold.revision != NO_CLAIM:
             await self._accept_once()
         if self.episode.status not in ENDED and not self._was_deferred:
@@ -287,13 +289,13 @@ class Attempt:
 
     async def _publish(self, news: Sequence[PublicEvent]) -> None:
         if episode_events.is_public(self.opened):
-            await self._herald.tell(news)
+            await self._publisher.tell(news)
 
     async def _close(self) -> None:
         if self._telling is not None:
             self._telling.cancel()
             await asyncio.gather(self._telling, return_exceptions=True)
-        await self._scribe.close()
+        await self._journal.close()
 
     async def _drive_and_finish(self) -> ConclusionState:
         if self._takeover.error_class:
@@ -301,50 +303,50 @@ class Attempt:
         elif self.episode.status is Status.RUNNING:
             records = () if self._takeover.fresh else self._records
             driver = driver_of(
-                self._crew,
+                self._context,
                 self.opened,
-                scribe=self._scribe,
-                sender=self._sender,
+                journal=self._journal,
+                output_steps=self._output_steps,
                 run=self._run,
                 check_claim=self._check_claim,
             )
             await driver.drive(records)
         if self.episode.status is not Status.CONVERGING:
             return NOTHING_DONE
-        carried = await self._carrier.carry_out(
+        progress = await self._conclusion.carry_out(
             self.episode,
             since=self._since,
-            version=self._scribe.version,
+            version=self._journal.version,
             retells=self._retells(),
         )
-        self._scribe.record(carried.end)
-        await self._scribe.barrier()
-        return carried
+        self._journal.record(progress.end)
+        await self._journal.barrier()
+        return progress
 
     async def _give_up(self) -> None:
         """End the episode as the takeover says, its dead letter first if it gets one."""
         why = self._takeover
         if why.error_class == recovery.ATTEMPTS_EXHAUSTED:
-            undertaker = DeadLetterWriter(self._crew.ports, self._crew.clock)
-            await undertaker.bury_episode(self.opened, reason=why.error_class, detail=why.detail)
+            dead_letters = DeadLetterWriter(self._context.ports, self._context.clock)
+            await dead_letters.bury_episode(self.opened, reason=why.error_class, detail=why.detail)
         settled = self.episode.outputs_settled
-        self._scribe.record(
+        self._journal.record(
             FailEpisode(error_class=why.error_class, error_detail=why.detail, outputs=settled)
         )
-        await self._scribe.barrier()
+        await self._journal.barrier()
 
     def _retells(self) -> bool:
         """Return whether whoever had the episode before may have died before they told."""
         return self._had_crashed or self._hold.is_stolen
 
     def _check_claim(self) -> None:
-        self._hold.check(monotonic_s=self._crew.clock.monotonic_s())
+        self._hold.check(monotonic_s=self._context.clock.monotonic_s())
 
     def _started(self) -> PublicEvent:
         return episode_events.started(
             self.opened,
             attempt=self.episode.attempts,
-            node=self._crew.node,
+            node=self._context.node,
             seq=self._fenced_at,
         )
 
@@ -358,7 +360,7 @@ log = structlog.get_logger("vigil.shift")
 class EpisodeRunner:
     """One go, of one node."""
 
-    crew: OutputContext
+    context: OutputContext
     keeper: Keeper
     accept: Accept
     """Called once nothing can be lost any more if this node dies: see `Attempt`."""
@@ -417,8 +419,8 @@ class EpisodeRunner:
         assert task is not None
         key = episode_claim(opened.actor_id, opened.episode_id)
         hold = EpisodeLease(self.keeper, key, attempt=episode.attempts + 1, on_lost=task.cancel)
-        tenure = Attempt(
-            self.crew,
+        this_attempt = Attempt(
+            self.context,
             opened,
             episode,
             records,
@@ -429,7 +431,7 @@ class EpisodeRunner:
         try:
             if careful:
                 await hold.claim()
-            await self._work(tenure, hold, careful=careful, settles=settles)
+            await self._work(this_attempt, hold, careful=careful, settles=settles)
         except Busy:
             return False
         except asyncio.CancelledError:
@@ -439,31 +441,31 @@ class EpisodeRunner:
             log.warning("stopped: the claim was lost")
         finally:
             hold.let_lapse()
-        return tenure.is_fenced or tenure.has_ended or tenure.is_accepted
+        return this_attempt.is_fenced or this_attempt.has_ended or this_attempt.is_accepted
 
     async def _work(
-        self, tenure: Attempt, hold: EpisodeLease, *, careful: bool, settles: bool
+        self, this_attempt: Attempt, hold: EpisodeLease, *, careful: bool, settles: bool
     ) -> None:
         """Do what is left of an episode, and give the claim up unless it is to lapse."""
         if settles:
-            may_go = await self._settle(tenure, hold)
-        elif tenure.has_ended:
-            await tenure.tell_again()
+            may_go = await self._settle(this_attempt, hold)
+        elif this_attempt.has_ended:
+            await this_attempt.tell_again()
             may_go = True
         else:
-            may_go = await self._serve(tenure, hold, careful=careful)
+            may_go = await self._serve(this_attempt, hold, careful=careful)
         if may_go:
-            has_failed = tenure.has_ended and not settles
-            finished = tenure.episode.finished if has_failed else None
+            has_failed = this_attempt.has_ended and not settles
+            finished = this_attempt.episode.finished if has_failed else None
             await hold.give_up(error=_failure(finished))
 
-    async def _settle(self, tenure: Attempt, hold: EpisodeLease) -> bool:
+    async def _settle(self, this_attempt: Attempt, hold: EpisodeLease) -> bool:
         """Carry outputs of an episode that has ended, and return whether its claim may be given up.
 
         If it may not, the claim lapses and calls for the next owner.
         """
         try:
-            await tenure.settle()
+            await this_attempt.settle()
         except (VersionConflict, LeaseLost) as error:
             hold.note_lost(error)
             return False
@@ -472,56 +474,56 @@ class EpisodeRunner:
             return False
         return True
 
-    async def _serve(self, tenure: Attempt, hold: EpisodeLease, *, careful: bool) -> bool:
+    async def _serve(self, this_attempt: Attempt, hold: EpisodeLease, *, careful: bool) -> bool:
         """Serve a tenure to its end, and return whether its claim may be given up."""
         try:
-            await tenure.complete(careful=careful)
+            await this_attempt.complete(careful=careful)
         except Leaving:
-            return await self._hand_over(tenure)
+            return await self._hand_over(this_attempt)
         except Contended as error:
             log.warning("a finding is fought over; handing the episode over", error=str(error))
-            return await self._hand_over(tenure)
+            return await self._hand_over(this_attempt)
         except (VersionConflict, LeaseLost) as error:
-            if not tenure.is_fenced:
-                return await self._stand_back(tenure, hold)
+            if not this_attempt.is_fenced:
+                return await self._stand_back(this_attempt, hold)
             hold.note_lost(error)
             return False
         except (TooLarge, Unwritable):
-            if tenure.is_fenced:
+            if this_attempt.is_fenced:
                 raise
             return True
         except Unavailable as error:
-            if not tenure.is_fenced:
+            if not this_attempt.is_fenced:
                 raise
             log.warning(
                 "stopped: the log is away; what is left is for the next owner", error=str(error)
             )
             return False
-        log.debug("episode ended", status=tenure.episode.status.value)
+        log.debug("episode ended", status=this_attempt.episode.status.value)
         return True
 
-    async def _stand_back(self, tenure: Attempt, hold: EpisodeLease) -> bool:
+    async def _stand_back(self, this_attempt: Attempt, hold: EpisodeLease) -> bool:
         """Leave an episode that has moved since it was read; return whether the claim may go.
 
         A claim that was taken over from a lapsed one has removed the marker of the lapse, and the
         call for recovery may have been answered elsewhere: then nothing else calls for it.
         """
         id_ = f"refused.{hold}"
-        return not hold.is_stolen or await self._call(tenure, reason="lapsed", id_=id_)
+        return not hold.is_stolen or await self._call(this_attempt, reason="lapsed", id_=id_)
 
-    async def _hand_over(self, tenure: Attempt) -> bool:
-        leave_id = f"leave.{tenure.opened.episode_id}.{tenure.episode.attempts}"
-        handed_over = await self._call(tenure, reason="handover", id_=leave_id)
+    async def _hand_over(self, this_attempt: Attempt) -> bool:
+        leave_id = f"leave.{this_attempt.opened.episode_id}.{this_attempt.episode.attempts}"
+        handed_over = await self._call(this_attempt, reason="handover", id_=leave_id)
         if handed_over:
             log.info("handed over")
         return handed_over
 
-    async def _call(self, tenure: Attempt, *, reason: str, id_: str) -> bool:
+    async def _call(self, this_attempt: Attempt, *, reason: str, id_: str) -> bool:
         """Call a node to the episode. Only then may the claim go: its lapse would call, too."""
-        opened = tenure.opened
+        opened = this_attempt.opened
         recover = Recover(actor_id=opened.actor_id, episode_id=opened.episode_id, reason=reason)
         try:
-            await self.crew.ports.inbox.send(recover, id=id_)
+            await self.context.ports.commands.send(recover, id=id_)
         except Unavailable as error:
             log.warning("no other node called; the lease will lapse", error=str(error))
             return False

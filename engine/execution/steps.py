@@ -232,7 +232,7 @@ class _PublishRequest(msgspec.Struct, frozen=True):
 class PublishTool(Tool):
     """Publishes on the stack that the node is in."""
 
-    world: DomainEvents
+    domain_events: DomainEvents
     side_effect = True
     idempotent = True
 
@@ -245,7 +245,7 @@ class PublishTool(Tool):
 
         async def publish(event: Announcement) -> None:
             async with room:
-                await self.world.publish(
+                await self.domain_events.publish(
                     request.name, event.payload, id=event.id, hops=ctx.hops + 1, trace=trace
                 )
 
@@ -278,7 +278,7 @@ def _request(args: Mapping[str, object]) -> _PublishRequest:
 class OutputSteps:
     """Sends the outputs of one episode, on one node."""
 
-    carrier: Conclusion
+    conclusion: Conclusion
     opened: EpisodeOpened
     tell: Callable[[Sequence[PublicEvent]], Awaitable[None]]
     retells: Callable[[], bool]
@@ -295,7 +295,7 @@ class OutputSteps:
         return Announce(
             fingerprint=fingerprint(action),
             tool_name=f"{StepKind.OUTPUT.value}.{intent.adapter}",
-            idempotency_key=idempotency_key(self.carrier.crew.ports.stack.name, key),
+            idempotency_key=idempotency_key(self.conclusion.context.ports.stack.name, key),
             output_key=key,
         )
 
@@ -312,12 +312,14 @@ class OutputSteps:
             Contended: the output is fought over without end.
             Unavailable: the log is away.
         """
-        carried = await self.carrier.courier.carry(key, action.intent, retells=is_repeat)
-        await self.tell(carried.news)
-        outcome = carried.outcome
+        progress = await self.conclusion.output_delivery.carry(
+            key, action.intent, retells=is_repeat
+        )
+        await self.tell(progress.news)
+        outcome = progress.outcome
         result = OutputResult(
             output_key=key,
-            status=carried.status,
+            status=progress.status,
             error_class=outcome.error_class if outcome else "",
         )
         return sent(action, result)
@@ -330,6 +332,6 @@ class OutputSteps:
         """
         if not episode.outputs_left:
             return replace(why, outputs=episode.outputs_settled)
-        canceled = await self.carrier.cancel(episode.outputs_left, why, retells=self.retells())
+        canceled = await self.conclusion.cancel(episode.outputs_left, why, retells=self.retells())
         await self.tell(canceled.news)
         return replace(why, outputs=(*episode.outputs_settled, *canceled.outputs))

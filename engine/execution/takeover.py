@@ -57,7 +57,7 @@ class LapseWatcher:
     """The node's, at any moment; with those of which only goes on what is open."""
     clock: Clock
     stopping: asyncio.Event
-    vacancies: LeaseEvents = field(default_factory=LeaseEvents)
+    lease_events: LeaseEvents = field(default_factory=LeaseEvents)
     """Told of every change that it sees."""
     _passed_over: set[str] = field(default_factory=set)
     """Actors that the node does not have, and whose episodes have lapsed: as many as a stack has at
@@ -76,7 +76,7 @@ class LapseWatcher:
         return any(actor in self.actors for actor in self._passed_over)
 
     async def _look_at(self, change: ClaimChange) -> None:
-        self.vacancies.note(change)
+        self.lease_events.note(change)
         episode = episode_of_claim(change.key)
         if change.state != "expired" or episode is None:
             return None
@@ -88,21 +88,23 @@ class LapseWatcher:
         recover = Recover(actor_id=actor_id, episode_id=episode_id, reason="lapsed")
         while True:
             try:
-                return await self.ports.inbox.send(recover, id=f"lapse.{change.revision}")
+                return await self.ports.commands.send(recover, id=f"lapse.{change.revision}")
             except Unavailable:
                 await self.clock.sleep(RETRY_S)
 
 
-async def decide_takeover(crew: ActorContext, opened: EpisodeOpened, episode: Episode) -> Takeover:
+async def decide_takeover(
+    context: ActorContext, opened: EpisodeOpened, episode: Episode
+) -> Takeover:
     """Return what becomes of `episode`, whose node crashed running it, now that we have it."""
-    expectation = crew.actor.expectations[opened.expectation_id]
+    expectation = context.actor.expectations[opened.expectation_id]
     try:
-        policy = await call(_policy, crew.app, expectation, opened, episode)
+        policy = await call(_policy, context.app, expectation, opened, episode)
     except EpisodeFailed as failed:
         return Takeover(error_class=failed.error_class, detail=failed.detail)
 
     def repeatable(tool_name: str) -> bool:
-        return _is_repeatable(crew.app, crew.actor, tool_name)
+        return _is_repeatable(context.app, context.actor, tool_name)
 
     return recovery.take_over(
         episode, policy, attempts_max=expectation.attempts_max, repeatable=repeatable

@@ -144,8 +144,8 @@ class FindingApplier:
         carried = await self.turns.write(subject, attempt, clock=self.clock, seed=job.id)
         if carried.newest is None:
             return carried.applied
-        timekeeper = FindingTimers(self.ports, self.actors, self.clock)
-        await timekeeper.arm(carried.newest, version=carried.version, before=carried.before)
+        timers = FindingTimers(self.ports, self.actors, self.clock)
+        await timers.arm(carried.newest, version=carried.version, before=carried.before)
         return await self._enriched(job, carried)
 
     async def _enriched(self, job: IntentJob, carried: StoredIntent) -> AppliedIntent:
@@ -158,8 +158,8 @@ class FindingApplier:
         stack, prefix = self.ports.stack, dry_run.prefix_of(job.opened)
         findings = FindingReader(self.ports.log, stack, self.clock, prefix)
         view = view_of(job.opened, stack.name, findings)
-        custodian = FindingStore(self.ports.log, self.ports.stack, self.clock, self.turns)
-        enricher = Enricher(custodian, self.clock, callback, view)
+        store = FindingStore(self.ports.log, self.ports.stack, self.clock, self.turns)
+        enricher = Enricher(store, self.clock, callback, view)
         change = await enricher.enrich(applied.event, id=f"{job.id}.enriched")
         if change is None or change.newest is None:
             return applied

@@ -66,7 +66,7 @@ FAILED: Final = "failed"
 class Enricher:
     """Enriches what the episodes of one expectation raise."""
 
-    custodian: FindingStore
+    store: FindingStore
     clock: Clock
     callback: Enrich
     view: EpisodeView
@@ -89,7 +89,7 @@ class Enricher:
         def add(newest: FindingEvent, at: datetime) -> FindingUpdated | None:
             return enrich(newest.finding, raised, found, at=at)
 
-        change = await self.custodian.change(raised.finding.finding_key, add, id=id)
+        change = await self.store.change(raised.finding.finding_key, add, id=id)
         self._count(ADDED if change.is_made else NOTHING_NEW)
         return change if change.is_made else None
 

@@ -137,14 +137,14 @@ PURPOSES: Final = frozenset({findings.EXPIRE, findings.ESCALATE})
 class FindingExpiry:
     """Looks at the findings of one actor, on one node."""
 
-    crew: ActorContext
-    _custodian: FindingStore = field(init=False)
-    _timekeeper: FindingTimers = field(init=False)
+    context: ActorContext
+    _store: FindingStore = field(init=False)
+    _timers: FindingTimers = field(init=False)
 
     def __post_init__(self) -> None:
-        ports, clock = self.crew.ports, self.crew.clock
-        self._custodian = FindingStore(ports.log, ports.stack, clock, self.crew.turns)
-        self._timekeeper = FindingTimers(ports, self.crew.cast.actors, clock)
+        ports, clock = self.context.ports, self.context.clock
+        self._store = FindingStore(ports.log, ports.stack, clock, self.context.turns)
+        self._timers = FindingTimers(ports, self.context.catalog.actors, clock)
 
     def due(self, due: Due) -> DueFinding | None:
         """Return the finding to look at; None: only another version of the actor may know how.
@@ -153,10 +153,10 @@ class FindingExpiry:
             due: a timer of one of the `PURPOSES`.
         """
         name = due.payload.get(EXPECTATION)
-        if due.purpose == findings.ESCALATE and name not in self.crew.actor.expectations:
+        if due.purpose == findings.ESCALATE and name not in self.context.actor.expectations:
             return None
         try:
-            subject = self.crew.ports.stack.finding(due.key)
+            subject = self.context.ports.stack.finding(due.key)
         except BadName:
             return None
         return DueFinding(due=due, subject=subject)
@@ -170,12 +170,12 @@ class FindingExpiry:
         """
         due = aged.due
         try:
-            change = await self._custodian.change(
+            change = await self._store.change(
                 due.key, partial(self._rule, due), id=f"{due.id}.{due.purpose}"
             )
             if change.newest is None:
                 return
-            await self._timekeeper.arm(change.newest, version=change.version, before=change.before)
+            await self._timers.arm(change.newest, version=change.version, before=change.before)
             if change.is_made:
                 assert isinstance(change.newest, AgeEvent), "what a timer leads to"
                 self._count(change.newest)
@@ -191,7 +191,7 @@ class FindingExpiry:
         finding, cause = newest.finding, DueTimer(timer_id=due.id)
         if due.purpose == findings.EXPIRE:
             return findings.expire(finding, cause=cause, at=at)
-        steps = self._timekeeper.escalations_of(finding) or ()
+        steps = self._timers.escalations_of(finding) or ()
         return findings.grow_worse(finding, steps, cause=cause, at=at)
 
     async def _tell_again(self, aged: DueFinding) -> None:
@@ -200,7 +200,7 @@ class FindingExpiry:
         That may be so also where it comes for the first time: this node may have stood still.
         """
         cause = DueTimer(timer_id=aged.due.id)
-        for record in await self.crew.ports.log.read(aged.subject, after=START):
+        for record in await self.context.ports.log.read(aged.subject, after=START):
             for event in events_of(record):
                 if isinstance(event, AgeEvent) and event.cause == cause:
                     await self._tell(event, seq=record.seq)
@@ -208,8 +208,8 @@ class FindingExpiry:
     async def _tell(self, event: AgeEvent, *, seq: int) -> None:
         if dry_run.is_meant(event.finding):
             told = finding_events.finding_changed_since(event, seq=seq)
-            await EventPublisher(self.crew.ports.world).tell([told])
+            await EventPublisher(self.context.ports.domain_events).tell([told])
 
     def _count(self, event: AgeEvent) -> None:
-        labels = {"actor": self.crew.actor.id, "change": finding_events.change_of(event)}
+        labels = {"actor": self.context.actor.id, "change": finding_events.change_of(event)}
         telemetry.finding_ages.add(1, labels)

@@ -49,7 +49,7 @@ class FindingRequests:
         cleared = change.newest
         if isinstance(cleared, FindingClearedByHand) and dry_run.is_meant(cleared.finding):
             told = finding_events.finding_changed_since(cleared, seq=change.version)
-            await EventPublisher(self.ports.world).tell([told])
+            await EventPublisher(self.ports.domain_events).tell([told])
         return change
 
     async def acknowledge(self, key: str, *, by: str, reason: str = "") -> FindingChange:
@@ -69,9 +69,9 @@ class FindingRequests:
         )
 
     async def _change(self, key: str, rule: Rule) -> FindingChange:
-        custodian = FindingStore(self.ports.log, self.ports.stack, self.clock, Turns())
+        store = FindingStore(self.ports.log, self.ports.stack, self.clock, Turns())
         try:
-            change = await custodian.change(key, rule, id=f"person.{uuid4().hex}")
+            change = await store.change(key, rule, id=f"person.{uuid4().hex}")
         except Contended as error:
             raise Unavailable(key, detail=str(error)) from error
         if change.newest is None:

@@ -42,9 +42,9 @@ log = structlog.get_logger("vigil.dispatcher")
 class LaneCloser:
     """Closes the lane of one actor, if it has one."""
 
-    crew: EpisodeContext
+    context: EpisodeContext
     keeper: Keeper
-    vacancies: LeaseEvents
+    lease_events: LeaseEvents
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set at once: nobody waits for it."""
 
@@ -56,13 +56,13 @@ class LaneCloser:
             Unavailable: the log is away.
         """
         self.is_open.set()
-        withdrawn = self.crew.permits.runs.withdrawn
-        key = lane_claim(self.crew.actor.id)
+        withdrawn = self.context.permits.runs.withdrawn
+        key = lane_claim(self.context.actor.id)
         while not withdrawn.is_set() and not await self._is_closed():
-            freed = self.vacancies.of(key)
+            freed = self.lease_events.of(key)
             held = await self.keeper.acquire(key, on_lost=_nothing)
             if held is None:
-                wait = wait_set(freed, within_s=STANDBY_S, clock=self.crew.clock)
+                wait = wait_set(freed, within_s=STANDBY_S, clock=self.context.clock)
                 await wait_first(wait, withdrawn.wait())
                 continue
             try:
@@ -72,42 +72,46 @@ class LaneCloser:
         await withdrawn.wait()
 
     async def _is_closed(self) -> bool:
-        book = await read_lane(self.crew)
-        lane = book.lane
+        store = await read_lane(self.context)
+        lane = store.lane
         if lane.cursors or lane.waiting or lane.admitted:
             return False
         # Whoever closed it may have died before all were called.
-        await self._complete(book)
+        await self._complete(store)
         return True
 
     async def _close(self) -> None:
         """Give all that wait their turn, once the gates have a place to go on from."""
-        book = await read_lane(self.crew)
-        await self._complete(book)
+        store = await read_lane(self.context)
+        await self._complete(store)
         for source in await self._open_gates():
             await source.close()
         try:
-            await book.append(lane_rules.closing(book.lane))
+            await store.append(lane_rules.closing(store.lane))
         except VersionConflict:
             return
-        waited = len(book.lane.waiting)
-        await self._complete(await read_lane(self.crew))
-        log.info("lane closed: its actor has no limits any more", actor=book.actor, waited=waited)
+        waited = len(store.lane.waiting)
+        await self._complete(await read_lane(self.context))
+        log.info("lane closed: its actor has no limits any more", actor=store.actor, waited=waited)
 
-    async def _complete(self, book: LaneStore) -> None:
-        if book.newest is not None:
-            await LaneEffects(self.crew).complete(book.newest, book.lane)
+    async def _complete(self, store: LaneStore) -> None:
+        if store.newest is not None:
+            await LaneEffects(self.context).complete(store.newest, store.lane)
 
     async def _open_gates(self) -> Sequence[Source[DomainEvent | Unreadable]]:
         return [
-            await open_events(self.crew),
-            *[await open_feed(self.crew, feed) for feed in await self._feeds_there()],
+            await open_events(self.context),
+            *[await open_feed(self.context, foreign) for foreign in await self._feeds_there()],
         ]
 
     async def _feeds_there(self) -> Sequence[ForeignStream]:
         """Return the feeds whose streams exist: one that does not holds nothing to go on from."""
-        feeds = self.crew.actor.feeds()
-        return [feed for feed in feeds if await find_position(self.crew, feed) is not None]
+        foreign_streams = self.context.actor.foreign_streams()
+        return [
+            foreign
+            for foreign in foreign_streams
+            if await find_position(self.context, foreign) is not None
+        ]
 
 
 def _nothing() -> None:

@@ -59,39 +59,41 @@ class Cursor:
         return dict.fromkeys(self.cursors, seq)
 
 
-def own_track(crew: ActorContext, cursors: Mapping[str, int]) -> Cursor | None:
+def own_track(context: ActorContext, cursors: Mapping[str, int]) -> Cursor | None:
     """Return what is to be followed of the stack's own events; None: the actor watches none.
 
     `cursors` name all that it watches.
     """
-    world, names = crew.ports.world, crew.actor.event_names()
-    expectations = crew.actor.expectations.values()
+    domain_events, names = context.ports.domain_events, context.actor.event_names()
+    expectations = context.actor.expectations.values()
     if not names:
         return None
     return Cursor(
         queue="events",
         cursors={name: cursors[name] for name in names},
-        follow=lambda after: world.follow(names, after=after),
-        newest=world.newest,
-        name_of=partial(_name_of, crew.ports.stack),
+        follow=lambda after: domain_events.follow(names, after=after),
+        newest=domain_events.newest,
+        name_of=partial(_name_of, context.ports.stack),
         fan_out=max(Counter(name for each in expectations for name in each.event_names).values()),
     )
 
 
-def feed_track(crew: ActorContext, feed: ForeignStream, *, after: int) -> Cursor:
+def feed_track(context: ActorContext, foreign: ForeignStream, *, after: int) -> Cursor:
     """Return what is to be followed of a stream of others, from just past `after`."""
-    name, expectations = feed_cursor(feed), crew.actor.expectations.values()
+    name, expectations = feed_cursor(foreign), context.actor.expectations.values()
     return Cursor(
-        queue=feed.stream,
+        queue=foreign.stream,
         cursors={name: after},
-        follow=partial(_follow_feed, crew, feed),
-        newest=partial(crew.ports.world.newest, feed),
+        follow=partial(_follow_feed, context, foreign),
+        newest=partial(context.ports.domain_events.newest, foreign),
         name_of=partial(_the_only, name),
-        fan_out=sum(feed.stream in {one.stream for one in each.feeds} for each in expectations),
+        fan_out=sum(
+            foreign.stream in {one.stream for one in each.foreign_streams} for each in expectations
+        ),
     )
 
 
-async def missing_cursors(crew: ActorContext, cursors: Mapping[str, int]) -> dict[str, int]:
+async def missing_cursors(context: ActorContext, cursors: Mapping[str, int]) -> dict[str, int]:
     """Return where to begin with what the actor watches and `cursors` do not name.
 
     That is where its gates left off if it had any, else at what comes from now on, or where a feed
@@ -101,15 +103,17 @@ async def missing_cursors(crew: ActorContext, cursors: Mapping[str, int]) -> dic
         Unavailable: the log is away.
     """
     missing: dict[str, int] = {}
-    names = crew.actor.event_names() - cursors.keys()
+    names = context.actor.event_names() - cursors.keys()
     if names:
-        missing |= dict.fromkeys(sorted(names), await crew.ports.world.position(crew.actor.id))
-    for feed in crew.actor.feeds():
-        if feed_cursor(feed) not in cursors:
-            position = await find_position(crew, feed)
-            begins_after = position_unseen(feed) if position is None else position
+        missing |= dict.fromkeys(
+            sorted(names), await context.ports.domain_events.position(context.actor.id)
+        )
+    for foreign in context.actor.foreign_streams():
+        if feed_cursor(foreign) not in cursors:
+            position = await find_position(context, foreign)
+            begins_after = position_unseen(foreign) if position is None else position
             if begins_after is not None:
-                missing[feed_cursor(feed)] = begins_after
+                missing[feed_cursor(foreign)] = begins_after
     return missing
 
 
@@ -125,9 +129,9 @@ def _the_only(name: str, _: Followed) -> str:
 
 
 def _follow_feed(
-    crew: ActorContext, feed: ForeignStream, after: int
+    context: ActorContext, foreign: ForeignStream, after: int
 ) -> AbstractAsyncContextManager[EventFollower]:
-    return crew.ports.world.follow_feed(feed, after=after)
+    return context.ports.domain_events.follow_feed(foreign, after=after)
 
 
 OPENED_MAX: Final = LAG_MAX + ITEMS_MAX
@@ -139,7 +143,7 @@ writing that down, and those that it decided on next. What waited behind was onl
 class ReplayWindow:
     """Whoever followed `track` before, as far as anybody can tell."""
 
-    track: Cursor
+    cursor: Cursor
     until: int
     """The sequence that its stream went up to when the stint began."""
     _read: Counter[str] = field(default_factory=Counter)
@@ -154,6 +158,6 @@ class ReplayWindow:
 
         To be asked for each event past its cursor, once and in order.
         """
-        name = self.track.name_of(followed)
+        name = self.cursor.name_of(followed)
         self._read[name] += 1
         return self._read[name] <= OPENED_MAX and self.may_have_ruled_on(followed)

@@ -56,12 +56,12 @@ _T = TypeVar("_T")
 class LaneEffects:
     """Carries out the commits of one actor's lane, on one node."""
 
-    crew: EpisodeContext
+    context: EpisodeContext
     traces: dict[str, str] = field(default_factory=dict)
     """Episode → `traceparent` of its cause, for those that wait since this node placed them."""
 
     async def carry_out(
-        self, moved: LaneMoved, lane: Lane, *, version: int, openings: Mapping[str, EpisodeOpened]
+        self, moved: LaneMoved, lane: Lane, *, version: int, builder: Mapping[str, EpisodeOpened]
     ) -> None:
         """Do what `moved` asks for.
 
@@ -77,15 +77,15 @@ class LaneEffects:
         resumes = {each.episode_id: each for each in lane.admitted if each.resumes}
         called = (self._called(each, resumes.get(each)) for each in moved.admitted)
         shed = (partial(self.cancel, each, NO_PLACE) for each in moved.shed)
-        news = list(_queued(moved, lane, openings, version))
-        told = partial(EventPublisher(self.crew.ports.world).tell, news)
+        news = list(_queued(moved, lane, builder, version))
+        told = partial(EventPublisher(self.context.ports.domain_events).tell, news)
         todo: list[Callable[[], Awaitable[None]]] = [*called, *shed, told]
         await _all(todo)
         for each in (*moved.shed, *moved.dropped, *moved.left):
             self.traces.pop(each, None)
 
     async def tell_dropped(
-        self, dropped: Mapping[str, str], openings: Mapping[str, EpisodeOpened], *, version: int
+        self, dropped: Mapping[str, str], builder: Mapping[str, EpisodeOpened], *, version: int
     ) -> None:
         """Tell the world of those that get no place, before the lane says so.
 
@@ -102,10 +102,10 @@ class LaneEffects:
         """
         news = [
             episode_events.dropped(opened, detail=why, seq=version)
-            for opened, why in ((openings[each], why) for each, why in dropped.items())
+            for opened, why in ((builder[each], why) for each, why in dropped.items())
             if episode_events.is_public(opened)
         ]
-        await EventPublisher(self.crew.ports.world).tell(news)
+        await EventPublisher(self.context.ports.domain_events).tell(news)
 
     async def expire(self, episodes: Iterable[str]) -> list[str]:
         """Cancel those of `episodes` that are not worth beginning any more; return who is gone.
@@ -113,7 +113,7 @@ class LaneEffects:
         Raises:
             Unavailable: as `cancel`.
         """
-        ids, now = list(episodes), self.crew.clock.now()
+        ids, now = list(episodes), self.context.clock.now()
         newest = await _all([partial(self.newest, each) for each in ids])
         cancels = (expiry(fold((last,)), at=now) if last else None for last in newest)
         found = zip(ids, cancels, strict=True)
@@ -143,14 +143,14 @@ class LaneEffects:
             Unavailable: call again.
         """
         start = Start(
-            actor_id=self.crew.actor.id,
+            actor_id=self.context.actor.id,
             episode_id=episode_id,
             admitted=True,
             answered_step=answered_step,
         )
         id_ = f"turn.{episode_id}.{again}" if again else f"turn.{episode_id}"
         trace = self.traces.pop(episode_id, "")
-        await self.crew.ports.inbox.send(start, id=id_, trace=trace)
+        await self.context.ports.commands.send(start, id=id_, trace=trace)
 
     async def cancel(self, episode_id: str, cancel: CancelEpisode) -> None:
         """Cancel an episode that has no place, unless a node has begun it or it was not opened.
@@ -158,7 +158,7 @@ class LaneEffects:
         Raises:
             Unavailable: the log is away, or others write to it again and again. Do it again.
         """
-        subject = self.crew.ports.stack.episode(episode_id)
+        subject = self.context.ports.stack.episode(episode_id)
         for _ in range(TRIES_MAX):
             newest = await self.newest(episode_id)
             opened = opening.untouched(newest)
@@ -166,13 +166,13 @@ class LaneEffects:
                 return await self._tell_again(newest, cancel)
             event = decide(fold((newest,)), cancel)
             assert isinstance(event, EpisodeFinished), "a cancel of what nobody began is its end"
-            now = self.crew.clock.now()
+            now = self.context.clock.now()
             commit = Commit(id=f"{cancel.error_class}.{episode_id}", at=now, events=(event,))
             try:
-                seq = await self.crew.ports.log.append(subject, commit, after=newest.seq)
+                seq = await self.context.ports.log.append(subject, commit, after=newest.seq)
             except VersionConflict:
                 continue
-            labels = {"actor": self.crew.actor.id, "mode": opened.mode.value}
+            labels = {"actor": self.context.actor.id, "mode": opened.mode.value}
             telemetry.episodes_ended.add(1, {**labels, "status": Status.CANCELED.value})
             return await self._tell(opened, event, seq=seq)
         raise Unavailable(subject, detail="others write to it at the same time")
@@ -184,7 +184,7 @@ class LaneEffects:
             Unavailable: the log is away.
         """
         try:
-            return await self.crew.ports.log.last(self.crew.ports.stack.episode(episode_id))
+            return await self.context.ports.log.last(self.context.ports.stack.episode(episode_id))
         except UnreadableEvent:
             return None
 
@@ -199,7 +199,7 @@ class LaneEffects:
         """
         if newest is None or not is_answered(newest):
             return opening.untouched(newest)
-        records = await self.crew.ports.log.read(newest.subject)
+        records = await self.context.ports.log.read(newest.subject)
         if not records or records[-1].seq < newest.seq:
             raise Unavailable(newest.subject, detail="what a replica holds is not the newest")
         return fold(records).opened
@@ -229,11 +229,11 @@ class LaneEffects:
         ids = list(dict.fromkeys((*placed, *moved.admitted)))
         newest = await _all([partial(self.newest, each) for each in ids])
         found = (opening.untouched(each) for each in newest)
-        openings = {each.episode_id: each for each in found if each is not None}
+        builder = {each.episode_id: each for each in found if each is not None}
         waiting = {id_ for id_, last in zip(ids, newest, strict=True) if lane_rules.waits(last)}
         admitted = tuple(each for each in moved.admitted if each in waiting)
         todo = replace(moved, admitted=admitted)
-        await self.carry_out(todo, lane, version=version, openings=openings)
+        await self.carry_out(todo, lane, version=version, builder=builder)
         # Of those that were dropped some may have been opened by whoever dispatched before.
         dropped = ((each, no_place(why)) for each, why in moved.dropped.items())
         await _all([partial(self.cancel, each, cancel) for each, cancel in dropped])
@@ -247,26 +247,26 @@ class LaneEffects:
         if newest is None or finished is None or finished.error_class != cancel.error_class:
             return
         try:
-            opened = fold(await self.crew.ports.log.read(newest.subject)).opened
+            opened = fold(await self.context.ports.log.read(newest.subject)).opened
         except UnreadableEvent:
             return
         if opened is not None:
             await self._tell(opened, finished, seq=newest.seq)
 
     async def _tell(self, opened: EpisodeOpened, finished: EpisodeFinished, *, seq: int) -> None:
-        await self.crew.breakers.note(opened, finished, seq=seq)
-        await tell_instance(self.crew.ports, opened)
+        await self.context.breakers.note(opened, finished, seq=seq)
+        await tell_instance(self.context.ports, opened)
         if episode_events.is_public(opened):
             end = episode_events.ended(opened, None, finished, seq=seq)
-            await EventPublisher(self.crew.ports.world).tell([end])
+            await EventPublisher(self.context.ports.domain_events).tell([end])
 
 
 def _queued(
-    moved: LaneMoved, lane: Lane, openings: Mapping[str, EpisodeOpened], version: int
+    moved: LaneMoved, lane: Lane, builder: Mapping[str, EpisodeOpened], version: int
 ) -> Iterator[PublicEvent]:
     placed = {ticket.episode_id for ticket in moved.placed if not ticket.resumes}
     for position, ticket in enumerate(lane.waiting, start=1):
-        opened = openings.get(ticket.episode_id)
+        opened = builder.get(ticket.episode_id)
         if ticket.episode_id in placed and opened is not None and episode_events.is_public(opened):
             yield episode_events.queued(opened, position=position, seq=version)
 

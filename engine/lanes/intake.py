@@ -154,9 +154,9 @@ Outcome: TypeAlias = EpisodeOpened | Unreadable | None
 class LaneInput:
     """Brings what one actor's dispatcher needs to know, for one stint."""
 
-    arbiter: TriggerEvaluator
-    undertaker: DeadLetterWriter
-    usher: LaneEffects
+    evaluator: TriggerEvaluator
+    dead_letters: DeadLetterWriter
+    effects: LaneEffects
     mailbox: Mailbox
     over: asyncio.Event
     """Set at the end of the stint."""
@@ -164,12 +164,12 @@ class LaneInput:
     """Whether the actor may be woken. What has been woken goes on in any case."""
 
     def __post_init__(self) -> None:
-        self._crew = self.arbiter.crew
-        self._alarms = TimerRouter(self.arbiter)
-        self._expectations = self._crew.actor.expectations
-        self._doorstep = Backpressure(self.mailbox, self._crew.clock)
+        self._context = self.evaluator.context
+        self._router = TimerRouter(self.evaluator)
+        self._expectations = self._context.actor.expectations
+        self._backpressure = Backpressure(self.mailbox, self._context.clock)
 
-    async def follow(self, track: Cursor) -> None:
+    async def follow(self, cursor: Cursor) -> None:
         """Bring the events of `track`, for ever.
 
         Raises:
@@ -177,17 +177,17 @@ class LaneInput:
                 what is committed.
             Incompatible: the stream cannot be followed.
         """
-        labels = {"actor": self._crew.actor.id, "queue": track.queue}
-        before = ReplayWindow(track, until=await track.newest())
-        async with track.follow(track.after) as follower:
+        labels = {"actor": self._context.actor.id, "queue": cursor.queue}
+        before = ReplayWindow(cursor, until=await cursor.newest())
+        async with cursor.follow(cursor.after) as follower:
             while True:
-                most = self._share(await self.mailbox.wait_room(), track)
+                most = self._share(await self.mailbox.wait_room(), cursor)
                 batch = await follower.receive(most=most, wait_s=WAIT_S)
-                new = [each for each in batch if not track.is_past(each)]
-                self.mailbox.put(await self._rule_on(new, track, before))
+                new = [each for each in batch if not cursor.is_past(each)]
+                self.mailbox.put(await self._rule_on(new, cursor, before))
                 telemetry.backlog.set(follower.pending, labels)
 
-    async def follow_feed(self, feed: ForeignStream, *, after: int | None) -> None:
+    async def follow_feed(self, foreign: ForeignStream, *, after: int | None) -> None:
         """Bring the events of `feed`, for ever, once its stream is there, if it can be followed.
 
         Args:
@@ -197,16 +197,16 @@ class LaneInput:
         Raises:
             Unavailable: as `follow`.
         """
-        crew, position = self._crew, await wait_position(self._crew, feed)
-        labels = {"actor": crew.actor.id, "stream": feed.stream}
-        is_another = after is not None and await crew.ports.world.newest(feed) < after
+        context, position = self._context, await wait_position(self._context, foreign)
+        labels = {"actor": context.actor.id, "stream": foreign.stream}
+        is_another = after is not None and await context.ports.domain_events.newest(foreign) < after
         if is_another:
             log.warning("the stream is another one by now", **labels, begins_after=position)
         if after is None or is_another:
-            self.mailbox.put([InputItem(anew={feed_cursor(feed): position})])
+            self.mailbox.put([InputItem(anew={feed_cursor(foreign): position})])
             after = position
         try:
-            await self.follow(feed_track(crew, feed, after=after))
+            await self.follow(feed_track(context, foreign, after=after))
         except Incompatible as error:
             # The rest of what wakes the actor goes on.
             log.warning("the stream cannot be followed", **labels, why=str(error))
@@ -217,37 +217,39 @@ class LaneInput:
         Raises:
             Unavailable: the queue could not be opened, or the log is away.
         """
-        crew, room = self._crew, self.mailbox.due_room
-        labels = {"actor": crew.actor.id, "queue": "due"}
-        async with taking(crew.ports.timers.open(crew.actor.id), stopping=self.over) as source:
+        context, room = self._context, self.mailbox.due_room
+        labels = {"actor": context.actor.id, "queue": "due"}
+        async with taking(
+            context.ports.timers.open(context.actor.id), stopping=self.over
+        ) as source:
             if self.takes_causes:
-                await self._alarms.ticker.ensure()
+                await self._router.ticker.ensure()
             while not self.over.is_set():
                 await wait_first(room.wait_free(), self.over.wait())
                 deliveries = await source.receive(room=max(room.free, 1), wait_s=WAIT_S)
                 if self.takes_causes:
-                    deliveries = await self._doorstep.let_in(deliveries)
+                    deliveries = await self._backpressure.let_in(deliveries)
                 items = await asyncio.gather(*(self._look_at(each) for each in deliveries))
                 kept = [item for item in items if item is not None]
                 for _ in kept:
                     room.try_take()
                 self.mailbox.put(kept)
-                self._doorstep.shut()
+                self._backpressure.shut()
                 telemetry.backlog.set(source.pending, labels)
 
-    def _share(self, room: int, track: Cursor) -> int:
+    def _share(self, room: int, cursor: Cursor) -> int:
         """Return how many events of `track` may be read while there is room for so many episodes.
 
         Each may ask for several, and others read at the same time. At least one may, or nobody
         could ever use the last places: so a line may be longer than it may be by what is asked for
         by one event each.
         """
-        actor = self._crew.actor
-        readers = bool(actor.event_names()) + len(actor.feeds())
-        return max(1, min(room // (track.fan_out * readers), READ_MAX))
+        actor = self._context.actor
+        readers = bool(actor.event_names()) + len(actor.foreign_streams())
+        return max(1, min(room // (cursor.fan_out * readers), READ_MAX))
 
     async def _rule_on(
-        self, batch: Sequence[Followed], track: Cursor, before: ReplayWindow
+        self, batch: Sequence[Followed], cursor: Cursor, before: ReplayWindow
     ) -> list[InputItem]:
         parts = [await self._parts(each, before) for each in batch]
         outcomes = iter(await self._settle_all([part for each in parts for part in each]))
@@ -258,7 +260,7 @@ class LaneInput:
             asked = await self._asked(own, cause=cause, seq=seq, trace=followed.trace)
             is_binding = _is_binding(each, own)
             items.append(
-                InputItem(cursors=track.cursors_at(seq), asked=asked, is_binding=is_binding)
+                InputItem(cursors=cursor.cursors_at(seq), asked=asked, is_binding=is_binding)
             )
         return items
 
@@ -267,7 +269,7 @@ class LaneInput:
         if isinstance(followed.content, Unreadable):
             return [followed.content]
         is_repeat = before.may_have_ruled_on(followed)
-        return await self.arbiter.rule(
+        return await self.evaluator.rule(
             followed.content, is_repeat=is_repeat, has_arrived=not may_arrive
         )
 
@@ -282,7 +284,7 @@ class LaneInput:
         async def settle(line: Sequence[int]) -> None:
             async with room:
                 for index in line:
-                    outcomes[index] = await self.arbiter.settle(parts[index])
+                    outcomes[index] = await self.evaluator.settle(parts[index])
 
         await asyncio.gather(*(settle(line) for line in lines.values()))
         return outcomes
@@ -299,7 +301,7 @@ class LaneInput:
         asked: list[Asked] = []
         for outcome in outcomes:
             if isinstance(outcome, Unreadable):
-                await self.undertaker.bury(outcome, actor_id=self._crew.actor.id)
+                await self.dead_letters.bury(outcome, actor_id=self._context.actor.id)
             elif outcome is not None and not isinstance(cause, Unreadable):
                 asked.append(self._asking(outcome, cause, seq=seq, trace=trace))
         return asked
@@ -352,13 +354,13 @@ class LaneInput:
         """
         if opening.FOR_NOW not in due.payload:
             return True
-        newest = await self.usher.newest(due.key)
+        newest = await self.effects.newest(due.key)
         return newest is None or lane_rules.needs_no_turn(newest)
 
     async def _place(self, due: Due, delivery: Delivery[Due | Unreadable]) -> InputItem | None:
         """Return what a wish for a place comes to: something only if it waits for its turn."""
-        newest = await self.usher.newest(due.key)
-        opened = await self.usher.opening_of(newest)
+        newest = await self.effects.newest(due.key)
+        opened = await self.effects.opening_of(newest)
         is_known = opened is None or opened.expectation_id in self._expectations
         if newest is not None and is_known:
             if opened is None:
@@ -376,9 +378,9 @@ class LaneInput:
             await leave(delivery)
             return None
         reason = NO_SUCH_EPISODE if newest is None else NO_SUCH_EXPECTATION
-        start = Start(actor_id=self._crew.actor.id, episode_id=due.key)
+        start = Start(actor_id=self._context.actor.id, episode_id=due.key)
         detail = "it waits for its turn, and no node knows it"
-        await self.undertaker.bury_command(start, seq=delivery.seq, reason=reason, detail=detail)
+        await self.dead_letters.bury_command(start, seq=delivery.seq, reason=reason, detail=detail)
         return InputItem(delivery=delivery)
 
     async def _due_parts(
@@ -387,15 +389,15 @@ class LaneInput:
         """Return the parts of a due message; None: it is left to others."""
         if isinstance(due, Unreadable):
             return [due]
-        parts = await self._alarms.parts(due, delivery)
+        parts = await self._router.parts(due, delivery)
         if parts is not None or self._is_for_others(due):
             return parts
-        letter = self._alarms.forgotten(due, delivery)
+        letter = self._router.forgotten(due, delivery)
         return [] if letter is None else [letter]
 
     def _is_for_others(self, due: Due) -> bool:
         """Return whether a due message that nobody knows here is left to another version's node."""
-        return self._alarms.returns_of(due) < STRANGE_DELIVERIES_MAX
+        return self._router.returns_of(due) < STRANGE_DELIVERIES_MAX
 
 
 def _is_binding(parts: Sequence[Part], outcomes: Sequence[Outcome]) -> bool:

@@ -136,19 +136,19 @@ class Mailbox:
     async def take(self) -> InputBatch:
         """Wait until there is something new, and return it: the oldest, as far as one may see."""
         await self._news.wait()
-        haul, asked = InputBatch(), 0
+        batch, asked = InputBatch(), 0
         while self._items and (asked < HAUL_MAX):
             item = self._items.popleft()
             asked += len(item.asked)
-            haul.items.append(item)
+            batch.items.append(item)
         if not self._items:
             self._news.clear()
-        return haul
+        return batch
 
-    def settle(self, haul: InputBatch) -> None:
+    def settle(self, batch: InputBatch) -> None:
         """Take note that a decision is through with `haul`."""
-        self._unsettled -= len(haul.asked)
-        for _ in haul.deliveries:
+        self._unsettled -= len(batch.asked)
+        for _ in batch.deliveries:
             self.due_room.give_back()
         self._moved.set()
 

@@ -52,9 +52,9 @@ class RoundDecision:
 class RoundPlanner:
     """Decides for one actor, on one node."""
 
-    arbiter: TriggerEvaluator
-    undertaker: DeadLetterWriter
-    usher: LaneEffects
+    evaluator: TriggerEvaluator
+    dead_letters: DeadLetterWriter
+    effects: LaneEffects
 
     async def decide(
         self,
@@ -105,7 +105,7 @@ class RoundPlanner:
                 known.add(episode_id)
                 wanting[episode_id] = each
             elif not each.is_open:
-                self.arbiter.note_duplicate(each.opened)
+                self.evaluator.note_duplicate(each.opened)
         return wanting
 
     async def _look_into(self, decision: RoundDecision) -> dict[str, bool | None]:
@@ -123,27 +123,27 @@ class RoundPlanner:
         return dict(zip(work, await asyncio.gather(*work.values()), strict=True))
 
     async def _open(self, asked: Asked) -> bool | None:
-        opened, crew = asked.opened, self.arbiter.crew
+        opened, context = asked.opened, self.evaluator.context
         if asked.wanted.resumes:
             return await self._look_up(asked) or None
-        now, trace = crew.clock.now(), asked.trace
+        now, trace = context.clock.now(), asked.trace
         try:
-            if await record_opening(crew.ports, opened, at=now, trace=trace):
-                self.arbiter.note_fire(opened)
+            if await record_opening(context.ports, opened, at=now, trace=trace):
+                self.evaluator.note_fire(opened)
                 return True
         # Numbers and text may need more room than they came in.
         except (TooLarge, Unwritable) as error:
-            letter = unopened(opened, asked.cause, error, stack=crew.ports.stack, seq=asked.seq)
-            await self.undertaker.bury(letter, actor_id=opened.actor_id)
+            letter = unopened(opened, asked.cause, error, stack=context.ports.stack, seq=asked.seq)
+            await self.dead_letters.bury(letter, actor_id=opened.actor_id)
             return None
         # Whoever dispatched before may have come as far as this.
         return await self._look_up(asked) or None
 
     async def _look_up(self, asked: Asked) -> bool | None:
-        newest = await self.usher.newest(asked.opened.episode_id)
+        newest = await self.effects.newest(asked.opened.episode_id)
         if newest is None:
             return False
         if lane_rules.waits(newest):
             return True
-        self.arbiter.note_duplicate(asked.opened)
+        self.evaluator.note_duplicate(asked.opened)
         return None

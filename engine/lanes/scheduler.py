@@ -59,16 +59,16 @@ NOBODY: Final = Limits(capacity=0)
 class Term:
     """From the moment that a node reads the lane until it dispatches no more."""
 
-    crew: EpisodeContext
-    arbiter: TriggerEvaluator
-    undertaker: DeadLetterWriter
-    roster: Membership
+    context: EpisodeContext
+    evaluator: TriggerEvaluator
+    dead_letters: DeadLetterWriter
+    members: Membership
     takes_causes: bool
     """Whether the actor may be woken. What has been woken goes on in any case."""
     over: asyncio.Event
     """Set when it is to end."""
     _mailbox: Mailbox = field(default_factory=Mailbox)
-    _haul: InputBatch = field(default_factory=InputBatch)
+    _batch: InputBatch = field(default_factory=InputBatch)
     """What is being decided on."""
     _reached: dict[str, int] = field(default_factory=dict)
     """Cursors that are not written down, because nothing else was to be."""
@@ -76,15 +76,15 @@ class Term:
     """Events that they passed."""
     _is_late: bool = False
     """Whether they have been unwritten for long."""
-    _book: LaneStore = field(init=False)
-    _usher: LaneEffects = field(init=False)
-    _placer: RoundPlanner = field(init=False)
+    _store: LaneStore = field(init=False)
+    _effects: LaneEffects = field(init=False)
+    _planner: RoundPlanner = field(init=False)
 
     def __post_init__(self) -> None:
-        crew = self.crew
-        self._book = LaneStore(crew.ports, crew.clock, crew.actor.id, crew.pens)
-        self._usher = LaneEffects(crew)
-        self._placer = RoundPlanner(self.arbiter, self.undertaker, self._usher)
+        context = self.context
+        self._store = LaneStore(context.ports, context.clock, context.actor.id, context.writer_ids)
+        self._effects = LaneEffects(context)
+        self._planner = RoundPlanner(self.evaluator, self.dead_letters, self._effects)
 
     async def begin(self) -> None:
         """See to it that the lane says from where on each stream is to be followed.
@@ -96,12 +96,12 @@ class Term:
             UnreadableEvent: a newer version writes it.
             Unavailable: the log is away.
         """
-        await self._book.read()
-        missing = await missing_cursors(self.crew, self._book.lane.cursors)
+        await self._store.read()
+        missing = await missing_cursors(self.context, self._store.lane.cursors)
         if missing:
             await self._complete()
-            await self._book.append(
-                lane_rules.decide(self._book.lane, LaneInputs(cursors=missing), NOBODY)
+            await self._store.append(
+                lane_rules.decide(self._store.lane, LaneInputs(cursors=missing), NOBODY)
             )
 
     async def serve(self) -> None:
@@ -115,9 +115,9 @@ class Term:
         """
         await self._take_over()
         async with asyncio.TaskGroup() as group:
-            collector = self._collector()
-            group.create_task(collector.take_due())
-            beside = [group.create_task(each) for each in self._beside(collector)]
+            lane_input = self._lane_input()
+            group.create_task(lane_input.take_due())
+            beside = [group.create_task(each) for each in self._beside(lane_input)]
             await self._decide_until_over()
             for each in beside:
                 each.cancel()
@@ -125,94 +125,98 @@ class Term:
 
     async def hand_back(self) -> None:
         """Leave to the next one at once what came due and was not answered for."""
-        for delivery in (*self._haul.deliveries, *self._mailbox.unanswered()):
+        for delivery in (*self._batch.deliveries, *self._mailbox.unanswered()):
             await delivery.nak()
         self._measure(EMPTY)
 
     async def _take_over(self) -> None:
         """Read the lane, and do what the last dispatcher may have left undone."""
-        crew, book = self.crew, self._book
+        context, store = self.context, self._store
         if self.takes_causes:
             await self.begin()
-            begun = [feed for feed in crew.actor.feeds() if self._cursor_of(feed) is not None]
-            await crew.ports.world.forget(crew.actor.id, begun)
+            begun = [
+                foreign
+                for foreign in context.actor.foreign_streams()
+                if self._cursor_of(foreign) is not None
+            ]
+            await context.ports.domain_events.forget(context.actor.id, begun)
         else:
-            await book.read()
+            await store.read()
         await self._complete()
-        gone = await self._usher.gone(ticket.episode_id for ticket in book.lane.admitted)
+        gone = await self._effects.gone(ticket.episode_id for ticket in store.lane.admitted)
         self._mailbox.put(InputItem(left=each) for each in gone)
         self._make_room()
         log.info(
             "dispatching",
-            actor=crew.actor.id,
-            node=crew.node,
-            version=book.version,
-            waiting=len(book.lane.waiting),
-            admitted=len(book.lane.admitted),
+            actor=context.actor.id,
+            node=context.node,
+            version=store.version,
+            waiting=len(store.lane.waiting),
+            admitted=len(store.lane.admitted),
         )
 
     async def _complete(self) -> None:
-        if self._book.newest is not None:
-            await self._usher.complete(self._book.newest, self._book.lane)
+        if self._store.newest is not None:
+            await self._effects.complete(self._store.newest, self._store.lane)
 
-    def _collector(self) -> LaneInput:
+    def _lane_input(self) -> LaneInput:
         return LaneInput(
-            arbiter=self.arbiter,
-            undertaker=self.undertaker,
-            usher=self._usher,
+            evaluator=self.evaluator,
+            dead_letters=self.dead_letters,
+            effects=self._effects,
             mailbox=self._mailbox,
             over=self.over,
             takes_causes=self.takes_causes,
         )
 
-    def _beside(self, collector: LaneInput) -> Iterator[Coroutine[Any, Any, None]]:
+    def _beside(self, lane_input: LaneInput) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield what goes on while one decision follows the other."""
         yield self._watch_end()
         yield self._watch_roster()
         yield self._watch_time()
         if self.takes_causes:
-            own = own_track(self.crew, self._book.lane.cursors)
+            own = own_track(self.context, self._store.lane.cursors)
             if own is not None:
-                yield collector.follow(own)
-            for feed in self.crew.actor.feeds():
-                yield collector.follow_feed(feed, after=self._cursor_of(feed))
+                yield lane_input.follow(own)
+            for foreign in self.context.actor.foreign_streams():
+                yield lane_input.follow_feed(foreign, after=self._cursor_of(foreign))
 
-    def _cursor_of(self, feed: ForeignStream) -> int | None:
-        return self._book.lane.cursors.get(feed_cursor(feed))
+    def _cursor_of(self, foreign: ForeignStream) -> int | None:
+        return self._store.lane.cursors.get(feed_cursor(foreign))
 
     async def _decide_until_over(self) -> None:
         while True:
-            self._haul = await self._mailbox.take()
+            self._batch = await self._mailbox.take()
             if self.over.is_set():
                 return
-            await self._decide_on(self._haul)
-            self._mailbox.settle(self._haul)
-            self._haul = InputBatch()
+            await self._decide_on(self._batch)
+            self._mailbox.settle(self._batch)
+            self._batch = InputBatch()
             self._make_room()
 
-    async def _decide_on(self, haul: InputBatch) -> None:
+    async def _decide_on(self, batch: InputBatch) -> None:
         """Make one decision, and answer for what it was made on."""
-        before = self._book.lane
-        reached = self._reached | haul.cursors
-        seen = LaneInputs(cursors=reached, anew=haul.anew, left=haul.left)
-        decision = await self._placer.decide(before, haul.asked, self._limits(), seen=seen)
-        self._reached, self._lag = reached, self._lag + len(haul.items)
-        is_due = haul.is_binding or self._is_late or self._lag > LAG_MAX
-        version = self._book.version
+        before = self._store.lane
+        reached = self._reached | batch.cursors
+        seen = LaneInputs(cursors=reached, anew=batch.anew, left=batch.left)
+        decision = await self._planner.decide(before, batch.asked, self._limits(), seen=seen)
+        self._reached, self._lag = reached, self._lag + len(batch.items)
+        is_due = batch.is_binding or self._is_late or self._lag > LAG_MAX
+        version = self._store.version
         if is_due or not decision.is_idle:
             await self._turn_away(decision)
             await self._commit(decision)
             await self._carry_out(decision, before)
-        if haul.deliveries and version == self._book.version:
+        if batch.deliveries and version == self._store.version:
             # What changes nothing here may be about a place that another dispatcher gave.
-            await self._book.check()
-        await self._call_again(haul, before)
-        await asyncio.gather(*(delivery.ack() for delivery in haul.deliveries))
+            await self._store.check()
+        await self._call_again(batch, before)
+        await asyncio.gather(*(delivery.ack() for delivery in batch.deliveries))
 
     async def _commit(self, decision: RoundDecision) -> None:
         if decision.events:
             try:
-                await self._book.append(decision.events)
+                await self._store.append(decision.events)
             except VersionConflict:
                 await self._leave_to_others(decision)
                 raise
@@ -224,43 +228,43 @@ class Term:
         Once the lane says it nobody comes back to it. Before, its cause does, and if it then finds
         room, it passes as if it had never been here.
         """
-        openings = {id_: each.opened for id_, each in decision.asked.items()}
+        builder = {id_: each.opened for id_, each in decision.asked.items()}
         for moved in decision.moves:
-            dropped = (openings[episode_id] for episode_id in moved.dropped)
-            await asyncio.gather(*(self.arbiter.take_back(each) for each in dropped))
-            await self._usher.tell_dropped(moved.dropped, openings, version=self._book.version)
+            dropped = (builder[episode_id] for episode_id in moved.dropped)
+            await asyncio.gather(*(self.evaluator.take_back(each) for each in dropped))
+            await self._effects.tell_dropped(moved.dropped, builder, version=self._store.version)
 
     async def _leave_to_others(self, decision: RoundDecision) -> None:
         """Ask whoever dispatches instead for places for what was opened here in vain."""
         for episode_id in (each for each, is_open in decision.is_open.items() if is_open):
-            place = opening.place(self.crew.actor.id, episode_id)
-            id_ = f"place.{episode_id}.{self._book.version}"
-            await self.crew.ports.timers.send(place, id=id_)
+            place = opening.place(self.context.actor.id, episode_id)
+            id_ = f"place.{episode_id}.{self._store.version}"
+            await self.context.ports.timers.send(place, id=id_)
 
     async def _carry_out(self, decision: RoundDecision, before: Lane) -> None:
-        openings = {id_: each.opened for id_, each in decision.asked.items()}
+        builder = {id_: each.opened for id_, each in decision.asked.items()}
         traces = {id_: each.trace for id_, each in decision.asked.items() if each.trace}
-        self._usher.traces.update(traces)
+        self._effects.traces.update(traces)
         for moved in decision.moves:
-            await self._usher.carry_out(
-                moved, self._book.lane, version=self._book.version, openings=openings
+            await self._effects.carry_out(
+                moved, self._store.lane, version=self._store.version, builder=builder
             )
             for episode_id, why in moved.dropped.items():
-                self._count_overflow(openings[episode_id].expectation_id)
+                self._count_overflow(builder[episode_id].expectation_id)
                 if decision.is_open.get(episode_id):
-                    await self._usher.cancel(episode_id, no_place(why))
+                    await self._effects.cancel(episode_id, no_place(why))
             for ticket in before.waiting if moved.shed else ():
                 if ticket.episode_id in moved.shed:
                     self._count_overflow(ticket.expectation_id)
-        self._measure(self._book.lane)
+        self._measure(self._store.lane)
 
-    async def _call_again(self, haul: InputBatch, before: Lane) -> None:
+    async def _call_again(self, batch: InputBatch, before: Lane) -> None:
         """Call a node to what asks for a place and has its turn: the call was answered in vain."""
-        admitted = {ticket.episode_id for ticket in before.admitted}.difference(haul.left)
-        for each in haul.asked:
+        admitted = {ticket.episode_id for ticket in before.admitted}.difference(batch.left)
+        for each in batch.asked:
             if each.is_open and each.opened.episode_id in admitted:
                 step = each.wanted.answered_step
-                await self._usher.call(
+                await self._effects.call(
                     each.opened.episode_id, again=str(each.seq), answered_step=step
                 )
 
@@ -268,11 +272,11 @@ class Term:
         """Say how far this node has come, so that the next one need not rule on it again."""
         if self._reached:
             seen = LaneInputs(cursors=self._reached)
-            await self._book.append(lane_rules.decide(self._book.lane, seen, NOBODY))
+            await self._store.append(lane_rules.decide(self._store.lane, seen, NOBODY))
 
     def _limits(self) -> Limits:
-        actor = self.crew.actor
-        nodes = [self.roster.capacity(actor.id), self._own_room()]
+        actor = self.context.actor
+        nodes = [self.members.capacity(actor.id), self._own_room()]
         capacity = capacity_of(cluster_max=actor.max_concurrent_cluster, nodes=nodes)
         return Limits(capacity=capacity, overflow=actor.overflow, queue_max=actor.queue_max)
 
@@ -281,26 +285,30 @@ class Term:
 
         A node that stood still for longer than its presence lasts would else see no room at all.
         """
-        crew = self.crew
-        is_missed = all(each.name != crew.node for each in self.roster.nodes)
-        return crew.actor.max_concurrent_episodes if is_missed and crew.permits.runs.is_given else 0
+        context = self.context
+        is_missed = all(each.name != context.node for each in self.members.nodes)
+        return (
+            context.actor.max_concurrent_episodes
+            if is_missed and context.permits.runs.is_given
+            else 0
+        )
 
     def _make_room(self) -> None:
         """Let events come, as many as may wait."""
-        actor, waiting = self.crew.actor, len(self._book.lane.waiting)
+        actor, waiting = self.context.actor, len(self._store.lane.waiting)
         stays_in_stream = actor.overflow == "queue"
         self._mailbox.allow(actor.queue_max - waiting if stays_in_stream else HAUL_MAX)
 
     async def _watch_roster(self) -> None:
         while True:
-            await self.roster.wait_change()
+            await self.members.wait_change()
             self._mailbox.nudge()
 
     async def _watch_time(self) -> None:
         while True:
-            await self.crew.clock.sleep(LOOK_S)
-            overdue = lane_rules.overdue(self._book.lane, at=self.crew.clock.now())
-            gone = await self._usher.expire(overdue)
+            await self.context.clock.sleep(LOOK_S)
+            overdue = lane_rules.overdue(self._store.lane, at=self.context.clock.now())
+            gone = await self._effects.expire(overdue)
             self._mailbox.put(InputItem(left=each) for each in gone)
             self._is_late = bool(self._reached)
             self._mailbox.nudge()
@@ -310,11 +318,11 @@ class Term:
         self._mailbox.nudge()
 
     def _count_overflow(self, expectation: str) -> None:
-        labels = {"actor": self.crew.actor.id, "expectation": expectation, "reason": OVERFLOW}
+        labels = {"actor": self.context.actor.id, "expectation": expectation, "reason": OVERFLOW}
         telemetry.gate_rulings.add(1, labels)
 
     def _measure(self, lane: Lane) -> None:
-        labels = {"actor": self.crew.actor.id}
+        labels = {"actor": self.context.actor.id}
         telemetry.lane.set(len(lane.waiting), {**labels, "state": "waiting"})
         telemetry.lane.set(len(lane.admitted), {**labels, "state": "admitted"})
 
@@ -336,19 +344,19 @@ log = structlog.get_logger("vigil.dispatcher")
 class LaneScheduler:
     """The dispatcher of one actor on one node: it dispatches, or stands by."""
 
-    crew: EpisodeContext
+    context: EpisodeContext
     keeper: Keeper
-    undertaker: DeadLetterWriter
-    roster: Membership
-    vacancies: LeaseEvents
+    dead_letters: DeadLetterWriter
+    members: Membership
+    lease_events: LeaseEvents
     takes_causes: bool
     """Whether it takes what wakes the actor. One that does not gives way to those who do."""
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once whatever is published is ruled on, here or elsewhere."""
 
     def __post_init__(self) -> None:
-        self._arbiter = TriggerEvaluator(self.crew)
-        self._key = lane_claim(self.crew.actor.id)
+        self._evaluator = TriggerEvaluator(self.context)
+        self._key = lane_claim(self.context.actor.id)
         self._withdrawn = self._permit.withdrawn
         self._failures = 0
 
@@ -366,14 +374,14 @@ class LaneScheduler:
         await self._unless_withdrawn(self._wait_counted())
         while not self._withdrawn.is_set():
             await self._unless_withdrawn(self._wait_needed())
-            freed = self.vacancies.of(self._key)
+            freed = self.lease_events.of(self._key)
             if not await self._dispatch():
-                wait = wait_set(freed, within_s=STANDBY_S, clock=self.crew.clock)
+                wait = wait_set(freed, within_s=STANDBY_S, clock=self.context.clock)
                 await self._unless_withdrawn(wait)
 
     @property
     def _permit(self) -> Permit:
-        permits = self.crew.permits
+        permits = self.context.permits
         return permits.wakes if self.takes_causes else permits.runs
 
     async def _begin(self) -> None:
@@ -381,7 +389,7 @@ class LaneScheduler:
         has_begun = False
         while not has_begun and not self._withdrawn.is_set():
             try:
-                await self._stint(self._withdrawn).begin()
+                await self._term(self._withdrawn).begin()
                 has_begun = True
             except VersionConflict as error:
                 # All nodes begin at once when an actor is new, and each but one has to look again.
@@ -416,24 +424,24 @@ class LaneScheduler:
             Whether this version of the engine understands the lane.
         """
         failure: BaseException | None = None
-        stint, began_s = self._stint(over), self.crew.clock.monotonic_s()
+        term, began_s = self._term(over), self.context.clock.monotonic_s()
         try:
-            await stint.serve()
+            await term.serve()
         except* (VersionConflict, Unavailable, UnreadableEvent) as group:
             failure = _first(group)
-        await stint.hand_back()
-        if self.crew.clock.monotonic_s() - began_s > AGAIN_MAX_S:
+        await term.hand_back()
+        if self.context.clock.monotonic_s() - began_s > AGAIN_MAX_S:
             self._failures = 0
         if failure is not None:
             await self._pause_after(failure)
         return not isinstance(failure, UnreadableEvent)
 
-    def _stint(self, over: asyncio.Event) -> Term:
+    def _term(self, over: asyncio.Event) -> Term:
         return Term(
-            crew=self.crew,
-            arbiter=self._arbiter,
-            undertaker=self.undertaker,
-            roster=self.roster,
+            context=self.context,
+            evaluator=self._evaluator,
+            dead_letters=self.dead_letters,
+            members=self.members,
             takes_causes=self.takes_causes,
             over=over,
         )
@@ -445,9 +453,9 @@ class LaneScheduler:
 
     async def _wait_known(self) -> None:
         """Wait until this node knows the others, and they know it."""
-        await self.roster.has_looked.wait()
-        while all(each.name != self.crew.node for each in self.roster.nodes):
-            await self.roster.wait_change()
+        await self.members.has_looked.wait()
+        while all(each.name != self.context.node for each in self.members.nodes):
+            await self.members.wait_change()
 
     async def _wait_counted(self) -> None:
         """Wait until this node's own room for the actor is known, which it tells once it is open.
@@ -455,23 +463,23 @@ class LaneScheduler:
         Before that there seems to be no room anywhere, and what finds no room may be dropped.
         """
         while not self._is_counted():
-            await self.roster.wait_change()
+            await self.members.wait_change()
 
     def _is_counted(self) -> bool:
-        own = (each for each in self.roster.nodes if each.name == self.crew.node)
-        return any(self.crew.actor.id in {**each.actors, **each.closed} for each in own)
+        own = (each for each in self.members.nodes if each.name == self.context.node)
+        return any(self.context.actor.id in {**each.actors, **each.closed} for each in own)
 
     async def _wait_needed(self) -> None:
         while not self._is_needed():
-            await self.roster.wait_change()
+            await self.members.wait_change()
 
     async def _wait_superfluous(self) -> None:
         while self._is_needed():
-            await self.roster.wait_change()
+            await self.members.wait_change()
 
     def _is_needed(self) -> bool:
         return self.takes_causes or not cluster_nodes.is_woken(
-            self.roster.nodes, self.crew.actor.id
+            self.members.nodes, self.context.actor.id
         )
 
     async def _pause_after(
@@ -479,9 +487,9 @@ class LaneScheduler:
     ) -> None:
         self._failures += 1
         pause_s = backoff_s(self._failures, first_s=AGAIN_S, most_s=AGAIN_MAX_S)
-        actor = self.crew.actor.id
+        actor = self.context.actor.id
         say("reading the lane anew", actor=actor, why=str(failure), again_in_s=pause_s)
-        await self._unless_withdrawn(self.crew.clock.sleep(pause_s))
+        await self._unless_withdrawn(self.context.clock.sleep(pause_s))
 
     async def _unless_withdrawn(self, wait: Coroutine[Any, Any, object]) -> None:
         await wait_first(wait, self._withdrawn.wait())

@@ -30,7 +30,7 @@ class LaneStore:
     ports: Ports
     clock: Clock
     actor: str
-    pens: Iterator[str]
+    writer_ids: Iterator[str]
     """Names that nobody used before, for commits."""
     lane: Lane = EMPTY
     version: int = START
@@ -74,7 +74,7 @@ class LaneStore:
             Unavailable: the log is away. It may be written.
         """
         commit = Commit(
-            id=f"lane.{next(self.pens)}",
+            id=f"lane.{next(self.writer_ids)}",
             at=self.clock.now(),
             events=tuple(events),
             trace=traceparent(),
@@ -85,35 +85,37 @@ class LaneStore:
             self.lane = lane_rules.evolve(self.lane, event, version=self.version)
 
 
-def feed_cursor(feed: ForeignStream) -> str:
+def feed_cursor(foreign: ForeignStream) -> str:
     """Return the name of a feed's cursor."""
-    return f"{feed.stream}/{feed.subject}"
+    return f"{foreign.stream}/{foreign.subject}"
 
 
-async def read_lane(crew: EpisodeContext) -> LaneStore:
+async def read_lane(context: EpisodeContext) -> LaneStore:
     """Return the lane of an actor as the journal has it.
 
     Raises:
         UnreadableEvent: a newer version of the engine writes it.
         Unavailable: the log is away.
     """
-    book = LaneStore(crew.ports, crew.clock, crew.actor.id, crew.pens)
-    await book.read()
-    return book
+    store = LaneStore(context.ports, context.clock, context.actor.id, context.writer_ids)
+    await store.read()
+    return store
 
 
-async def open_events(crew: EpisodeContext) -> Source[DomainEvent | Unreadable]:
+async def open_events(context: EpisodeContext) -> Source[DomainEvent | Unreadable]:
     """Return the actor's own events, from where its lane left off if it had one.
 
     Raises:
         UnreadableEvent, Unavailable: as `read_lane`.
     """
-    lane, names = (await read_lane(crew)).lane, crew.actor.event_names()
-    return await crew.ports.world.open(crew.actor.id, names, after=_left_off(lane, names))
+    lane, names = (await read_lane(context)).lane, context.actor.event_names()
+    return await context.ports.domain_events.open(
+        context.actor.id, names, after=_left_off(lane, names)
+    )
 
 
 async def open_feed(
-    crew: EpisodeContext, feed: ForeignStream, *, after: int | None = None
+    context: EpisodeContext, foreign: ForeignStream, *, after: int | None = None
 ) -> Source[DomainEvent | Unreadable]:
     """Return the events of `feed`, from where the actor's lane left off if it had one.
 
@@ -124,9 +126,11 @@ async def open_feed(
         UnreadableEvent, Unavailable: as `read_lane`.
         Incompatible: the server refuses us this stream.
     """
-    lane = (await read_lane(crew)).lane
-    begins_after = lane.cursors.get(feed_cursor(feed), after)
-    return await crew.ports.world.open_feed(crew.actor.id, feed, after=begins_after)
+    lane = (await read_lane(context)).lane
+    begins_after = lane.cursors.get(feed_cursor(foreign), after)
+    return await context.ports.domain_events.open_feed(
+        context.actor.id, foreign, after=begins_after
+    )
 
 
 def _left_off(lane: Lane, names: frozenset[str]) -> int | None:

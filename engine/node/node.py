@@ -91,11 +91,11 @@ class Node:
         self._clock = clock or SystemClock()
         self._stopping = asyncio.Event()
         self._absent, app = absent_from(app, ports.stack.name), on_stack(app, ports.stack.name)
-        self._cast = Catalog(in_code(app))
-        self._editions = RevisionResolver(ports, app)
-        starter = StartTool(self._cast, self._editions, ports, self._clock)
-        self._app = app.supplied({ENGINE: PublishTool(ports.world), WORKFLOWS: starter})
-        self._switchboard = ModeWatcher(
+        self._catalog = Catalog(in_code(app))
+        self._revisions = RevisionResolver(ports, app)
+        starter = StartTool(self._catalog, self._revisions, ports, self._clock)
+        self._app = app.supplied({ENGINE: PublishTool(ports.domain_events), WORKFLOWS: starter})
+        self._mode_watcher = ModeWatcher(
             ports.registry,
             app.actors,
             self._clock,
@@ -103,15 +103,15 @@ class Node:
             setting=mode,
             never_wakes=never_wakes,
         )
-        self._outlets = AdapterPool(self._app.outputs, ports, self._clock)
-        self._roster = Membership(ports.gates, self._clock)
-        self._vacancies = LeaseEvents()
+        self._adapters = AdapterPool(self._app.outputs, ports, self._clock)
+        self._members = Membership(ports.gates, self._clock)
+        self._lease_events = LeaseEvents()
         self._running = RunningEpisodes()
 
     def stop(self) -> None:
         """Pull no more work, hand over what runs at its next barrier, and let `run` return."""
         self._stopping.set()
-        self._switchboard.end()
+        self._mode_watcher.end()
 
     async def run(self) -> bool:
         """Run until `stop`.
@@ -122,39 +122,43 @@ class Node:
         """
         telemetry.look()
         # Who takes work, and what was taken: the first stop before the others.
-        servers, hands = NodeTasks(self._contain), NodeTasks(self._contain)
-        means, presence = self._means(hands), self._presence()
-        lineup = ActorSupervisor(means, lambda post: servers.start(self._keep_going(post.serve)))
-        lineup.have(in_code(self._app))
-        for post in self._for_word(means):
-            servers.start(self._keep_going(post.serve))
-        loader = DefinitionLoader(self._app, self._ports, means.editions, self._clock, lineup.have)
-        helping = [*self._helpers(means, lineup), loader.serve, presence.serve]
+        servers, tasks = NodeTasks(self._contain), NodeTasks(self._contain)
+        node_context, heartbeat = self._node_context(tasks), self._heartbeat()
+        supervisor = ActorSupervisor(
+            node_context, lambda service: servers.start(self._keep_going(service.serve))
+        )
+        supervisor.have(in_code(self._app))
+        for service in self._for_word(node_context):
+            servers.start(self._keep_going(service.serve))
+        loader = DefinitionLoader(
+            self._app, self._ports, node_context.revisions, self._clock, supervisor.have
+        )
+        helping = [*self._helpers(node_context, supervisor), loader.serve, heartbeat.serve]
         helpers = [asyncio.create_task(self._keep_going(doer)) for doer in helping]
-        helpers.append(asyncio.create_task(self._say_when_up(loader, lineup)))
+        helpers.append(asyncio.create_task(self._say_when_up(loader, supervisor)))
         try:
             await self._stopping.wait()
             log.info("node stopping", node=self.name)
-            finishing = asyncio.create_task(_finish(servers, hands))
+            finishing = asyncio.create_task(_finish(servers, tasks))
             helpers.append(finishing)
             _, late = await asyncio.wait([finishing], timeout=self._grace_s)
         finally:
             await _cancel(helpers)
             await servers.cut_off()
-            await hands.cut_off()
-            await self._outlets.close()
-        await presence.leave()
+            await tasks.cut_off()
+            await self._adapters.close()
+        await heartbeat.leave()
         log.info("node down", node=self.name, clean=not late)
         return not late
 
-    async def _say_when_up(self, loader: DefinitionLoader, lineup: ActorSupervisor) -> None:
+    async def _say_when_up(self, loader: DefinitionLoader, supervisor: ActorSupervisor) -> None:
         """Say that the node is up, once all queues that it may open are: what comes is seen."""
         await loader.has_looked.wait()
-        await self._switchboard.has_looked.wait()
-        await lineup.wait_open()
+        await self._mode_watcher.has_looked.wait()
+        await supervisor.wait_open()
         if not self._stopping.is_set():
-            actors = sorted(self._cast.actors)
-            stack, mode = self._ports.stack.name, self._switchboard.mode
+            actors = sorted(self._catalog.actors)
+            stack, mode = self._ports.stack.name, self._mode_watcher.mode
             log.info("node up", node=self.name, actors=actors, stack=stack, mode=mode)
             self._say_what_lacks()
 
@@ -163,80 +167,89 @@ class Node:
         if self._absent.actors:
             gone = msgspec.structs.asdict(self._absent)
             log.info("not of this stack", stack=self._ports.stack.name, **gone)
-        if not self._cast.actors:
+        if not self._catalog.actors:
             do = "apply one, with vigil actors apply; or name this stack in the actors' stacks"
             log.info("no actor yet: waiting for definitions", node=self.name, do=do)
 
-    def _means(self, hands: NodeTasks) -> NodeContext:
+    def _node_context(self, tasks: NodeTasks) -> NodeContext:
         keeper = Keeper(self._ports.leases, holder=self.name, clock=self._clock)
         return NodeContext(
             app=self._app,
-            cast=self._cast,
-            editions=self._editions,
+            catalog=self._catalog,
+            revisions=self._revisions,
             ports=self._ports,
             clock=self._clock,
             node=self.name,
-            switchboard=self._switchboard,
+            mode_watcher=self._mode_watcher,
             keeper=keeper,
-            undertaker=DeadLetterWriter(self._ports, self._clock),
-            hands=hands,
+            dead_letters=DeadLetterWriter(self._ports, self._clock),
+            tasks=tasks,
             running=self._running,
             turns=Turns(),
-            outlets=self._outlets,
-            roster=self._roster,
-            vacancies=self._vacancies,
-            pens=self._pens(),
+            adapters=self._adapters,
+            members=self._members,
+            lease_events=self._lease_events,
+            writer_ids=self._writer_ids(),
         )
 
-    def _for_word(self, means: NodeContext) -> Iterator[Service]:
+    def _for_word(self, node_context: NodeContext) -> Iterator[Service]:
         """Return who brings word from outside to those who wait for it."""
-        runs = self._switchboard.runs
+        runs = self._mode_watcher.runs
         doers = (
-            SignalConsumer(self._ports, means.undertaker, runs),
-            SignalRetries(self._ports, means.undertaker, runs),
+            SignalConsumer(self._ports, node_context.dead_letters, runs),
+            SignalRetries(self._ports, node_context.dead_letters, runs),
         )
         return (Service(each, runs) for each in doers)
 
-    def _presence(self) -> Heartbeat:
+    def _heartbeat(self) -> Heartbeat:
         return Heartbeat(
             gates=self._ports.gates,
             clock=self._clock,
-            switchboard=self._switchboard,
-            cast=self._cast,
+            mode_watcher=self._mode_watcher,
+            catalog=self._catalog,
             node=self.name,
             lease_s=self._ports.leases.ttl_s,
             version=self._version,
             since=self._clock.now(),
         )
 
-    def _pens(self) -> Iterator[str]:
+    def _writer_ids(self) -> Iterator[str]:
         """Return names that no other node uses, nor one of this name at another time."""
         since_us = round(self._clock.now().timestamp() * US_PER_S)
         return (f"{self.name}.{since_us:x}.{number}" for number in count(1))
 
     def _helpers(
-        self, means: NodeContext, lineup: ActorSupervisor
+        self, node_context: NodeContext, supervisor: ActorSupervisor
     ) -> list[Callable[[], Awaitable[None]]]:
         """Return the doers that must outlive the ones that take work."""
-        ports, cast = self._ports, self._cast
-        rescuer = LapseWatcher(ports, cast.served, self._clock, self._stopping, self._vacancies)
-        tripper = BreakerWatcher(ports.gates, cast, lineup.breakers)
-        canceler = CancelWatcher(ports.gates, self._running)
-        understudies = FallbackWatcher(cast, lineup, self._roster)
-        watching = [self._follow_others, rescuer.serve, tripper.serve, canceler.serve]
-        watching.append(understudies.serve)
-        return [self._switchboard.serve, means.keeper.beat, self._outlets.serve, *watching]
+        ports, catalog = self._ports, self._catalog
+        lapse_watcher = LapseWatcher(
+            ports, catalog.served, self._clock, self._stopping, self._lease_events
+        )
+        breaker_watcher = BreakerWatcher(ports.gates, catalog, supervisor.breakers)
+        cancel_watcher = CancelWatcher(ports.gates, self._running)
+        fallbacks = FallbackWatcher(catalog, supervisor, self._members)
+        watching = [
+            self._follow_others,
+            lapse_watcher.serve,
+            breaker_watcher.serve,
+            cancel_watcher.serve,
+        ]
+        watching.append(fallbacks.serve)
+        return [self._mode_watcher.serve, node_context.keeper.beat, self._adapters.serve, *watching]
 
     async def _follow_others(self) -> None:
         """Follow which nodes there are, as soon as that matters here.
 
         Episodes of an actor take turns among them, or an understudy gives way to them.
         """
-        cast = self._cast
-        await cast.wait_until(
-            lambda: bool(cast.understudies) or any(each.is_laned for each in cast.served.values())
+        catalog = self._catalog
+        await catalog.wait_until(
+            lambda: (
+                bool(catalog.fallbacks) or any(each.is_laned for each in catalog.served.values())
+            )
         )
-        await self._roster.serve()
+        await self._members.serve()
 
     async def _keep_going(self, doer: Callable[[], Awaitable[None]]) -> None:
         """Run `doer`, and start it again when it fails, until it returns because the node stops."""
@@ -271,10 +284,10 @@ class Node:
             )
 
 
-async def _finish(servers: NodeTasks, hands: NodeTasks) -> None:
+async def _finish(servers: NodeTasks, tasks: NodeTasks) -> None:
     """Wait until nobody takes work any more, and what was taken is done."""
     await servers.finish()
-    await hands.finish()
+    await tasks.finish()
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

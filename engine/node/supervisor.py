@@ -86,66 +86,72 @@ class Service:
 
 
 def services_for(
-    crew: OutputContext,
+    context: OutputContext,
     keeper: Keeper,
-    undertaker: DeadLetterWriter,
-    hands: NodeTasks,
+    dead_letters: DeadLetterWriter,
+    tasks: NodeTasks,
     *,
-    roster: Membership,
-    vacancies: LeaseEvents,
+    members: Membership,
+    lease_events: LeaseEvents,
 ) -> list[Service]:
     """Return the posts of one actor: what wakes it, and what runs it."""
-    wakes, runs = crew.permits.wakes, crew.permits.runs
-    runner = Service(RunConsumer(crew, keeper, undertaker, hands), runs)
-    listener = Service(AnswerConsumer(crew, keeper, undertaker, hands), runs)
-    if crew.is_laned:
-        dispatcher = partial(LaneScheduler, crew, keeper, undertaker, roster, vacancies)
+    wakes, runs = context.permits.wakes, context.permits.runs
+    runner = Service(RunConsumer(context, keeper, dead_letters, tasks), runs)
+    listener = Service(AnswerConsumer(context, keeper, dead_letters, tasks), runs)
+    if context.is_laned:
+        scheduler = partial(LaneScheduler, context, keeper, dead_letters, members, lease_events)
         return [
-            Service(dispatcher(takes_causes=True), wakes),
-            Service(dispatcher(takes_causes=False), runs),
+            Service(scheduler(takes_causes=True), wakes),
+            Service(scheduler(takes_causes=False), runs),
             runner,
             listener,
         ]
-    entrance = Admission(crew, keeper, undertaker, hands, TriggerEvaluator(crew))
-    alarms, tends = TimerRouter(entrance.arbiter), crew.permits.tends
+    admission = Admission(context, keeper, dead_letters, tasks, TriggerEvaluator(context))
+    router, tends = TimerRouter(admission.evaluator), context.permits.tends
     return [
-        Service(Gate(entrance, partial(open_events, crew), "events"), wakes),
+        Service(Gate(admission, partial(open_events, context), "events"), wakes),
         *(
-            Service(ForeignStreamGate(entrance, feed, open_feed), wakes)
-            for feed in crew.actor.feeds()
+            Service(ForeignStreamGate(admission, foreign, open_feed), wakes)
+            for foreign in context.actor.foreign_streams()
         ),
-        Service(TimerConsumer(entrance, alarms, wakes, takes_causes=True), wakes),
-        Service(TimerConsumer(entrance, alarms, tends, takes_causes=False), tends),
-        Service(LaneCloser(crew, keeper, vacancies), runs),
+        Service(TimerConsumer(admission, router, wakes, takes_causes=True), wakes),
+        Service(TimerConsumer(admission, router, tends, takes_causes=False), tends),
+        Service(LaneCloser(context, keeper, lease_events), runs),
         runner,
         listener,
     ]
 
 
 def fallback_services_for(
-    crew: OutputContext,
+    context: OutputContext,
     keeper: Keeper,
-    undertaker: DeadLetterWriter,
-    hands: NodeTasks,
+    dead_letters: DeadLetterWriter,
+    tasks: NodeTasks,
     *,
-    roster: Membership,
-    vacancies: LeaseEvents,
+    members: Membership,
+    lease_events: LeaseEvents,
 ) -> list[Service]:
     """Return the posts of one who stands in: nothing wakes the actor, and what is open goes on.
 
     Of a workflow nothing is run: what it was to begin is for a node that has it.
     """
-    runs = crew.permits.runs
-    runner = Service(RunConsumer(crew, keeper, undertaker, hands), runs)
-    listener = Service(AnswerConsumer(crew, keeper, undertaker, hands), runs)
-    if crew.is_laned:
-        dispatcher = LaneScheduler(crew, keeper, undertaker, roster, vacancies, takes_causes=False)
-        return [Service(dispatcher, runs), runner, listener]
-    entrance = Admission(crew, keeper, undertaker, hands, TriggerEvaluator(crew))
-    waker = Service(
-        TimerConsumer(entrance, TimerRouter(entrance.arbiter), runs, takes_causes=False), runs
+    runs = context.permits.runs
+    runner = Service(RunConsumer(context, keeper, dead_letters, tasks), runs)
+    listener = Service(AnswerConsumer(context, keeper, dead_letters, tasks), runs)
+    if context.is_laned:
+        scheduler = LaneScheduler(
+            context, keeper, dead_letters, members, lease_events, takes_causes=False
+        )
+        return [Service(scheduler, runs), runner, listener]
+    admission = Admission(context, keeper, dead_letters, tasks, TriggerEvaluator(context))
+    timer_consumer = Service(
+        TimerConsumer(admission, TimerRouter(admission.evaluator), runs, takes_causes=False), runs
     )
-    return [waker] if workflow_of(crew.actor.id) is not None else [waker, runner, listener]
+    return (
+        [timer_consumer]
+        if workflow_of(context.actor.id) is not None
+        else [timer_consumer, runner, listener]
+    )
 
 
 Open: TypeAlias = Callable[[Service], None]
@@ -157,42 +163,42 @@ class NodeContext:
     """What all actors of a node work with."""
 
     app: App
-    cast: Catalog
-    editions: RevisionResolver
+    catalog: Catalog
+    revisions: RevisionResolver
     ports: Ports
     clock: Clock
     node: str
-    switchboard: ModeWatcher
+    mode_watcher: ModeWatcher
     keeper: Keeper
-    undertaker: DeadLetterWriter
-    hands: NodeTasks
+    dead_letters: DeadLetterWriter
+    tasks: NodeTasks
     running: RunningEpisodes
     turns: Turns
-    outlets: AdapterPool
-    roster: Membership
-    vacancies: LeaseEvents
-    pens: Iterator[str]
+    adapters: AdapterPool
+    members: Membership
+    lease_events: LeaseEvents
+    writer_ids: Iterator[str]
 
 
 @dataclass(frozen=True)
 class ActorServices:
     """One actor's, for as long as it is not replaced."""
 
-    crew: OutputContext
-    posts: Sequence[Service]
+    context: OutputContext
+    services: Sequence[Service]
 
 
 class ActorSupervisor:
     """The places of one node. Its cast is changed here, and nowhere else."""
 
-    def __init__(self, means: NodeContext, open_: Open) -> None:
+    def __init__(self, node_context: NodeContext, open_: Open) -> None:
         """Begin with nobody at any place.
 
         Args:
             means: the node's.
             open_: called for every post that is to be served from then on.
         """
-        self._means, self._open = means, open_
+        self._node_context, self._open = node_context, open_
         self._places: dict[str, ActorServices] = {}
         self._slots: dict[str, Slots] = {}
         """By actor; those of one that has gone are kept until its last episode here has ended."""
@@ -200,61 +206,61 @@ class ActorSupervisor:
         """By actor, as they are at any moment."""
 
     @property
-    def posts(self) -> Sequence[Service]:
+    def services(self) -> Sequence[Service]:
         """All that are served now."""
-        return [post for place in self._places.values() for post in place.posts]
+        return [service for place in self._places.values() for service in place.services]
 
-    def have(self, casting: CatalogContents) -> None:
+    def have(self, contents: CatalogContents) -> None:
         """Have what `casting` says and nothing else, from now on. What stays is not disturbed."""
-        wanted = {**casting.actors, **casting.closed}
+        wanted = {**contents.actors, **contents.closed}
         for actor_id in self._places.keys() - wanted.keys():
             self._clear(actor_id)
-        self._means.cast.become(casting)
+        self._node_context.catalog.become(contents)
         for actor in wanted.values():
             place = self._places.get(actor.id)
-            if place is None or place.crew.actor is not actor:
+            if place is None or place.context.actor is not actor:
                 self._fill(actor)
 
-    def call(self, understudies: frozenset[str]) -> None:
+    def call(self, fallbacks: frozenset[str]) -> None:
         """Have these serve from now on, and the other understudies take no more work at once."""
-        cast = self._means.cast
-        cast.call(understudies)
-        for actor_id in cast.understudies:
-            self._places[actor_id].crew.permits.runs.hold(on=cast.rests(actor_id))
+        catalog = self._node_context.catalog
+        catalog.call(fallbacks)
+        for actor_id in catalog.fallbacks:
+            self._places[actor_id].context.permits.runs.hold(on=catalog.rests(actor_id))
 
     async def wait_open(self) -> None:
         """Wait until all queues are open that may be now."""
-        for post in self.posts:
-            await _wait_open(post)
+        for service in self.services:
+            await _wait_open(service)
 
     def _fill(self, actor: Actor) -> None:
         """Give an actor its place, and whoever has it leave to go."""
         if before := self._places.get(actor.id):
-            before.crew.permits.end()
-        crew = self._crew(actor)
-        crew.permits.runs.hold(on=self._means.cast.rests(actor.id))
-        is_closed = actor.id in self._means.cast.closed
-        posts = [*self._posts(crew, is_closed=is_closed), *self._conductors(crew)]
-        place = self._places[actor.id] = ActorServices(crew, posts)
-        for post in posts:
-            self._open(post)
+            before.context.permits.end()
+        context = self._context(actor)
+        context.permits.runs.hold(on=self._node_context.catalog.rests(actor.id))
+        is_closed = actor.id in self._node_context.catalog.closed
+        services = [*self._services(context, is_closed=is_closed), *self._conductors(context)]
+        place = self._places[actor.id] = ActorServices(context, services)
+        for service in services:
+            self._open(service)
         if not is_closed:
-            self._means.hands.start(self._note_when_ready(place))
+            self._node_context.tasks.start(self._note_when_ready(place))
 
     async def _note_when_ready(self, place: ActorServices) -> None:
         """Tell that an actor sees what comes, once it does; unless it goes before."""
-        runs = place.crew.permits.runs
+        runs = place.context.permits.runs
         # At first nobody knows what it may do, and it may open nothing.
-        await wait_first(self._means.switchboard.has_looked.wait(), runs.wait_given())
-        for post in place.posts:
-            await _wait_open(post)
+        await wait_first(self._node_context.mode_watcher.has_looked.wait(), runs.wait_given())
+        for service in place.services:
+            await _wait_open(service)
         if not runs.is_over:
-            self._means.cast.note_ready(place.crew.actor)
+            self._node_context.catalog.note_ready(place.context.actor)
 
     def _clear(self, actor_id: str) -> None:
-        self._places.pop(actor_id).crew.permits.end()
+        self._places.pop(actor_id).context.permits.end()
         del self.breakers[actor_id]
-        self._means.hands.start(self._forget(actor_id))
+        self._node_context.tasks.start(self._forget(actor_id))
 
     async def _forget(self, actor_id: str) -> None:
         """Forget an actor once none of its episodes runs here any more, unless it is back."""
@@ -262,42 +268,42 @@ class ActorSupervisor:
         await slots.wait_empty()
         if actor_id not in self._places and self._slots.get(actor_id) is slots:
             del self._slots[actor_id]
-            self._means.switchboard.forget(actor_id)
+            self._node_context.mode_watcher.forget(actor_id)
 
-    def _crew(self, actor: Actor) -> OutputContext:
-        means = self._means
-        permits = means.switchboard.learn(actor.id)
+    def _context(self, actor: Actor) -> OutputContext:
+        node_context = self._node_context
+        permits = node_context.mode_watcher.learn(actor.id)
         own = permits.branch()
         # A cause of a workflow that has gone is for a node that has it: it must not go on here.
         may_go_on = permits.runs if workflow_of(actor.id) is None else own.runs
         return OutputContext(
-            app=means.app,
-            cast=means.cast,
-            editions=means.editions,
+            app=node_context.app,
+            catalog=node_context.catalog,
+            revisions=node_context.revisions,
             actor=actor,
             is_laned=actor.is_laned,
-            ports=means.ports,
-            clock=means.clock,
-            node=means.node,
+            ports=node_context.ports,
+            clock=node_context.clock,
+            node=node_context.node,
             permits=own,
             may_go_on=may_go_on,
-            running=means.running,
+            running=node_context.running,
             breakers=self._breakers(actor),
-            turns=means.turns,
-            outlets=means.outlets,
+            turns=node_context.turns,
+            adapters=node_context.adapters,
             slots=self._room(actor),
-            pens=means.pens,
+            writer_ids=node_context.writer_ids,
         )
 
     def _breakers(self, actor: Actor) -> Breakers:
         """Return the breakers of an actor, which know what those of its last revision knew."""
-        means, before = self._means, self.breakers.get(actor.id)
+        node_context, before = self._node_context, self.breakers.get(actor.id)
         made = self.breakers[actor.id] = Breakers(
             actor,
-            means.ports,
-            means.clock,
-            node=means.node,
-            running=means.running,
+            node_context.ports,
+            node_context.clock,
+            node=node_context.node,
+            running=node_context.running,
             own=before.own if before else None,
         )
         return made
@@ -309,34 +315,49 @@ class ActorSupervisor:
         slots.resize(most)
         return slots
 
-    def _posts(self, crew: OutputContext, *, is_closed: bool) -> Sequence[Service]:
-        means, its_posts = self._means, fallback_services_for if is_closed else services_for
+    def _services(self, context: OutputContext, *, is_closed: bool) -> Sequence[Service]:
+        node_context, its_posts = (
+            self._node_context,
+            fallback_services_for if is_closed else services_for,
+        )
         return its_posts(
-            crew,
-            means.keeper,
-            means.undertaker,
-            means.hands,
-            roster=means.roster,
-            vacancies=means.vacancies,
+            context,
+            node_context.keeper,
+            node_context.dead_letters,
+            node_context.tasks,
+            members=node_context.members,
+            lease_events=node_context.lease_events,
         )
 
-    def _conductors(self, crew: OutputContext) -> Iterator[Service]:
+    def _conductors(self, context: OutputContext) -> Iterator[Service]:
         """Yield who has the instances of a workflow go on, if the actor begins it or stands in."""
-        means, permit = self._means, crew.permits.runs
-        workflow = workflow_of(crew.actor.id)
+        node_context, permit = self._node_context, context.permits.runs
+        workflow = workflow_of(context.actor.id)
         if workflow is None:
             return
-        effector = Effector(means.cast, means.ports, means.clock, means.node)
-        book = InstanceStore(means.ports, means.pens)
-        desk = InstanceHandler(workflow, means.cast, means.editions, means.clock, book, effector)
+        effector = Effector(
+            node_context.catalog, node_context.ports, node_context.clock, node_context.node
+        )
+        store = InstanceStore(node_context.ports, node_context.writer_ids)
+        handler = InstanceHandler(
+            workflow,
+            node_context.catalog,
+            node_context.revisions,
+            node_context.clock,
+            store,
+            effector,
+        )
         yield Service(
-            WorkflowWorker(means.ports, desk, permit, means.undertaker, means.hands), permit
+            WorkflowWorker(
+                node_context.ports, handler, permit, node_context.dead_letters, node_context.tasks
+            ),
+            permit,
         )
 
 
-async def _wait_open(post: Service) -> None:
+async def _wait_open(service: Service) -> None:
     """Wait until a queue is open, or may not be."""
-    await wait_first(post.doer.is_open.wait(), post.permit.withdrawn.wait())
+    await wait_first(service.doer.is_open.wait(), service.permit.withdrawn.wait())
 
 
 log = structlog.get_logger("vigil.understudies")
@@ -346,32 +367,32 @@ log = structlog.get_logger("vigil.understudies")
 class FallbackWatcher:
     """Calls those of one node."""
 
-    cast: Catalog
-    lineup: ActorSupervisor
-    roster: Membership
+    catalog: Catalog
+    supervisor: ActorSupervisor
+    members: Membership
 
     async def serve(self) -> None:
         """Call whoever is needed, and have the others rest, for ever."""
-        await self.roster.has_looked.wait()
+        await self.members.has_looked.wait()
         await wait_first(self._follow_roster(), self._follow_cast())
 
     async def _follow_roster(self) -> None:
         while True:
             self._settle()
-            await self.roster.wait_change()
+            await self.members.wait_change()
 
     async def _follow_cast(self) -> None:
         while True:
-            changed = self.cast.changed
+            changed = self.catalog.changed
             self._settle()
             await changed.wait()
 
     def _settle(self) -> None:
-        there = self.roster.nodes
-        needed = {id_ for id_ in self.cast.understudies if not nodes.has_part(there, id_)}
-        called, rested = needed - self.cast.called, self.cast.called - needed
+        there = self.members.nodes
+        needed = {id_ for id_ in self.catalog.fallbacks if not nodes.has_part(there, id_)}
+        called, rested = needed - self.catalog.called, self.catalog.called - needed
         if called or rested:
-            self.lineup.call(frozenset(needed))
+            self.supervisor.call(frozenset(needed))
         if called:
             log.info("stands in", actors=sorted(called))
         if rested:

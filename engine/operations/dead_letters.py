@@ -227,7 +227,7 @@ class DeadLetterRequests:
         return subject, dead_letter.fold(records), records[-1].seq if records else START
 
     async def _republish(self, seq: int, *, letter_key: str, by: str) -> DeadRequeued:
-        event_seq = await self.ports.world.republish(seq, id=f"requeue.{letter_key}")
+        event_seq = await self.ports.domain_events.republish(seq, id=f"requeue.{letter_key}")
         if event_seq is None:
             stream = self.ports.stack.stream(Stream.EVENTS)
             raise Rejected(f"{stream} does not hold the message at {seq} any more; discard it")
@@ -241,7 +241,7 @@ class DeadLetterRequests:
     async def _recall(self, recall: RecallEpisode, *, letter_key: str, by: str) -> DeadRequeued:
         episode = recalled(await self._episode(recall.episode_id))
         command = recall.command or sweep.call_for(episode)
-        await self.ports.inbox.send(command, id=f"recall.{letter_key}")
+        await self.ports.commands.send(command, id=f"recall.{letter_key}")
         return DeadRequeued(by=by, episode_id=recall.episode_id)
 
     async def _redeliver(self, redeliver: Redeliver, *, letter_key: str, by: str) -> DeadRequeued:
@@ -259,7 +259,7 @@ class DeadLetterRequests:
             check_is_carried(await self.ports.log.last(self.ports.stack.episode(retry.episode_id)))
         except Refused as error:
             raise Rejected(f"{error}; discard it") from error
-        await self.ports.inbox.send(retry, id=id_)
+        await self.ports.commands.send(retry, id=id_)
         return DeadRequeued(by=by, episode_id=redeliver.episode_id)
 
     async def _resend(self, command: WorkflowCommand, *, letter_key: str, by: str) -> DeadRequeued:
@@ -268,7 +268,7 @@ class DeadLetterRequests:
             require_there(fold_instance(await self.ports.log.read(self.ports.stack.workflow(id_))))
         except UnreadableEvent as error:
             raise Rejected(f"this version cannot read its instance: {error}") from error
-        await self.ports.inbox.send(command, id=f"recall.{letter_key}")
+        await self.ports.commands.send(command, id=f"recall.{letter_key}")
         return DeadRequeued(by=by, instance_id=id_)
 
     async def _episode(self, episode_id: str) -> Episode:

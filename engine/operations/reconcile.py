@@ -172,7 +172,7 @@ class Reconciler:
 
     async def _unwatch(self, action: Unwatch) -> bool:
         self._unwatched.add(action)
-        await self.ports.world.unwatch(action.actor_id, action.events)
+        await self.ports.domain_events.unwatch(action.actor_id, action.events)
         return True
 
     async def _disarm(self, timer: Disarm) -> bool:
@@ -214,9 +214,9 @@ class Reconciler:
         """
         known = declared(nodes, action.actor_id)
         wanted = known.events if known else frozenset(action.events)
-        missing = wanted - await self.ports.world.watched(action.actor_id)
+        missing = wanted - await self.ports.domain_events.watched(action.actor_id)
         if missing:
-            source = await self.ports.world.open(action.actor_id, missing)
+            source = await self.ports.domain_events.open(action.actor_id, missing)
             await source.close()
         return action if missing.intersection(action.events) else None
 
@@ -310,10 +310,10 @@ async def reconcile(
     nodes, now = await live_nodes(ports.gates, from_leader=True), clock.now()
     actions = plan_all(nodes, standing, now=now)
     chosen = actions[:ACTIONS_MAX]
-    tidier = Reconciler(ports, clock, by, reason_of(reason), standing, now)
+    reconciler = Reconciler(ports, clock, by, reason_of(reason), standing, now)
     skipped = {actor: why for actor in wanted if (why := why_unknown(nodes, actor))}
     return Reconciled(
-        steps=[_planned(each) for each in chosen] if dry_run else await tidier.do_all(chosen),
+        steps=[_planned(each) for each in chosen] if dry_run else await reconciler.do_all(chosen),
         nodes=[node.name for node in nodes],
         compared=[actor for actor in wanted if actor not in skipped],
         skipped=skipped,
@@ -339,7 +339,7 @@ async def _standing(ports: Ports, actors: Sequence[str]) -> list[ActualState]:
                 for key, entry in sorted(each.items())
             ],
             waiting=[each for each in waiting if each.actor_id == actor],
-            watched=await ports.world.watched(actor),
+            watched=await ports.domain_events.watched(actor),
         )
 
     return await each_of(one, actors)

@@ -154,11 +154,13 @@ async def replay(
         raise BadHistory("it is of no episode: nothing in it was opened")
     stack = stack_of(records[0].subject)
     actors = {**{actor.id: actor for actor in defined}, **app.actors}
-    thinker = StrategyRunner(_expectation(episode.opened, actors), episode.opened, stack.name)
-    rerun = _Rerun(thinker, recovery.tail(_whole(records)))
+    strategy_runner = StrategyRunner(
+        _expectation(episode.opened, actors), episode.opened, stack.name
+    )
+    rerun = _Rerun(strategy_runner, recovery.tail(_whole(records)))
     try:
         asks = await rerun.to_the_end()
-        await _check_next(thinker, episode, asks)
+        await _check_next(strategy_runner, episode, asks)
     except EpisodeFailed as failed:
         if failed.error_class == NondeterministicReplay.error_class:
             raise NondeterministicReplay(failed.detail) from failed
@@ -172,7 +174,7 @@ async def replay(
 class _Rerun:
     """A strategy on its way through what was recorded, and how far it has come."""
 
-    thinker: StrategyRunner
+    strategy_runner: StrategyRunner
     found: recovery.Tail
     state: Any = None
     step_no: int = 0
@@ -181,22 +183,22 @@ class _Rerun:
     async def to_the_end(self) -> Action:
         """Replay every step, and return what the strategy asks for then."""
         self.step_no, tokens_used = self.found.steps_before, self.found.tokens_before
-        self.state = await self.thinker.begin(self.found.checkpoint)
+        self.state = await self.strategy_runner.begin(self.found.checkpoint)
         for turn, step in enumerate(self.found.steps, start=1):
             self.step_no = step.step_no
-            self.state = await self.thinker.redo(
+            self.state = await self.strategy_runner.redo(
                 self.state, step, turn=turn, tokens_used=tokens_used
             )
             tokens_used += step.cost_tokens
         turn = len(self.found.steps) + 1
-        return await self.thinker.next_step(self.state, turn=turn, tokens_used=tokens_used)
+        return await self.strategy_runner.next_step(self.state, turn=turn, tokens_used=tokens_used)
 
 
-async def _check_next(thinker: StrategyRunner, episode: Episode, asks: Action) -> None:
+async def _check_next(strategy_runner: StrategyRunner, episode: Episode, asks: Action) -> None:
     """Check that the strategy goes on as the history does, as far as that goes on."""
     asked = episode.blocked if episode.status is Status.BLOCKED else episode.announced
     if asked is not None:
-        await thinker.check_same(asked, asks)
+        await strategy_runner.check_same(asked, asks)
     elif episode.converged == EpisodeConverged() and isinstance(asks, Done):
         return  # It was done, and then only waited for the outputs of its steps.
     elif episode.converged is not None and not isinstance(asks, Converge):

@@ -203,7 +203,7 @@ class InstanceSweeper:
             # The journal has not moved since; should another sweep see the same, one call is kept.
             id_ = f"sweep.{instance.begun.instance_id}.{instance.version}.{number}"
             async with self._room:
-                await self.ports.inbox.send(command, id=id_)
+                await self.ports.commands.send(command, id=id_)
 
 
 def _has_ended(newest: Recorded | None) -> bool:
@@ -291,14 +291,14 @@ class EpisodeSweeper:
             return verdict
         if verdict not in (SweepVerdict.WAITING, SweepVerdict.RECOVERED):
             return verdict
-        if await self.ports.inbox.is_waiting(candidate.actor_id, candidate.episode_id):
+        if await self.ports.commands.is_waiting(candidate.actor_id, candidate.episode_id):
             return SweepVerdict.CALLED
         if await self._is_held(candidate):
             return SweepVerdict.HELD
         if not self.is_dry:
             # The journal has not moved since; should another sweep see the same, one call is kept.
             call_id = f"sweep.{candidate.episode_id}.{records[-1].seq}"
-            await self.ports.inbox.send(call_for(episode), id=call_id)
+            await self.ports.commands.send(call_for(episode), id=call_id)
         return SweepVerdict.RECOVERED
 
     async def _is_forgotten(self, records: Sequence[Recorded], candidate: Candidate) -> bool:

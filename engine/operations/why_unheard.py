@@ -109,7 +109,7 @@ def unheard(
 
 
 def instance_unheard(
-    nodes: Iterable[NodeInfo], workflow: str, *, edition: RegisteredDefinition | None
+    nodes: Iterable[NodeInfo], workflow: str, *, registered: RegisteredDefinition | None
 ) -> Unheard | None:
     """Return why no node rules on what is said to an instance of a workflow; None: one does.
 
@@ -119,7 +119,7 @@ def instance_unheard(
         edition: its definition, also if it is disabled: then any node that runs anything may see to
             what is open of it. None: it is not defined as data.
     """
-    ears = [_ear_of_workflow(node, workflow, edition) for node in nodes]
+    ears = [_ear_of_workflow(node, workflow, registered) for node in nodes]
     return _told(f"workflow {workflow!r}", ears)
 
 
@@ -210,21 +210,23 @@ def _ear_of_stand_in(node: NodeInfo, actor: str, opened: EpisodeOpened | None) -
         return _Ear(node.name, _Hears.NO, problem)
     if problem:
         return _Ear(node.name, _Hears.PERHAPS, f"revision {about}: {problem}" if about else problem)
-    if actor in node.understudies:
+    if actor in node.fallbacks:
         return _Ear(node.name, _Hears.PERHAPS, f"{DISABLED}, and could not run there")
     return _Ear(node.name, _Hears.PERHAPS, DISABLED)
 
 
-def _ear_of_workflow(node: NodeInfo, workflow: str, edition: RegisteredDefinition | None) -> _Ear:
+def _ear_of_workflow(
+    node: NodeInfo, workflow: str, registered: RegisteredDefinition | None
+) -> _Ear:
     starter = starter_id(workflow)
     info = node.actors.get(starter)
     if info is not None:
         return _ear_of_runner(node, starter, info, None)
-    if edition is None:
+    if registered is None:
         return _Ear(node.name, _Hears.NOTHING, LACKS)
     if not SWITCHES[node.mode].runs:
         return _idle(node, starter, _Hears.PERHAPS)
-    usual = LACKS if edition.holds else DISABLED
+    usual = LACKS if registered.holds else DISABLED
     why = node.problems.get(_named(DefinitionKind.WORKFLOW, workflow), usual)
     return _Ear(node.name, _Hears.PERHAPS, why)
 

@@ -12,5 +12,5 @@ from engine.outputs.pool import AdapterPool
 class OutputContext(EpisodeContext):
     """One actor's means on one node, with what delivers outputs."""
 
-    outlets: AdapterPool
+    adapters: AdapterPool
     """The node's adapters, for all of its actors."""

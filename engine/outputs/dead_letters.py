@@ -97,7 +97,7 @@ OUTPUT_FAILED: Final = "output_failed"
 """Reason of the dead letter of an output."""
 
 
-async def write_failed(undertaker: DeadLetterWriter, output: Output) -> None:
+async def write_failed(dead_letters: DeadLetterWriter, output: Output) -> None:
     """Keep a dead letter for an output that has failed, each time that it has.
 
     Others may have gone on with it since `output` was read: who proposed it anew, or had it
@@ -107,7 +107,7 @@ async def write_failed(undertaker: DeadLetterWriter, output: Output) -> None:
     Raises:
         Unavailable: it could not be written; its episode is not to go on yet.
     """
-    ports, clock = undertaker.ports, undertaker.clock
+    ports, clock = dead_letters.ports, dead_letters.clock
     proposed, failed, stack = output.proposed, output.failed, ports.stack
     assert proposed is not None, "what failed was proposed"
     assert failed is not None, "what is buried has failed"
@@ -121,9 +121,9 @@ async def write_failed(undertaker: DeadLetterWriter, output: Output) -> None:
         actor_id=proposed.actor_id,
         episode_id=proposed.episode_id,
     )
-    await undertaker.write(stack.dead(Kind.OUTPUT, cause_of(output)), letter)
+    await dead_letters.write(stack.dead(Kind.OUTPUT, cause_of(output)), letter)
     # It is only read: whoever adds nothing needs no pen.
-    by_now = OutputStore(ports, clock, proposed.output_key, pen="")
+    by_now = OutputStore(ports, clock, proposed.output_key, writer_id="")
     await by_now.read()
     await note_gone_on_from(ports, clock, output, by_now.history)
 

@@ -213,13 +213,13 @@ NOTHING_DONE: Final = ConclusionState()
 
 
 def added_up(
-    carried: Iterable[DeliveryState],
+    progress: Iterable[DeliveryState],
     *,
     known: Mapping[str, OutputOutcome] | None = None,
     order: Iterable[str] = (),
 ) -> ConclusionState:
     """Return what several outputs came to, in `order`, with what is `known` of others."""
-    by_key = {one.key: one for one in carried}
+    by_key = {one.key: one for one in progress}
     outcomes = dict(known or {})
     outcomes |= {key: one.outcome for key, one in by_key.items() if one.outcome is not None}
     keys = list(dict.fromkeys((*order, *outcomes)))
@@ -236,12 +236,12 @@ def added_up(
 class DeliveryAttempts:
     """Makes the attempts of one episode, on one node."""
 
-    crew: ActorContext
+    context: ActorContext
     check_claim: Callable[[], None]
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
 
     async def propose(
-        self, parcel: OutputStore, outlet: PooledAdapter | None, proposed: OutputProposed
+        self, output_store: OutputStore, outlet: PooledAdapter | None, proposed: OutputProposed
     ) -> Later | None:
         """Put an output down, with the first attempt if that can be made at once.
 
@@ -253,13 +253,15 @@ class DeliveryAttempts:
             LeaseLost, VersionConflict: another node may have the episode, or has.
             Unavailable: the log is away.
         """
-        may_go = proposed.approval is None and self.crew.may_go_on.is_given
-        if outlet is None or not may_go or not outlet.throttle.try_enter(parcel.key):
-            await parcel.write(proposed)
+        may_go = proposed.approval is None and self.context.may_go_on.is_given
+        if outlet is None or not may_go or not outlet.throttle.try_enter(output_store.key):
+            await output_store.write(proposed)
             return None
-        return await self._deliver(parcel, outlet, proposed)
+        return await self._deliver(output_store, outlet, proposed)
 
-    async def attempt(self, parcel: OutputStore, outlet: PooledAdapter | None) -> Later | None:
+    async def attempt(
+        self, output_store: OutputStore, outlet: PooledAdapter | None
+    ) -> Later | None:
         """Make an attempt with an output that was put down.
 
         Args:
@@ -273,37 +275,42 @@ class DeliveryAttempts:
             Overtaken, LeaseLost, VersionConflict, Unavailable: as `propose`.
         """
         if outlet is None:
-            await parcel.write(_no_adapter(parcel.output))
+            await output_store.write(_no_adapter(output_store.output))
             return None
-        runs, throttle = self.crew.may_go_on, outlet.throttle
+        runs, throttle = self.context.may_go_on, outlet.throttle
         # Who has just come must not overtake all those who were sent away before.
-        is_soon = bool(parcel.since) or throttle.is_open_to_new(within_s=PLACE_S)
+        is_soon = bool(output_store.since) or throttle.is_open_to_new(within_s=PLACE_S)
         has_place = (
             runs.is_given
             and is_soon
-            and await throttle.enter(parcel.key, within_s=PLACE_S, unless=runs.withdrawn)
+            and await throttle.enter(output_store.key, within_s=PLACE_S, unless=runs.withdrawn)
         )
         if has_place:
-            return await self._deliver(parcel, outlet)
-        pause_s = throttle.send_away_s(parcel.key) if runs.is_given else 0.0
-        return Later(self.crew.clock.now() + timedelta(seconds=pause_s))
+            return await self._deliver(output_store, outlet)
+        pause_s = throttle.send_away_s(output_store.key) if runs.is_given else 0.0
+        return Later(self.context.clock.now() + timedelta(seconds=pause_s))
 
     async def _deliver(
-        self, parcel: OutputStore, outlet: PooledAdapter, *first: OutputProposed
+        self, output_store: OutputStore, outlet: PooledAdapter, *first: OutputProposed
     ) -> Later | None:
         """Make an attempt, in a place that was taken for it; put down `first` with it."""
         try:
-            number = 1 if first else parcel.output.attempts + 1
-            await parcel.write(*first, OutputAttempted(attempt=number, node=self.crew.node))
+            number = 1 if first else output_store.output.attempts + 1
+            await output_store.write(
+                *first, OutputAttempted(attempt=number, node=self.context.node)
+            )
             # No version can take a call back: a node that was frozen must not make it now.
             self.check_claim()
             came = await make_attempt(
-                outlet, parcel.output, clock=self.crew.clock, stack=self.crew.ports.stack.name
+                outlet,
+                output_store.output,
+                clock=self.context.clock,
+                stack=self.context.ports.stack.name,
             )
         finally:
             outlet.throttle.leave()
         # A conflict here is another owner's doing: this node has lost the episode.
-        await parcel.append(came)
+        await output_store.append(came)
         return Later(came.retry_at) if isinstance(came, OutputPostponed) else None
 
 
@@ -317,9 +324,9 @@ def _no_adapter(output: Output) -> OutputFailed:
 class OutputDelivery:
     """Carries the outputs of one episode, on one node."""
 
-    crew: OutputContext
+    context: OutputContext
     opened: EpisodeOpened
-    pen: str
+    writer_id: str
     """Unique for ever: commits are named after it."""
     check_claim: Callable[[], None]
     """Raises `LeaseLost` once the claim cannot be trusted any more."""
@@ -349,19 +356,19 @@ class OutputDelivery:
             TooLarge, Unwritable: its log cannot keep it.
             Unavailable: the log is away.
         """
-        parcel = self._parcel(key)
+        output_store = self._output_store(key)
         if not is_new:
-            await parcel.read()
+            await output_store.read()
         for _ in range(CONFLICTS_MAX):
             self.check_claim()
             try:
-                done = await self._move(parcel, intent)
+                done = await self._move(output_store, intent)
             except Overtaken:
-                await parcel.read()
+                await output_store.read()
             else:
                 if done is not None:
-                    await note_gone_on(self.crew.ports, self.crew.clock, parcel.history)
-                    return self._carried(parcel, done, retells=retells)
+                    await note_gone_on(self.context.ports, self.context.clock, output_store.history)
+                    return self._progress(output_store, done, retells=retells)
         raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
 
     async def look(self, key: str) -> DeliveryState:
@@ -370,16 +377,16 @@ class OutputDelivery:
         Raises:
             Unavailable: the log is away.
         """
-        parcel = self._parcel(key)
-        await parcel.read()
-        move = self._next(parcel, Retries())
+        output_store = self._output_store(key)
+        await output_store.read()
+        move = self._next(output_store, Retries())
         if isinstance(move, Settled):
-            await self._bury(parcel)
+            await self._bury(output_store)
         if isinstance(move, Settled | Later):
-            return self._carried(parcel, move, retells=True)
+            return self._progress(output_store, move, retells=True)
         if isinstance(move, Propose):
-            return self._carried(parcel, _dropped(key), retells=True)
-        return self._carried(parcel, Later(self._now()), retells=True)
+            return self._progress(output_store, _dropped(key), retells=True)
+        return self._progress(output_store, Later(self._now()), retells=True)
 
     async def is_retried(self, key: str) -> bool:
         """Return whether a person has had an output tried again.
@@ -387,9 +394,9 @@ class OutputDelivery:
         Raises:
             Unavailable: the log is away.
         """
-        parcel = self._parcel(key)
-        await parcel.read()
-        return parcel.output.retries > 0
+        output_store = self._output_store(key)
+        await output_store.read()
+        return output_store.output.retries > 0
 
     async def cancel(
         self, key: str, intent: OutputIntent | None, *, reason: str, retells: bool = False
@@ -409,21 +416,21 @@ class OutputDelivery:
             Contended: its log is fought over without end.
             Unavailable: the log is away.
         """
-        parcel = self._parcel(key)
+        output_store = self._output_store(key)
         for _ in range(CONFLICTS_MAX):
-            await parcel.read()
-            move = self._next(parcel, Retries())
+            await output_store.read()
+            move = self._next(output_store, Retries())
             if isinstance(move, Settled):
-                return self._carried(parcel, move, retells=retells)
+                return self._progress(output_store, move, retells=retells)
             try:
-                await parcel.append(*self._ending(parcel, move, intent, reason=reason))
+                await output_store.append(*self._ending(output_store, move, intent, reason=reason))
             except VersionConflict:
                 continue
-            return self._carried(parcel, _dropped(key), retells=retells)
+            return self._progress(output_store, _dropped(key), retells=retells)
         raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
 
     def _ending(
-        self, parcel: OutputStore, move: Move, intent: OutputIntent | None, *, reason: str
+        self, output_store: OutputStore, move: Move, intent: OutputIntent | None, *, reason: str
     ) -> tuple[OutputEvent, ...]:
         """Return what says that an output is not to be delivered for this episode.
 
@@ -432,96 +439,102 @@ class OutputDelivery:
         canceled = OutputCanceled(reason=reason)
         if not isinstance(move, Propose):
             return (canceled,)
-        if intent is None or parcel.output.status is OutputStatus.FAILED:
+        if intent is None or output_store.output.status is OutputStatus.FAILED:
             return (self._forgone,)
-        return (self._proposal(parcel, intent, move), canceled)
+        return (self._proposal(output_store, intent, move), canceled)
 
     @property
     def _forgone(self) -> OutputForgone:
         return OutputForgone(episode_id=self.opened.episode_id)
 
     @property
-    def _deliverer(self) -> DeliveryAttempts:
-        return DeliveryAttempts(self.crew, self.check_claim)
+    def _attempts(self) -> DeliveryAttempts:
+        return DeliveryAttempts(self.context, self.check_claim)
 
-    def _proposal(self, parcel: OutputStore, intent: OutputIntent, move: Propose) -> OutputProposed:
-        now, number = self.crew.clock.now(), move.proposal_no
-        return proposal(intent, parcel.key, self.opened, proposal_no=number, at=now)
+    def _proposal(
+        self, output_store: OutputStore, intent: OutputIntent, move: Propose
+    ) -> OutputProposed:
+        now, number = self.context.clock.now(), move.proposal_no
+        return proposal(intent, output_store.key, self.opened, proposal_no=number, at=now)
 
-    def _parcel(self, key: str) -> OutputStore:
-        mark = idempotency_key(self.crew.ports.stack.name, key)
-        return OutputStore(self.crew.ports, self.crew.clock, key, pen=f"{self.pen}.{mark}")
+    def _output_store(self, key: str) -> OutputStore:
+        mark = idempotency_key(self.context.ports.stack.name, key)
+        return OutputStore(
+            self.context.ports, self.context.clock, key, writer_id=f"{self.writer_id}.{mark}"
+        )
 
     def _is_ours(self, output: Output) -> bool:
         return is_own(output, episode_id=self.opened.episode_id)
 
-    def _next(self, parcel: OutputStore, retries: Retries) -> Move:
+    def _next(self, output_store: OutputStore, retries: Retries) -> Move:
         return next_move(
-            parcel.output,
-            parcel.key,
+            output_store.output,
+            output_store.key,
             episode_id=self.opened.episode_id,
             attempts_max=retries.attempts_max,
             at=self._now(),
         )
 
     def _now(self) -> datetime:
-        now = self.crew.clock.now()
+        now = self.context.clock.now()
         return now if self.called_at is None else max(now, self.called_at)
 
     async def _move(
-        self, parcel: OutputStore, intent: OutputIntent | None
+        self, output_store: OutputStore, intent: OutputIntent | None
     ) -> Settled | Later | None:
         """Make the next move; return it if it was the last one for now."""
-        outlet = self._outlet(parcel.output, intent)
-        move = self._next(parcel, outlet.route.retries if outlet else Retries())
+        outlet = self._outlet(output_store.output, intent)
+        move = self._next(output_store, outlet.route.retries if outlet else Retries())
         match move:
             case Settled():
-                await self._bury(parcel)
+                await self._bury(output_store)
                 return move
             case Later():
                 return move
             case Propose():
                 if intent is not None:
-                    proposed = self._proposal(parcel, intent, move)
-                    return await self._deliverer.propose(parcel, outlet, proposed)
+                    proposed = self._proposal(output_store, intent, move)
+                    return await self._attempts.propose(output_store, outlet, proposed)
                 # It was announced, and nobody came to propose it.
-                await parcel.write(self._forgone)
+                await output_store.write(self._forgone)
             case TryDelivery():
-                return await self._deliverer.attempt(parcel, outlet)
+                return await self._attempts.attempt(output_store, outlet)
             case FailDelivery(event=failed):
-                await parcel.write(failed)
+                await output_store.write(failed)
         return None
 
     def _outlet(self, output: Output, intent: OutputIntent | None) -> PooledAdapter | None:
         said = output.proposed if self._is_ours(output) else intent
-        return self.crew.outlets.of(said.adapter) if said else None
+        return self.context.adapters.of(said.adapter) if said else None
 
-    async def _bury(self, parcel: OutputStore) -> None:
+    async def _bury(self, output_store: OutputStore) -> None:
         """Keep a dead letter of what has failed for good; doing so again changes nothing.
 
         Others may have proposed it anew before whoever saw it fail had come as far as this.
         """
-        proposal = parcel.proposal_of(self.opened.episode_id)
+        proposal = output_store.proposal_of(self.opened.episode_id)
         if proposal is not None and proposal.output.status is OutputStatus.FAILED:
-            await write_failed(DeadLetterWriter(self.crew.ports, self.crew.clock), proposal.output)
+            await write_failed(
+                DeadLetterWriter(self.context.ports, self.context.clock), proposal.output
+            )
 
-    def _carried(
-        self, parcel: OutputStore, last: Settled | Later, *, retells: bool
+    def _progress(
+        self, output_store: OutputStore, last: Settled | Later, *, retells: bool
     ) -> DeliveryState:
-        output, proposal = parcel.output, parcel.proposal_of(self.opened.episode_id)
+        output, proposal = output_store.output, output_store.proposal_of(self.opened.episode_id)
         outcome = last.outcome if isinstance(last, Settled) else None
         news: list[PublicEvent] = []
         if proposal is not None:
-            known = START if retells or parcel.since is None else parcel.since
+            known = START if retells or output_store.since is None else output_store.since
             since = proposal.told_until(known)
             news = output_news(self.opened, proposal.proposed, proposal.history, since=since)
         if outcome is not None and proposal is not None:
-            self._free_place(proposal.proposed.adapter, parcel.key)
-        if outcome is not None and parcel.version > (parcel.since or START):
+            self._free_place(proposal.proposed.adapter, output_store.key)
+        if outcome is not None and output_store.version > (output_store.since or START):
             adapter = proposal.proposed.adapter if proposal else ""
             telemetry.outputs.add(1, {"adapter": adapter, "outcome": outcome.outcome})
         return DeliveryState(
-            key=parcel.key,
+            key=output_store.key,
             outcome=outcome,
             status=outcome.outcome if outcome else str(output.status),
             wakes_at=last.at if isinstance(last, Later) else None,
@@ -530,7 +543,7 @@ class OutputDelivery:
 
     def _free_place(self, adapter: str, key: str) -> None:
         """Have nobody wait behind an output that is settled."""
-        outlet = self.crew.outlets.of(adapter)
+        outlet = self.context.adapters.of(adapter)
         if outlet is not None:
             outlet.throttle.forget(key)
 

@@ -77,28 +77,28 @@ class OutputNotifier:
         Unavailable: from each of its methods; tell of it again later.
     """
 
-    world: DomainEvents
+    domain_events: DomainEvents
     opened: EpisodeOpened
 
-    async def tell(self, parcel: OutputStore, names: Collection[str]) -> None:
+    async def tell(self, output_store: OutputStore, names: Collection[str]) -> None:
         """Tell what of these names has happened to an output."""
-        proposal = parcel.proposal_of(self.opened.episode_id)
+        proposal = output_store.proposal_of(self.opened.episode_id)
         if proposal is None or not episode_events.is_public(self.opened):
             return
         news = output_news(self.opened, proposal.proposed, proposal.history, since=START)
         told = [each for each in news if each.name in names]
         if told:
-            await EventPublisher(self.world).tell(told)
+            await EventPublisher(self.domain_events).tell(told)
 
-    async def tell_decided(self, parcel: OutputStore) -> None:
+    async def tell_decided(self, output_store: OutputStore) -> None:
         """Tell how an output was decided, if nothing has followed from that yet."""
-        is_ours = is_own(parcel.output, episode_id=self.opened.episode_id)
-        if is_ours and not parcel.output.attempts:
-            await self.tell(parcel, DECIDED)
+        is_ours = is_own(output_store.output, episode_id=self.opened.episode_id)
+        if is_ours and not output_store.output.attempts:
+            await self.tell(output_store, DECIDED)
 
-    async def remind(self, parcel: OutputStore, *, at: datetime) -> None:
+    async def remind(self, output_store: OutputStore, *, at: datetime) -> None:
         """Remind people of an output that waits for them, if that is due `at` this time."""
-        output = parcel.output
+        output = output_store.output
         if output.status is not OutputStatus.AWAITING_APPROVAL or output.proposed is None:
             return
         approval, since = output.proposed.approval, output.asked_at
@@ -106,8 +106,8 @@ class OutputNotifier:
             return
         number = reminder_no(since, every_s=approval.remind_every_s, at=at)
         if number:
-            news = output_reminder(self.opened, output, number=number, seq=parcel.version)
-            await EventPublisher(self.world).tell([news])
+            news = output_reminder(self.opened, output, number=number, seq=output_store.version)
+            await EventPublisher(self.domain_events).tell([news])
 
 
 log = structlog.get_logger("vigil.outputs")
@@ -121,7 +121,7 @@ class OutputCommands:
         Unavailable: from each of its methods. Let the command come again.
     """
 
-    crew: ActorContext
+    context: ActorContext
 
     async def decide(self, command: Decide, episode: Episode, *, at: datetime) -> bool:
         """Write a decision down, and return whether there is one: this one, or that time is up.
@@ -143,11 +143,11 @@ class OutputCommands:
                 is_meant = is_own(output, episode_id=command.episode_id)
                 return expired(output, at=at) if is_meant else None
 
-        parcel = self._parcel(command.output_key)
-        is_written = await parcel.amend(ruled)
+        output_store = self._output_store(command.output_key)
+        is_written = await output_store.amend(ruled)
         _note(command, refusals)
         if is_written or not refusals:
-            await self._herald(episode.opened).tell_decided(parcel)
+            await self._publisher(episode.opened).tell_decided(output_store)
         return is_written or not refusals
 
     async def retry(self, command: RetryOutput, newest: Recorded) -> bool:
@@ -165,13 +165,13 @@ class OutputCommands:
             before[:] = [output]
             try:
                 check_is_carried(newest)
-                return tried_again(output, command, at=self.crew.clock.now())
+                return tried_again(output, command, at=self.context.clock.now())
             except Refused as refused:
                 refusals.append(refused)
                 return None
 
-        if await self._parcel(command.output_key).amend(ruled):
-            await note_retried(self.crew.ports, self.crew.clock, before[0], by=command.by)
+        if await self._output_store(command.output_key).amend(ruled):
+            await note_retried(self.context.ports, self.context.clock, before[0], by=command.by)
         _note(command, refusals)
         return not refusals
 
@@ -186,7 +186,7 @@ class OutputCommands:
             at: when they said so, by the server's clock.
         """
         refusals: list[Refused] = []
-        parcel = self._parcel(command.output_key)
+        output_store = self._output_store(command.output_key)
 
         def ruled(output: Output) -> OutputEvent | None:
             refusals.clear()
@@ -198,20 +198,22 @@ class OutputCommands:
                 return None
             return None if output.is_attempted else canceled
 
-        await parcel.amend(ruled)
-        if not refusals and parcel.output.is_attempted:
+        await output_store.amend(ruled)
+        if not refusals and output_store.output.is_attempted:
             return None
         _note(command, refusals)
         if not refusals:
-            await self._herald(episode.opened).tell(parcel, frozenset({CANCELED}))
+            await self._publisher(episode.opened).tell(output_store, frozenset({CANCELED}))
         return not refusals
 
-    def _herald(self, opened: EpisodeOpened | None) -> OutputNotifier:
+    def _publisher(self, opened: EpisodeOpened | None) -> OutputNotifier:
         assert opened is not None, "an episode that was opened"
-        return OutputNotifier(self.crew.ports.world, opened)
+        return OutputNotifier(self.context.ports.domain_events, opened)
 
-    def _parcel(self, key: str) -> OutputStore:
-        return OutputStore(self.crew.ports, self.crew.clock, key, pen=next(self.crew.pens))
+    def _output_store(self, key: str) -> OutputStore:
+        return OutputStore(
+            self.context.ports, self.context.clock, key, writer_id=next(self.context.writer_ids)
+        )
 
 
 def _note(command: CancelOutput | Decide | RetryOutput, refusals: Sequence[Refused]) -> None:
@@ -228,7 +230,7 @@ LOOKS_IN_FLIGHT_MAX: Final = 16
 class OutputCheck:
     """Looks at the outputs of one episode, on one node."""
 
-    crew: OutputContext
+    context: OutputContext
     opened: EpisodeOpened
     episode: Episode
     at: datetime
@@ -254,11 +256,11 @@ class OutputCheck:
         times = [each for each in found if isinstance(each, datetime)]
         if times:
             # Also if there is work: that may wait for a slot, and nobody else is to.
-            await call_by(self.crew.ports, self.opened, min(times))
+            await call_by(self.context.ports, self.opened, min(times))
         if any(each is True for each in found):
             return True
         if times:
-            self.crew.outlets.line_up(keys, self.opened)
+            self.context.adapters.line_up(keys, self.opened)
         return False
 
     def _keys(self) -> Sequence[str]:
@@ -270,24 +272,26 @@ class OutputCheck:
 
     async def _look(self, key: str) -> datetime | bool | None:
         """Return whether something is to be done about an output now; or when it will be, if so."""
-        parcel = OutputStore(self.crew.ports, self.crew.clock, key, pen=next(self.crew.pens))
-        await parcel.amend(self._expired)
-        await self._bury(parcel)
-        herald = OutputNotifier(self.crew.ports.world, self.opened)
-        await herald.tell_decided(parcel)
-        await herald.remind(parcel, at=self.at)
+        output_store = OutputStore(
+            self.context.ports, self.context.clock, key, writer_id=next(self.context.writer_ids)
+        )
+        await output_store.amend(self._expired)
+        await self._bury(output_store)
+        publisher = OutputNotifier(self.context.ports.domain_events, self.opened)
+        await publisher.tell_decided(output_store)
+        await publisher.remind(output_store, at=self.at)
         move = next_move(
-            parcel.output,
+            output_store.output,
             key,
             episode_id=self.opened.episode_id,
             attempts_max=Retries().attempts_max,
-            at=max(self.at, self.crew.clock.now()),
+            at=max(self.at, self.context.clock.now()),
         )
         if isinstance(move, Later):
             return move.at
-        away_s = self._stays_away_s(parcel, move)
+        away_s = self._stays_away_s(output_store, move)
         if away_s:
-            return self.crew.clock.now() + timedelta(seconds=away_s)
+            return self.context.clock.now() + timedelta(seconds=away_s)
         if self.episode.status in ENDED:
             return isinstance(move, TryDelivery | FailDelivery)
         return True
@@ -296,23 +300,25 @@ class OutputCheck:
         is_ours = is_own(output, episode_id=self.opened.episode_id)
         return expired(output, at=self.at) if is_ours else None
 
-    def _stays_away_s(self, parcel: OutputStore, move: Move) -> float:
+    def _stays_away_s(self, output_store: OutputStore, move: Move) -> float:
         """Return how long an attempt is left for later because its route has no place, in seconds.
 
         To take the episode over only to find that out would cost it two commits each time.
         """
-        proposed = parcel.output.proposed
-        outlet = self.crew.outlets.of(proposed.adapter) if proposed else None
-        is_open = outlet is None or outlet.throttle.is_open(parcel.key, within_s=PLACE_S)
+        proposed = output_store.output.proposed
+        outlet = self.context.adapters.of(proposed.adapter) if proposed else None
+        is_open = outlet is None or outlet.throttle.is_open(output_store.key, within_s=PLACE_S)
         if outlet is None or is_open or not isinstance(move, TryDelivery):
             return 0.0
-        return outlet.throttle.send_away_s(parcel.key)
+        return outlet.throttle.send_away_s(output_store.key)
 
-    async def _bury(self, parcel: OutputStore) -> None:
+    async def _bury(self, output_store: OutputStore) -> None:
         """Keep a dead letter of what nobody has approved in time: nobody may carry it any more."""
-        proposal = parcel.proposal_of(self.opened.episode_id)
+        proposal = output_store.proposal_of(self.opened.episode_id)
         if proposal is not None and has_expired(proposal.output):
-            await write_failed(DeadLetterWriter(self.crew.ports, self.crew.clock), proposal.output)
+            await write_failed(
+                DeadLetterWriter(self.context.ports, self.context.clock), proposal.output
+            )
 
 
 Incoming: TypeAlias = Delivery[Command | Unreadable]
@@ -335,7 +341,7 @@ def is_about_outputs(command: Command, episode: Episode) -> bool:
 class OutputHandler:
     """Follows such commands for one actor, on one node."""
 
-    crew: OutputContext
+    context: OutputContext
 
     async def follow(
         self, delivery: Incoming, command: Command, episode: Episode, records: Sequence[Recorded]
@@ -351,19 +357,19 @@ class OutputHandler:
         Raises:
             Unavailable: the log is away. Let the command come again.
         """
-        clerk = OutputCommands(self.crew)
+        commands = OutputCommands(self.context)
         has_effect: bool | None
         match command:
             case RetryOutput() if not _may_be_ruled_on(episode):
                 return False
             case RetryOutput():
-                has_effect = await clerk.retry(command, records[-1])
+                has_effect = await commands.retry(command, records[-1])
             case CancelOutput():
-                has_effect = await clerk.cancel(command, episode, at=delivery.at)
+                has_effect = await commands.cancel(command, episode, at=delivery.at)
             case Decide():
-                has_effect = await clerk.decide(command, episode, at=delivery.at)
+                has_effect = await commands.decide(command, episode, at=delivery.at)
             case _:
-                has_effect = await self._inspector(episode, delivery).finds_work()
+                has_effect = await self._check(episode, delivery).finds_work()
         if has_effect is None:
             return False
         if has_effect:
@@ -371,15 +377,15 @@ class OutputHandler:
         await delivery.ack()
         return True
 
-    def _inspector(self, episode: Episode, delivery: Incoming) -> OutputCheck:
+    def _check(self, episode: Episode, delivery: Incoming) -> OutputCheck:
         assert episode.opened is not None, "an episode that was opened"
-        return OutputCheck(self.crew, episode.opened, episode, at=delivery.at)
+        return OutputCheck(self.context, episode.opened, episode, at=delivery.at)
 
     async def _have_carried(
         self, delivery: Incoming, episode: Episode, records: Sequence[Recorded]
     ) -> bool:
         """Call who carries what was decided; return whether that is seen to."""
-        newest = await self.crew.ports.log.last(records[-1].subject)
+        newest = await self.context.ports.log.last(records[-1].subject)
         if newest is None or newest.seq != records[-1].seq:
             # Whoever has moved it may have looked at the output before this was decided.
             return False
@@ -392,7 +398,7 @@ class OutputHandler:
             # episode, unless that has ended.
             seq = delivery.seq if episode.status in ENDED else records[-1].seq
             id_ = f"carry.{episode_id}.{episode.status.value}.{seq}"
-            await self.crew.ports.inbox.send(carry, id=id_, trace=traceparent())
+            await self.context.ports.commands.send(carry, id=id_, trace=traceparent())
         await delivery.ack()
         return True
 

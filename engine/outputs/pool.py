@@ -111,13 +111,13 @@ class AdapterPool:
             ports: for adapters that publish.
             clock: measures what they take.
         """
-        self._outlets = {
+        self._adapters = {
             name: PooledAdapter(name, each, ports, clock) for name, each in routes.items()
         }
 
     def of(self, adapter: str) -> PooledAdapter | None:
         """Return the adapter of this name; None: the app here has none."""
-        return self._outlets.get(adapter)
+        return self._adapters.get(adapter)
 
     def line_up(self, keys: Iterable[str], opened: EpisodeOpened) -> None:
         """Have an episode called as soon as there is a place for an output that was sent away.
@@ -128,15 +128,15 @@ class AdapterPool:
         """
         who = WaitingEpisode(opened.actor_id, opened.episode_id)
         for key in keys:
-            for outlet in self._outlets.values():
+            for outlet in self._adapters.values():
                 outlet.throttle.line_up(key, who)
 
     async def serve(self) -> None:
         """Call those who wait for places, until canceled."""
         async with asyncio.TaskGroup() as group:
-            for outlet in self._outlets.values():
+            for outlet in self._adapters.values():
                 group.create_task(outlet.call_back())
 
     async def close(self) -> None:
         """Close every adapter that was opened."""
-        await asyncio.gather(*(each.close() for each in self._outlets.values()))
+        await asyncio.gather(*(each.close() for each in self._adapters.values()))

@@ -86,7 +86,7 @@ async def retry_output(ports: Ports, key: str, *, by: str, reason: str = "") -> 
     )
     tried_again(output, command, at=_CLOCK.now())
     check_is_carried(await ports.log.last(ports.stack.episode(proposed.episode_id)))
-    await ports.inbox.send(command, id=f"retry.{command.id}", trace=traceparent())
+    await ports.commands.send(command, id=f"retry.{command.id}", trace=traceparent())
     return command.id
 
 
@@ -116,7 +116,7 @@ async def cancel_output(ports: Ports, key: str, *, by: str, reason: str = "") ->
         reason=reason,
     )
     called_off(output, command)
-    await ports.inbox.send(command, id=f"cancel_output.{command.id}", trace=traceparent())
+    await ports.commands.send(command, id=f"cancel_output.{command.id}", trace=traceparent())
     return command.id
 
 
@@ -136,7 +136,7 @@ async def _decide(
         output_key=key,
     )
     answered(output, command, at=_CLOCK.now())
-    await ports.inbox.send(command, id=f"decide.{command.id}", trace=traceparent())
+    await ports.commands.send(command, id=f"decide.{command.id}", trace=traceparent())
     return command.id
 
 

@@ -69,7 +69,7 @@ class Proposal:
 class OutputStore:
     """An output as its log stands, as far as we know it."""
 
-    def __init__(self, ports: Ports, clock: Clock, key: str, *, pen: str) -> None:
+    def __init__(self, ports: Ports, clock: Clock, key: str, *, writer_id: str) -> None:
         """Know nothing, which is right for what nobody has proposed.
 
         Args:
@@ -85,7 +85,7 @@ class OutputStore:
         """All that has: each event, where it is on the log, and when it was recorded."""
         self.since: int | None = None
         """The version at which it was first read, or added to unread; None: it was neither."""
-        self._ports, self._clock, self._pen = ports, clock, pen
+        self._ports, self._clock, self._writer_id = ports, clock, writer_id
         self._subject = ports.stack.output(key)
         self._commits = 0
 
@@ -124,7 +124,7 @@ class OutputStore:
             after = evolve(after, decide(after, event), at=now)
         self._commits += 1
         commit = Commit(
-            id=f"{self._pen}-{self._commits}", at=now, events=events, trace=traceparent()
+            id=f"{self._writer_id}-{self._commits}", at=now, events=events, trace=traceparent()
         )
         before = self.version
         self.version = await self._ports.log.append(self._subject, commit, after=before)

@@ -30,7 +30,7 @@ class CatalogContents:
     workflows: Mapping[str, Workflow]
     closed: Mapping[str, Actor] = field(default_factory=dict)
     """By id, who stands in for actors that are closed, or that begin workflows which are."""
-    understudies: frozenset[str] = frozenset()
+    fallbacks: frozenset[str] = frozenset()
     """Those of `closed` who give way to any node that can run what they stand in for."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Kind and id of a definition → why it is not among them."""
@@ -70,7 +70,7 @@ class Revisions(Protocol):
 class Catalog:
     """What one node has, from moment to moment."""
 
-    def __init__(self, casting: CatalogContents) -> None:
+    def __init__(self, contents: CatalogContents) -> None:
         """Begin with `casting`."""
         self._actors: dict[str, Actor] = {}
         self._workflows: dict[str, Workflow] = {}
@@ -85,7 +85,7 @@ class Catalog:
         is ready: what is published meanwhile is seen, by either."""
         self.closed: Mapping[str, Actor] = MappingProxyType(self._closed)
         """By id, who stands in for actors of which only that goes on which is open."""
-        self.understudies: frozenset[str] = frozenset()
+        self.fallbacks: frozenset[str] = frozenset()
         """Those of the closed who give way to any node that can run what they stand in for."""
         self.called: frozenset[str] = frozenset()
         """Those of the understudies who serve, for no such node is there."""
@@ -97,21 +97,21 @@ class Catalog:
         """Kind and id → the revision that the problem is about, as far as that is known."""
         self.changed = asyncio.Event()
         """Set with the next change, and then replaced by another one."""
-        self.become(casting)
+        self.become(contents)
 
-    def become(self, casting: CatalogContents) -> None:
+    def become(self, contents: CatalogContents) -> None:
         """Be as `casting` says, from now on."""
         self._actors.clear()
-        self._actors.update(casting.actors)
+        self._actors.update(contents.actors)
         self._workflows.clear()
-        self._workflows.update(casting.workflows)
-        for gone in self._ready.keys() - casting.actors.keys():
+        self._workflows.update(contents.workflows)
+        for gone in self._ready.keys() - contents.actors.keys():
             del self._ready[gone]
         self._closed.clear()
-        self._closed.update(casting.closed)
-        self.understudies = casting.understudies
-        self.called &= casting.understudies
-        self.problems, self.problems_at = casting.problems, casting.problems_at
+        self._closed.update(contents.closed)
+        self.fallbacks = contents.fallbacks
+        self.called &= contents.fallbacks
+        self.problems, self.problems_at = contents.problems, contents.problems_at
         self._tell()
 
     def note_ready(self, actor: Actor) -> None:
@@ -119,14 +119,14 @@ class Catalog:
         self._ready[actor.id] = actor
         self._tell()
 
-    def call(self, understudies: frozenset[str]) -> None:
+    def call(self, fallbacks: frozenset[str]) -> None:
         """Have these serve from now on, and the other understudies not."""
-        self.called = understudies
+        self.called = fallbacks
         self._tell()
 
     def rests(self, actor_id: str) -> bool:
         """Return whether an actor is closed, and all that is open of it left to other nodes."""
-        return actor_id in self.understudies and actor_id not in self.called
+        return actor_id in self.fallbacks and actor_id not in self.called
 
     def _tell(self) -> None:
         before, self.changed = self.changed, asyncio.Event()
@@ -141,6 +141,6 @@ class Catalog:
 class CannotRun(Exception):
     """Raised where a node cannot have an episode or an instance; another one may."""
 
-    def __init__(self, obstacle: Hindrance) -> None:
-        super().__init__(obstacle.detail)
-        self.obstacle = obstacle
+    def __init__(self, hindrance: Hindrance) -> None:
+        super().__init__(hindrance.detail)
+        self.hindrance = hindrance

@@ -24,8 +24,8 @@ class ActorContext:
 
     app: App
     """Its tools, outputs and what else actors share. Which actors there are, the cast says."""
-    cast: Catalog
-    editions: Revisions
+    catalog: Catalog
+    revisions: Revisions
     actor: Actor
     is_laned: bool
     """Whether the actor's episodes take turns now, whichever revision of it has one."""
@@ -40,7 +40,7 @@ class ActorContext:
     """The node's, for all of its actors."""
     slots: Slots
     """Places for episodes of this actor, whichever revision of it has them."""
-    pens: Iterator[str]
+    writer_ids: Iterator[str]
     """Names that nobody used before, for those who write."""
 
     async def as_opened(self, opened: EpisodeOpened) -> Self:
@@ -56,4 +56,4 @@ class ActorContext:
         is_current = opened.revision in (0, self.actor.revision)
         if is_current or workflow_of(opened.actor_id) is not None:
             return self
-        return replace(self, actor=await self.editions.actor(self.actor.id, opened.revision))
+        return replace(self, actor=await self.revisions.actor(self.actor.id, opened.revision))

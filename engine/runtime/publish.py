@@ -31,7 +31,7 @@ EVENTS_IN_FLIGHT_MAX: Final = 32
 class EventPublisher:
     """Publishes for one node."""
 
-    world: DomainEvents
+    domain_events: DomainEvents
 
     async def tell(self, events: Sequence[PublicEvent]) -> None:
         """Publish `events`. Telling the same ones again within two minutes is no news.
@@ -44,7 +44,7 @@ class EventPublisher:
 
         async def publish(event: PublicEvent) -> None:
             async with room:
-                await self.world.publish(
+                await self.domain_events.publish(
                     event.name, event.payload, id=event.id, hops=event.hops, trace=trace
                 )
 

@@ -113,11 +113,11 @@ log = structlog.get_logger("vigil.gate")
 class Admission:
     """The way in for everything that wakes one actor on one node."""
 
-    crew: OutputContext
+    context: OutputContext
     keeper: Keeper
-    undertaker: DeadLetterWriter
-    hands: NodeTasks
-    arbiter: TriggerEvaluator
+    dead_letters: DeadLetterWriter
+    tasks: NodeTasks
+    evaluator: TriggerEvaluator
     room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
 
     async def let_in(
@@ -133,39 +133,39 @@ class Admission:
         if not parts:
             return await delivery.ack()
         self.room.take_late()
-        receipt = Acknowledgement(
-            delivery, parts=len(parts), room=self.room, clock=self.crew.clock, since_s=since_s
+        ack = Acknowledgement(
+            delivery, parts=len(parts), room=self.room, clock=self.context.clock, since_s=since_s
         )
         for part in parts:
-            self.hands.start(self._work_on(part, receipt))
+            self.tasks.start(self._work_on(part, ack))
         return None
 
-    async def _work_on(self, part: Part, receipt: Acknowledgement) -> None:
-        with receipt, telemetry.span("gate", context_of(receipt.delivery.trace)):
+    async def _work_on(self, part: Part, ack: Acknowledgement) -> None:
+        with ack, telemetry.span("gate", context_of(ack.delivery.trace)):
             try:
-                settled = await self.arbiter.settle(part, is_late=lambda: receipt.is_overdue)
+                settled = await self.evaluator.settle(part, is_late=lambda: ack.is_overdue)
                 if isinstance(settled, Unreadable):
-                    await self.undertaker.bury(settled, actor_id=self.crew.actor.id)
-                elif settled is not None and await self._open(settled, receipt):
+                    await self.dead_letters.bury(settled, actor_id=self.context.actor.id)
+                elif settled is not None and await self._open(settled, ack):
                     return
             except Unavailable as error:
-                log.warning("handed back", actor=self.crew.actor.id, error=str(error))
-                await receipt.hand_back(delay_s=HAND_BACK_S)
+                log.warning("handed back", actor=self.context.actor.id, error=str(error))
+                await ack.hand_back(delay_s=HAND_BACK_S)
             else:
-                await receipt.part_done()
+                await ack.part_done()
 
-    async def _open(self, opened: EpisodeOpened, receipt: Acknowledgement) -> bool:
+    async def _open(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
         """Open an episode; return whether it runs here, so that its shift answers for it."""
-        is_begun = await self._is_begun(opened, receipt)
+        is_begun = await self._is_begun(opened, ack)
         if is_begun:
-            self.arbiter.note_duplicate(opened)
-        elif is_begun is None and await self._run_here(opened, receipt):
+            self.evaluator.note_duplicate(opened)
+        elif is_begun is None and await self._run_here(opened, ack):
             return True
         else:
-            await self._queue(opened, receipt)
+            await self._queue(opened, ack)
         return False
 
-    async def _is_begun(self, opened: EpisodeOpened, receipt: Acknowledgement) -> bool | None:
+    async def _is_begun(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool | None:
         """Return whether a node has begun an episode that another cause may have opened.
 
         None: it is not open, or nobody knows. Whoever shares a key is looked for first, so that no
@@ -173,35 +173,35 @@ class Admission:
         begun may lack its call: this very message may have opened it on a node that died, while
         this one stood still with an earlier delivery.
         """
-        if _is_own(opened) or receipt.delivery.deliveries > 1:
+        if _is_own(opened) or ack.delivery.deliveries > 1:
             return None
-        return await self.arbiter.openings.is_begun(opened)
+        return await self.evaluator.builder.is_begun(opened)
 
-    async def _run_here(self, opened: EpisodeOpened, receipt: Acknowledgement) -> bool:
+    async def _run_here(self, opened: EpisodeOpened, ack: Acknowledgement) -> bool:
         """Run an episode that its first commit opens, if there is room; return whether we did.
 
         A message that comes again may have crashed a node: its episode is opened first and alone,
         so that crashes are counted.
         """
-        is_first_try = receipt.delivery.deliveries == 1
-        may_run = is_first_try and not receipt.is_overdue and self.crew.permits.runs.is_given
-        if not may_run or not self.crew.slots.try_take():
+        is_first_try = ack.delivery.deliveries == 1
+        may_run = is_first_try and not ack.is_overdue and self.context.permits.runs.is_given
+        if not may_run or not self.context.slots.try_take():
             return False
 
         async def accept() -> None:
-            self.arbiter.note_fire(opened)
-            await receipt.part_done()
+            self.evaluator.note_fire(opened)
+            await ack.part_done()
 
         try:
             with (
                 bound_contextvars(episode_id=opened.episode_id, actor=opened.actor_id),
                 telemetry.span("episode"),
             ):
-                return await EpisodeRunner(self.crew, self.keeper, accept).open(opened)
+                return await EpisodeRunner(self.context, self.keeper, accept).open(opened)
         finally:
-            self.crew.slots.give_back()
+            self.context.slots.give_back()
 
-    async def _queue(self, opened: EpisodeOpened, receipt: Acknowledgement) -> None:
+    async def _queue(self, opened: EpisodeOpened, ack: Acknowledgement) -> None:
         """Open an episode for any node, or a dead letter if the journal cannot keep it.
 
         Raises:
@@ -209,17 +209,17 @@ class Admission:
                 refused what passed here, and have answered for it: then nobody would call a node
                 to the episode if this one died before it did.
         """
-        if receipt.is_overdue:
+        if ack.is_overdue:
             raise Unavailable(opened.episode_id, detail="not opened in time; it may be with others")
         try:
-            is_new = await open_episode(self.crew.ports, opened, at=self.crew.clock.now())
+            is_new = await open_episode(self.context.ports, opened, at=self.context.clock.now())
         # Numbers and text may need more room than they came in.
         except (TooLarge, Unwritable) as error:
-            content, seq = receipt.delivery.content, receipt.delivery.seq
-            letter = unopened(opened, content, error, stack=self.crew.ports.stack, seq=seq)
-            await self.undertaker.bury(letter, actor_id=opened.actor_id)
+            content, seq = ack.delivery.content, ack.delivery.seq
+            letter = unopened(opened, content, error, stack=self.context.ports.stack, seq=seq)
+            await self.dead_letters.bury(letter, actor_id=opened.actor_id)
         else:
-            (self.arbiter.note_fire if is_new else self.arbiter.note_duplicate)(opened)
+            (self.evaluator.note_fire if is_new else self.evaluator.note_duplicate)(opened)
 
 
 def _is_own(opened: EpisodeOpened) -> bool:

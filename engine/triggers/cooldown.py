@@ -27,7 +27,7 @@ NO_REVISION = 0
 class CooldownSnapshot:
     """A standing, and the revision of the breaker in it."""
 
-    standing: TriggerState
+    trigger_state: TriggerState
     breaker_revision: int
 
 
@@ -35,7 +35,7 @@ class CooldownSnapshot:
 class Cooldowns:
     """Lets the causes of one actor's episodes through, on one node."""
 
-    crew: EpisodeContext
+    context: EpisodeContext
 
     async def look(
         self,
@@ -53,20 +53,20 @@ class Cooldowns:
         """
         state, revision = CLOSED, NO_REVISION
         if expectation.breaker is not None:
-            seen = await self.crew.breakers.look(expectation)
+            seen = await self.context.breakers.look(expectation)
             state, revision = seen.state, seen.revision
-        standing = TriggerState(
+        trigger_state = TriggerState(
             episode_id=opened.episode_id,
-            now=self.crew.clock.now(),
+            now=self.context.clock.now(),
             cooled_by=await self._cooled_by(expectation, opened),
             breaker=state,
             is_calm=is_calm,
             is_superseded=is_superseded,
             coalesced=coalesced,
         )
-        return CooldownSnapshot(standing=standing, breaker_revision=revision)
+        return CooldownSnapshot(trigger_state=trigger_state, breaker_revision=revision)
 
-    async def probe(self, expectation: Expectation, fire: Fire, sight: CooldownSnapshot) -> bool:
+    async def probe(self, expectation: Expectation, fire: Fire, snapshot: CooldownSnapshot) -> bool:
         """Have the breaker let the episode through; False if it has changed since the look.
 
         Raises:
@@ -74,18 +74,18 @@ class Cooldowns:
         """
         if fire.breaker is None:
             return True
-        revision = sight.breaker_revision
-        return await self.crew.breakers.keep(expectation, fire.breaker, after=revision)
+        revision = snapshot.breaker_revision
+        return await self.context.breakers.keep(expectation, fire.breaker, after=revision)
 
     async def cool(
-        self, expectation: Expectation, opened: EpisodeOpened, sight: CooldownSnapshot
+        self, expectation: Expectation, opened: EpisodeOpened, snapshot: CooldownSnapshot
     ) -> bool:
         """Begin the cooldown of what fires; False if something else has begun it since the look.
 
         Raises:
             Unavailable: the gates are away. It may have begun: it is safe to begin it again.
         """
-        if not expectation.cooldown_s or sight.standing.cooled_by:
+        if not expectation.cooldown_s or snapshot.trigger_state.cooled_by:
             return True
         try:
             await self._cool(expectation, opened, after=0)
@@ -111,7 +111,7 @@ class Cooldowns:
         if expectation.cooldown_s:
             await self._end_cooldown(expectation, opened)
         canceled = EpisodeFinished(status=EndStatus.CANCELED)
-        await self.crew.breakers.note(opened, canceled, seq=START)
+        await self.context.breakers.note(opened, canceled, seq=START)
 
     async def _end_cooldown(self, expectation: Expectation, opened: EpisodeOpened) -> None:
         """End the cooldown that `opened` began, if it is no other one by now."""
@@ -141,8 +141,8 @@ class Cooldowns:
         )
 
     def _key(self, expectation: Expectation, opened: EpisodeOpened) -> str:
-        return cooldown_key(self.crew.actor.id, expectation.name, opened.trigger.entity_id)
+        return cooldown_key(self.context.actor.id, expectation.name, opened.trigger.entity_id)
 
     @property
     def _gates(self) -> Bucket:
-        return self.crew.ports.gates
+        return self.context.ports.gates

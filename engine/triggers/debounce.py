@@ -34,7 +34,7 @@ class PendingDebounce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 class Rearm(msgspec.Struct, frozen=True):
     """Hold this until then, in the place of what is held."""
 
-    calming: PendingDebounce
+    debounced: PendingDebounce
     due_at: datetime
 
 
@@ -57,23 +57,23 @@ def hold(
         now: when it is ruled on.
         is_repeat: whether it was delivered before. Then it may have been counted.
     """
-    if before is not None and not is_newer(happened, before.calming.event):
-        is_same = not is_newer(before.calming.event, happened)
-        return None if is_repeat or is_same else Rearm(_one_more(before.calming), before.due_at)
+    if before is not None and not is_newer(happened, before.debounced.event):
+        is_same = not is_newer(before.debounced.event, happened)
+        return None if is_repeat or is_same else Rearm(_one_more(before.debounced), before.due_at)
     now = max(now, happened.at)  # A slow clock must not make the wait short.
-    since = before.calming.since if before else now
+    since = before.debounced.since if before else now
     due_at = now + timedelta(seconds=expectation.debounce_s)
     if expectation.max_wait_s:
         due_at = min(due_at, since + timedelta(seconds=expectation.max_wait_s))
-    coalesced = before.calming.coalesced + 1 if before else 0
-    calming = PendingDebounce(
+    coalesced = before.debounced.coalesced + 1 if before else 0
+    debounced = PendingDebounce(
         expectation=expectation.name, event=happened, since=since, coalesced=coalesced
     )
-    return Rearm(calming, due_at)
+    return Rearm(debounced, due_at)
 
 
-def _one_more(calming: PendingDebounce) -> PendingDebounce:
-    return msgspec.structs.replace(calming, coalesced=calming.coalesced + 1)
+def _one_more(debounced: PendingDebounce) -> PendingDebounce:
+    return msgspec.structs.replace(debounced, coalesced=debounced.coalesced + 1)
 
 
 def is_newer(one: DomainEvent, other: DomainEvent) -> bool:
@@ -81,9 +81,9 @@ def is_newer(one: DomainEvent, other: DomainEvent) -> bool:
     return (one.at, one.seq) > (other.at, other.seq)
 
 
-def payload_of(calming: PendingDebounce) -> JsonObject:
+def payload_of(debounced: PendingDebounce) -> JsonObject:
     """Return `calming` as what a timer says."""
-    said = msgspec.to_builtins(calming)
+    said = msgspec.to_builtins(debounced)
     assert isinstance(said, dict), "a struct is an object"
     return said
 

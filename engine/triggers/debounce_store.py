@@ -55,7 +55,7 @@ class DebounceQueue:
 class DebounceStore:
     """Holds the events of one actor, on one node."""
 
-    crew: ActorContext
+    context: ActorContext
     _lines: dict[str, DebounceQueue] = field(default_factory=dict)
     """By the keys of timers."""
 
@@ -100,9 +100,9 @@ class DebounceStore:
             rearm = before = _held_by(pending)
             outcomes: list[bool] = []
             for part in (turn.part for turn in turns):
-                rules, happened, now = part.expectation, part.event, self.crew.clock.now()
+                rules, happened, now = part.expectation, part.event, self.context.clock.now()
                 after = debounce.hold(rules, happened, rearm, now=now, is_repeat=part.is_repeat)
-                outcomes.append(after is not None and after.calming.event is happened)
+                outcomes.append(after is not None and after.debounced.event is happened)
                 rearm = after or rearm
             if rearm is before or await self._arm(key, rearm, pending):
                 for turn, is_held in zip(turns, outcomes, strict=True):
@@ -114,14 +114,14 @@ class DebounceStore:
         """Put `rearm` in the place of what is pending; return False if that has changed."""
         assert rearm is not None, "something came, so something is held"
         timer = Timer(
-            actor=self.crew.actor.id,
+            actor=self.context.actor.id,
             purpose=debounce.PURPOSE,
             key=key,
-            payload=debounce.payload_of(rearm.calming),
+            payload=debounce.payload_of(rearm.debounced),
         )
         revision = pending.revision if pending else 0
         try:
-            await self.crew.ports.timers.arm(
+            await self.context.ports.timers.arm(
                 timer, at=rearm.due_at, expecting=revision, trace=traceparent()
             )
         except TimerConflict:
@@ -135,7 +135,7 @@ class DebounceStore:
             Unavailable: the gates are away. Noting it again is safe.
         """
         key = self._fired_key(part, self._subject(part))
-        await self.crew.ports.gates.put(key, part.event.at.isoformat().encode(), ttl_s=FIRED_S)
+        await self.context.ports.gates.put(key, part.event.at.isoformat().encode(), ttl_s=FIRED_S)
 
     async def is_superseded(self, part: Gated) -> bool:
         """Return whether a newer event has fired for the subject than the one that calmed down.
@@ -154,38 +154,40 @@ class DebounceStore:
 
     async def _fired_at(self, part: Gated, subject: str) -> datetime | None:
         """Return when the newest event that has fired for the subject was stored."""
-        entry = await self.crew.ports.gates.get(self._fired_key(part, subject))
+        entry = await self.context.ports.gates.get(self._fired_key(part, subject))
         return datetime.fromisoformat(entry.value.decode()) if entry and entry.value else None
 
     async def _pending(self, key: str) -> PendingTimer | None:
         """Return what is held; what nobody can read is replaced like any other."""
         try:
-            return await self.crew.ports.timers.pending(self.crew.actor.id, debounce.PURPOSE, key)
+            return await self.context.ports.timers.pending(
+                self.context.actor.id, debounce.PURPOSE, key
+            )
         except UnreadableEvent as error:
-            return PendingTimer(payload={}, due_at=self.crew.clock.now(), revision=error.seq)
+            return PendingTimer(payload={}, due_at=self.context.clock.now(), revision=error.seq)
 
     def _fired_key(self, part: Gated, subject: str) -> str:
-        return calmed_key(self.crew.actor.id, part.expectation.name, subject)
+        return calmed_key(self.context.actor.id, part.expectation.name, subject)
 
     def _subject(self, part: Gated) -> str:
         return entity_id(part.event.payload, part.expectation.subject_key)
 
 
-def fired_of(calming: PendingDebounce, expectation: Expectation, *, is_repeat: bool) -> Gated:
+def fired_of(debounced: PendingDebounce, expectation: Expectation, *, is_repeat: bool) -> Gated:
     """Return what the timer of `expectation` for calm comes to when it fires."""
     return Gated(
         expectation=expectation,
-        event=calming.event,
+        event=debounced.event,
         is_calm=True,
-        coalesced=calming.coalesced,
+        coalesced=debounced.coalesced,
         is_repeat=is_repeat,
     )
 
 
 def _held_by(pending: PendingTimer | None) -> Rearm | None:
     """Return what is held, and until when; what nobody can read is nothing."""
-    calming = debounce.calming_in(pending.payload) if pending else None
-    return Rearm(calming, pending.due_at) if pending and calming else None
+    debounced = debounce.calming_in(pending.payload) if pending else None
+    return Rearm(debounced, pending.due_at) if pending and debounced else None
 
 
 def _timer_key(expectation: Expectation, subject: str) -> str:

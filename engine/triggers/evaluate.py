@@ -68,32 +68,32 @@ stored (`LinkSettings.patience_s`), and what it leaves to its kernel when it end
 class OpeningBuilder:
     """The openings of one actor on one node."""
 
-    crew: ActorContext
+    context: ActorContext
 
     def of(self, expectation: Expectation, trigger: Trigger, dedupe_key: str) -> EpisodeOpened:
         """Return the opening of the episode that `trigger` has for `expectation`."""
-        crew = self.crew
+        context = self.context
         episode_id = dedupe.episode_id(
-            stack=crew.ports.stack.name,
-            actor=crew.actor.id,
+            stack=context.ports.stack.name,
+            actor=context.actor.id,
             expectation=expectation.name,
             dedupe_key=dedupe_key,
         )
         within_s = expectation.start_within_s
         return EpisodeOpened(
             episode_id=episode_id,
-            actor_id=crew.actor.id,
+            actor_id=context.actor.id,
             expectation_id=expectation.name,
             trigger=trigger,
             dedupe_key=dedupe_key,
             budget=expectation.budget,
-            spec_rev=crew.actor.spec_rev,
-            revision=crew.actor.revision,
+            spec_rev=context.actor.spec_rev,
+            revision=context.actor.revision,
             subject_kind=expectation.subject_key,
             priority=expectation.priority,
-            opened_by=crew.node,
-            is_request=crew.permits.wakes.is_given and not crew.permits.runs.is_given,
-            start_by=crew.clock.now() + timedelta(seconds=within_s) if within_s else None,
+            opened_by=context.node,
+            is_request=context.permits.wakes.is_given and not context.permits.runs.is_given,
+            start_by=context.clock.now() + timedelta(seconds=within_s) if within_s else None,
         )
 
     async def is_open(self, opened: EpisodeOpened) -> bool:
@@ -141,12 +141,12 @@ class OpeningBuilder:
         Raises:
             Unavailable: the log is away. Asking for it again is harmless.
         """
-        crew = self.crew
-        timer = Timer(actor=crew.actor.id, purpose=BELATED, key=opened.episode_id, payload={})
-        await crew.ports.timers.arm(timer, at=crew.clock.now() + timedelta(seconds=BELATED_S))
+        context = self.context
+        timer = Timer(actor=context.actor.id, purpose=BELATED, key=opened.episode_id, payload={})
+        await context.ports.timers.arm(timer, at=context.clock.now() + timedelta(seconds=BELATED_S))
 
     async def _newest(self, episode_id: str) -> Recorded | None:
-        return await self.crew.ports.log.last(self.crew.ports.stack.episode(episode_id))
+        return await self.context.ports.log.last(self.context.ports.stack.episode(episode_id))
 
 
 TRIES_MAX: Final = 16
@@ -168,17 +168,17 @@ log = structlog.get_logger("vigil.gate")
 class TriggerEvaluator:
     """The rulings of one actor on one node."""
 
-    crew: EpisodeContext
+    context: EpisodeContext
     _warned: set[tuple[str, ...]] = field(default_factory=set)
-    openings: OpeningBuilder = field(init=False)
-    _turnstile: Cooldowns = field(init=False)
+    builder: OpeningBuilder = field(init=False)
+    _cooldowns: Cooldowns = field(init=False)
     _debouncer: DebounceStore = field(init=False)
-    _warden: FindingExpiry = field(init=False)
+    _expiry: FindingExpiry = field(init=False)
 
     def __post_init__(self) -> None:
-        self.openings = OpeningBuilder(self.crew)
-        self._turnstile, self._debouncer = Cooldowns(self.crew), DebounceStore(self.crew)
-        self._warden = FindingExpiry(self.crew)
+        self.builder = OpeningBuilder(self.context)
+        self._cooldowns, self._debouncer = Cooldowns(self.context), DebounceStore(self.context)
+        self._expiry = FindingExpiry(self.context)
 
     async def rule(
         self, event: DomainEvent, *, is_repeat: bool, has_arrived: bool = False
@@ -192,7 +192,7 @@ class TriggerEvaluator:
             is_repeat: whether it may have been ruled on before.
             has_arrived: whether what was opened for it then cannot be on its way any more.
         """
-        stack, actor = self.crew.ports.stack.name, self.crew.actor
+        stack, actor = self.context.ports.stack.name, self.context.actor
         parts: list[Part] = []
         for expectation in actor.expectations.values():
             ruling = rules.rule(expectation, event, stack=stack, actor=actor.id)
@@ -230,16 +230,16 @@ class TriggerEvaluator:
             case EpisodeOpened() | Unreadable():
                 return part
             case DueFinding():
-                await self._warden.look(part)
+                await self._expiry.look(part)
                 return None
 
     def note_fire(self, opened: EpisodeOpened) -> None:
         """Count an episode that was opened."""
-        self._count("fire", self.crew.actor.expectations[opened.expectation_id])
+        self._count("fire", self.context.actor.expectations[opened.expectation_id])
 
     def note_duplicate(self, opened: EpisodeOpened) -> None:
         """Count an episode that was not opened because it had been."""
-        self._count("duplicate", self.crew.actor.expectations[opened.expectation_id])
+        self._count("duplicate", self.context.actor.expectations[opened.expectation_id])
 
     async def fire(self, opened: EpisodeOpened) -> EpisodeOpened:
         """Return the episode that a person fires: nothing holds it back, and a cooldown begins.
@@ -249,10 +249,10 @@ class TriggerEvaluator:
         Raises:
             Unavailable: the gates are away. Fire again: it stays the same episode.
         """
-        expectation = self.crew.actor.expectations[opened.expectation_id]
+        expectation = self.context.actor.expectations[opened.expectation_id]
         cools = expectation.cooldown_s and opened.mode is Mode.LIVE
-        if cools and not await self.openings.is_open(opened):
-            await self._turnstile.cool_anew(expectation, opened)
+        if cools and not await self.builder.is_open(opened):
+            await self._cooldowns.cool_anew(expectation, opened)
         return opened
 
     async def take_back(self, opened: EpisodeOpened) -> None:
@@ -261,7 +261,9 @@ class TriggerEvaluator:
         Raises:
             Unavailable: the gates are away. Taking it back again is safe.
         """
-        await self._turnstile.take_back(self.crew.actor.expectations[opened.expectation_id], opened)
+        await self._cooldowns.take_back(
+            self.context.actor.expectations[opened.expectation_id], opened
+        )
 
     async def _settle(
         self, part: Gated | Ticked, is_late: Callable[[], bool]
@@ -269,15 +271,15 @@ class TriggerEvaluator:
         opened = await self._wanted(part)
         if isinstance(opened, Unreadable):
             return opened
-        if part.is_repeat and await self.openings.is_open(opened):
+        if part.is_repeat and await self.builder.is_open(opened):
             # What it passed then may be shut by now, but what was begun is to be completed.
             return opened
         if isinstance(part, Ticked) and part.is_missed:
             await self._let_go(part, opened, is_late)
             return None
         for _ in range(TRIES_MAX):
-            sight = await self._look(opened, part)
-            ruling = self._ruling(part, sight.standing)
+            snapshot = await self._look(opened, part)
+            ruling = self._ruling(part, snapshot.trigger_state)
             match ruling:
                 case Refuse():
                     self._count(ruling.reason, part.expectation)
@@ -291,7 +293,7 @@ class TriggerEvaluator:
                         self.note_duplicate(opened)
                         return None
                     _check_late(opened, is_late=is_begun is None and is_late())
-                    if is_begun is False or await self._passes(part, opened, ruling, sight):
+                    if is_begun is False or await self._passes(part, opened, ruling, snapshot):
                         return opened
                 case LookUp() | Debounced():
                     raise AssertionError("all is looked up, and a tick waits for nothing")
@@ -307,7 +309,7 @@ class TriggerEvaluator:
         """
         has_arrived = isinstance(part, Gated) and part.has_arrived
         if (part.is_repeat and not has_arrived) or is_late():
-            await self.openings.look_later(opened)
+            await self.builder.look_later(opened)
 
     async def _is_begun_before(
         self, expectation: Expectation, opened: EpisodeOpened
@@ -319,35 +321,41 @@ class TriggerEvaluator:
         """
         if not expectation.cooldown_s and expectation.breaker is None:
             return None
-        return await self.openings.is_begun(opened)
+        return await self.builder.is_begun(opened)
 
     async def _wanted(self, part: Gated | Ticked) -> EpisodeOpened | Unreadable:
         """Return the episode that `part` would open, or the message to bury that has no key."""
         expectation = part.expectation
         if isinstance(part, Ticked):
             key = tick_key(part.schedule, part.trigger.scheduled_at)
-            return self.openings.of(expectation, part.trigger, key)
+            return self.builder.of(expectation, part.trigger, key)
         subject_key, coalesced = expectation.subject_key, part.coalesced
         fired = trigger_of(part.event, subject_key=subject_key, coalesced=coalesced)
         return await self._keyed(expectation, part.event, fired)
 
-    def _ruling(self, part: Gated | Ticked, standing: TriggerState) -> Ruling:
-        stack, actor = self.crew.ports.stack.name, self.crew.actor.id
+    def _ruling(self, part: Gated | Ticked, trigger_state: TriggerState) -> Ruling:
+        stack, actor = self.context.ports.stack.name, self.context.actor.id
         if isinstance(part, Ticked):
             return rules.rule_tick(
-                part.expectation, part.trigger, stack=stack, actor=actor, standing=standing
+                part.expectation,
+                part.trigger,
+                stack=stack,
+                actor=actor,
+                trigger_state=trigger_state,
             )
-        return rules.rule(part.expectation, part.event, stack=stack, actor=actor, standing=standing)
+        return rules.rule(
+            part.expectation, part.event, stack=stack, actor=actor, trigger_state=trigger_state
+        )
 
     async def _passes(
-        self, part: Gated | Ticked, opened: EpisodeOpened, fire: Fire, sight: CooldownSnapshot
+        self, part: Gated | Ticked, opened: EpisodeOpened, fire: Fire, snapshot: CooldownSnapshot
     ) -> bool:
         """Change what passing changes; return False if it has been changed meanwhile."""
-        if not await self._turnstile.probe(part.expectation, fire, sight):
+        if not await self._cooldowns.probe(part.expectation, fire, snapshot):
             return False
         if isinstance(part, Ticked):
             return True
-        if not await self._turnstile.cool(part.expectation, opened, sight):
+        if not await self._cooldowns.cool(part.expectation, opened, snapshot):
             return False
         if part.is_calm:
             await self._debouncer.note_fired(part)
@@ -355,8 +363,8 @@ class TriggerEvaluator:
 
     async def _look(self, opened: EpisodeOpened, part: Gated | Ticked) -> CooldownSnapshot:
         if isinstance(part, Ticked) or not part.is_calm:
-            return await self._turnstile.look(part.expectation, opened)
-        return await self._turnstile.look(
+            return await self._cooldowns.look(part.expectation, opened)
+        return await self._cooldowns.look(
             part.expectation,
             opened,
             is_calm=True,
@@ -369,7 +377,7 @@ class TriggerEvaluator:
         try:
             is_held = await self._debouncer.hold(part)
         except TooLarge as error:
-            stack = self.crew.ports.stack
+            stack = self.context.ports.stack
             return rejected(part.event, stack, reason="too_large", detail=str(error))
         self._count("waits_for_calm" if is_held else "superseded", part.expectation)
         return None
@@ -383,8 +391,8 @@ class TriggerEvaluator:
         except EpisodeFailed as failed:
             self._count(DEDUPE_FAILED, expectation)
             detail = f"expectation {expectation.name!r}: {failed.detail}"
-            return rejected(event, self.crew.ports.stack, reason=DEDUPE_FAILED, detail=detail)
-        return self.openings.of(expectation, fired, key)
+            return rejected(event, self.context.ports.stack, reason=DEDUPE_FAILED, detail=detail)
+        return self.builder.of(expectation, fired, key)
 
     def _refused(self, refusal: Refuse, expectation: Expectation, event: DomainEvent) -> None:
         self._count(refusal.reason, expectation)
@@ -393,7 +401,7 @@ class TriggerEvaluator:
             self._warned.add(place)
             log.warning(
                 MISTAKES[refusal.reason],
-                actor=self.crew.actor.id,
+                actor=self.context.actor.id,
                 expectation=expectation.name,
                 key=refusal.detail,
                 event_id=event.id,
@@ -402,7 +410,7 @@ class TriggerEvaluator:
 
     def _count(self, reason: str, expectation: Expectation) -> None:
         telemetry.gate_rulings.add(
-            1, {"actor": self.crew.actor.id, "expectation": expectation.name, "reason": reason}
+            1, {"actor": self.context.actor.id, "expectation": expectation.name, "reason": reason}
         )
 
 

@@ -54,42 +54,42 @@ def missing(actor: str, stream: str) -> str:
     )
 
 
-def position_unseen(feed: ForeignStream) -> int | None:
+def position_unseen(foreign: ForeignStream) -> int | None:
     """Return where to begin with `feed` while there is no such stream; None: nobody can tell yet.
 
     All that it will hold is new.
     """
-    return BEGINNING if feed.start in ("new", "all") else None
+    return BEGINNING if foreign.start in ("new", "all") else None
 
 
-async def find_position(crew: ActorContext, feed: ForeignStream) -> int | None:
+async def find_position(context: ActorContext, foreign: ForeignStream) -> int | None:
     """Return the sequence past which the actor begins with `feed`; None: there is no such stream.
 
     Raises:
         Unavailable: the log is away.
     """
     try:
-        return await crew.ports.world.feed_position(crew.actor.id, feed)
+        return await context.ports.domain_events.feed_position(context.actor.id, foreign)
     except NoSuchStream:
         return None
 
 
-async def wait_position(crew: ActorContext, feed: ForeignStream) -> int:
+async def wait_position(context: ActorContext, foreign: ForeignStream) -> int:
     """Return the sequence past which the actor begins with `feed`, as soon as its stream is there.
 
     Raises:
         Unavailable: the log is away.
     """
-    position = await find_position(crew, feed)
+    position = await find_position(context, foreign)
     if position is not None:
         return position
-    actor, stream = crew.actor.id, feed.stream
+    actor, stream = context.actor.id, foreign.stream
     log.warning(missing(actor, stream), actor=actor, stream=stream, looks_every_s=STREAM_LOOK_S)
     while position is None:
-        await crew.clock.sleep(STREAM_LOOK_S)
-        position = await find_position(crew, feed)
+        await context.clock.sleep(STREAM_LOOK_S)
+        position = await find_position(context, foreign)
     log.info("the stream is there now", actor=actor, stream=stream)
-    unseen = position_unseen(feed)
+    unseen = position_unseen(foreign)
     return position if unseen is None else unseen
 
 
@@ -102,9 +102,9 @@ second look finds the same."""
 class WatchList:
     """What the queue of one actor is for. It is looked at only while somebody asks."""
 
-    def __init__(self, world: DomainEvents, clock: Clock, actor: str) -> None:
+    def __init__(self, domain_events: DomainEvents, clock: Clock, actor: str) -> None:
         """Know nothing yet."""
-        self._world, self._clock, self._actor = world, clock, actor
+        self._domain_events, self._clock, self._actor = domain_events, clock, actor
         self._asked: set[str] = set()
         """Names that were asked for since the last look."""
         self._absent: frozenset[str] = frozenset()
@@ -127,7 +127,7 @@ class WatchList:
 
     async def _look(self) -> None:
         try:
-            watched = await self._world.watched(self._actor)
+            watched = await self._domain_events.watched(self._actor)
         except Unavailable:
             return
         absent = frozenset(self._asked - watched)
@@ -159,7 +159,7 @@ Opening: TypeAlias = Callable[[], Awaitable[Source[DomainEvent | Unreadable]]]
 class Gate:
     """The gate of one actor, for one stream, on one node."""
 
-    entrance: Admission
+    admission: Admission
     opening: Opening
     """Opens the queue."""
     queue: str
@@ -171,8 +171,8 @@ class Gate:
     _watch_list: WatchList = field(init=False)
 
     def __post_init__(self) -> None:
-        crew = self.entrance.crew
-        self._watch_list = WatchList(crew.ports.world, crew.clock, crew.actor.id)
+        context = self.admission.context
+        self._watch_list = WatchList(context.ports.domain_events, context.clock, context.actor.id)
 
     async def serve(self) -> None:
         """Rule on the actor's events for as long as the node may. What they opened here goes on.
@@ -180,14 +180,14 @@ class Gate:
         Raises:
             Unavailable: the actor's queue could not be opened.
         """
-        crew = self.entrance.crew
-        labels = {"actor": crew.actor.id, "queue": self.queue}
-        withdrawn = crew.permits.wakes.withdrawn
+        context = self.admission.context
+        labels = {"actor": context.actor.id, "queue": self.queue}
+        withdrawn = context.permits.wakes.withdrawn
         async with taking(self.opening(), stopping=withdrawn) as source:
             self.is_open.set()
             while not withdrawn.is_set():
-                room = await self.entrance.room.wait_free()
-                asked_s = crew.clock.monotonic_s()
+                room = await self.admission.room.wait_free()
+                asked_s = context.clock.monotonic_s()
                 for delivery in await source.receive(room=room, wait_s=WAIT_S):
                     if withdrawn.is_set():
                         await delivery.nak()
@@ -198,16 +198,16 @@ class Gate:
     async def _admit(self, delivery: Incoming, asked_s: float) -> None:
         content = delivery.content
         if isinstance(content, Unreadable):
-            return await self.entrance.let_in(delivery, [content], since_s=asked_s)
+            return await self.admission.let_in(delivery, [content], since_s=asked_s)
         if self._is_strange(content) and not await self._is_hopeless(delivery, content):
             return await leave(delivery)
         is_repeat = delivery.deliveries > 1
-        parts = await self.entrance.arbiter.rule(content, is_repeat=is_repeat)
-        return await self.entrance.let_in(delivery, parts, since_s=asked_s)
+        parts = await self.admission.evaluator.rule(content, is_repeat=is_repeat)
+        return await self.admission.let_in(delivery, parts, since_s=asked_s)
 
     def _is_strange(self, event: DomainEvent) -> bool:
         """Return whether an event is for a node with another version of the actor, and say so."""
-        actor = self.entrance.crew.actor
+        actor = self.admission.context.actor
         if event.stream or event.name in actor.event_names():
             return False
         if event.name not in self._strange:
@@ -237,7 +237,7 @@ class OpenForeignStream(Protocol):
     """Opens an actor's queue of a stream of others, from `after` on if that is known."""
 
     async def __call__(
-        self, crew: EpisodeContext, feed: ForeignStream, *, after: int | None
+        self, context: EpisodeContext, foreign: ForeignStream, *, after: int | None
     ) -> Source[DomainEvent | Unreadable]:
         """Return the queue."""
 
@@ -246,11 +246,11 @@ class ForeignStreamGate:
     """The gate of one actor, for one stream of others, on one node."""
 
     def __init__(
-        self, entrance: Admission, feed: ForeignStream, open_feed: OpenForeignStream
+        self, admission: Admission, foreign: ForeignStream, open_feed: OpenForeignStream
     ) -> None:
         """Let what comes from `feed` in by `entrance`, from the queue that `open_feed` opens."""
-        self._crew, self._feed, self._open_feed = entrance.crew, feed, open_feed
-        self._gate = Gate(entrance, self._open, feed.stream)
+        self._context, self._foreign, self._open_feed = admission.context, foreign, open_feed
+        self._gate = Gate(admission, self._open, foreign.stream)
         self._after: int | None = None
         """Where to begin, if the stream was waited for."""
 
@@ -266,15 +266,15 @@ class ForeignStreamGate:
             Unavailable: the actor's queue could not be opened.
             Incompatible: the server refuses us this stream.
         """
-        withdrawn = self._crew.permits.wakes.withdrawn
-        if await find_position(self._crew, self._feed) is None:
+        withdrawn = self._context.permits.wakes.withdrawn
+        if await find_position(self._context, self._foreign) is None:
             self.is_open.set()
             await wait_first(self._wait_stream(), withdrawn.wait())
         if not withdrawn.is_set():
             await self._gate.serve()
 
     async def _wait_stream(self) -> None:
-        self._after = await wait_position(self._crew, self._feed)
+        self._after = await wait_position(self._context, self._foreign)
 
     async def _open(self) -> Source[DomainEvent | Unreadable]:
-        return await self._open_feed(self._crew, self._feed, after=self._after)
+        return await self._open_feed(self._context, self._foreign, after=self._after)

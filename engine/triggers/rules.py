@@ -102,7 +102,7 @@ def rule(
     *,
     stack: str,
     actor: str,
-    standing: TriggerState | None = None,
+    trigger_state: TriggerState | None = None,
 ) -> Ruling:
     """Return whether `happened` fires `expectation`, of `actor` in `stack`.
 
@@ -110,14 +110,14 @@ def rule(
     """
     if refusal := _unfit(expectation, happened):
         return refusal
-    if expectation.is_gated and standing is None:
+    if expectation.is_gated and trigger_state is None:
         return LookUp()
     becomes, coalesced = None, 0
-    if standing is not None:
-        passed = _past(expectation, standing)
+    if trigger_state is not None:
+        passed = _past(expectation, trigger_state)
         if not isinstance(passed, Passage):
             return passed
-        becomes, coalesced = passed.becomes, standing.coalesced
+        becomes, coalesced = passed.becomes, trigger_state.coalesced
     if share_of(happened.id, stack, actor, expectation.name) >= expectation.sample:
         return Refuse("sampled_out")
     fired = trigger_of(happened, subject_key=expectation.subject_key, coalesced=coalesced)
@@ -130,13 +130,13 @@ def rule_tick(
     *,
     stack: str,
     actor: str,
-    standing: TriggerState,
+    trigger_state: TriggerState,
 ) -> Fire | Refuse:
     """Return whether the tick of a schedule fires `expectation`: circuit breaker → sampling.
 
     A schedule says itself how often; so neither cooldown nor calm has a say.
     """
-    passage = _passage(expectation, standing)
+    passage = _passage(expectation, trigger_state)
     if not passage.allowed:
         return Refuse("breaker_open")
     cause = ticked.scheduled_at.isoformat()
@@ -168,30 +168,30 @@ def _misfit_of_all(watching: Sequence[EventSource], payload: JsonObject) -> Misf
     return first
 
 
-def _past(expectation: Expectation, standing: TriggerState) -> Passage | Debounced | Refuse:
+def _past(expectation: Expectation, trigger_state: TriggerState) -> Passage | Debounced | Refuse:
     """Return what of the past keeps an event from firing now, or how the breaker lets it pass.
 
     The cause that began a cooldown, or that is the breaker's probe, is let through again: it may
     have come again because its node died before the episode was open.
     """
-    if expectation.cooldown_s and standing.cooled_by not in {"", standing.episode_id}:
-        return Refuse("cooldown", f"since episode {standing.cooled_by}")
-    if expectation.debounce_s and not standing.is_calm:
+    if expectation.cooldown_s and trigger_state.cooled_by not in {"", trigger_state.episode_id}:
+        return Refuse("cooldown", f"since episode {trigger_state.cooled_by}")
+    if expectation.debounce_s and not trigger_state.is_calm:
         return Debounced()
-    if expectation.debounce_s and standing.is_superseded:
+    if expectation.debounce_s and trigger_state.is_superseded:
         return Refuse("superseded")
-    passage = _passage(expectation, standing)
+    passage = _passage(expectation, trigger_state)
     return passage if passage.allowed else Refuse("breaker_open")
 
 
-def _passage(expectation: Expectation, standing: TriggerState) -> Passage:
+def _passage(expectation: Expectation, trigger_state: TriggerState) -> Passage:
     if expectation.breaker is None:
         return Passage(allowed=True)
     return breaker.pass_through(
-        standing.breaker,
+        trigger_state.breaker,
         expectation.breaker,
-        episode_id=standing.episode_id,
-        now=standing.now,
+        episode_id=trigger_state.episode_id,
+        now=trigger_state.now,
     )
 
 

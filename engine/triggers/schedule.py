@@ -56,7 +56,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 class Ticker:
     """The schedules of one actor, on one node."""
 
-    crew: ActorContext
+    context: ActorContext
 
     async def ensure(self) -> None:
         """Arm the next tick of every schedule that has none pending.
@@ -64,7 +64,7 @@ class Ticker:
         Raises:
             Unavailable: the log is away. Ensure it again.
         """
-        for expectation in self.crew.actor.expectations.values():
+        for expectation in self.context.actor.expectations.values():
             for schedule in expectation.schedules:
                 await self._ensure(expectation, schedule)
 
@@ -77,7 +77,7 @@ class Ticker:
             Unavailable: the log is away. Ask again: what is due then may be more.
         """
         tick = _tick_in(due.payload)
-        expectation = self.crew.actor.expectations.get(tick.expectation) if tick else None
+        expectation = self.context.actor.expectations.get(tick.expectation) if tick else None
         if tick is None or expectation is None:
             return None
         known = {spec_of(schedule): schedule for schedule in expectation.schedules}
@@ -91,7 +91,7 @@ class Ticker:
             return []
         # Others may have had it while this node stood still, before it asked.
         is_repeat = is_repeat or tick.asks
-        now = due.fired_at if is_doubtful else max(due.fired_at, self.crew.clock.now())
+        now = due.fired_at if is_doubtful else max(due.fired_at, self.context.clock.now())
         caught = due_ticks(schedule, tick.at, now)
         await self._arm(expectation, schedule, caught.arms, expecting=None)
         # It may have been in time when it came first, and its node have died before the call.
@@ -109,17 +109,17 @@ class Ticker:
 
     def _is_late(self, fired_at: datetime) -> bool:
         """Return whether what was fired then has waited for long, if the clock here is right."""
-        return (self.crew.clock.now() - fired_at).total_seconds() > TICK_LATE_S
+        return (self.context.clock.now() - fired_at).total_seconds() > TICK_LATE_S
 
     async def _ensure(self, expectation: Expectation, schedule: Schedule) -> None:
-        timers, key = self.crew.ports.timers, timer_key(expectation.name, schedule)
+        timers, key = self.context.ports.timers, timer_key(expectation.name, schedule)
         try:
-            if await timers.pending(self.crew.actor.id, PURPOSE, key) is not None:
+            if await timers.pending(self.context.actor.id, PURPOSE, key) is not None:
                 return
         except UnreadableEvent as error:
             log.warning("a timer of a newer version ticks", key=key, error=str(error))
             return
-        at = next_tick(schedule, self.crew.clock.now())
+        at = next_tick(schedule, self.context.clock.now())
         try:
             await self._arm(expectation, schedule, at, expecting=0)
         except TimerConflict:
@@ -135,8 +135,8 @@ class Ticker:
         asks: bool = False,
     ) -> None:
         tick = Tick(expectation=expectation.name, schedule=spec_of(schedule), at=at, asks=asks)
-        timer = tick_timer(self.crew.actor.id, tick)
-        await self.crew.ports.timers.arm(timer, at=at, expecting=expecting)
+        timer = tick_timer(self.context.actor.id, tick)
+        await self.context.ports.timers.arm(timer, at=at, expecting=expecting)
 
 
 def timer_key(expectation: str, schedule: Schedule) -> str:

@@ -66,13 +66,16 @@ gives out unanswered. If there are more, counting begins anew."""
 class TimerRouter:
     """What comes due for one actor, on one node."""
 
-    arbiter: TriggerEvaluator
+    evaluator: TriggerEvaluator
     ticker: Ticker = field(init=False)
-    warden: FindingExpiry = field(init=False)
+    expiry: FindingExpiry = field(init=False)
     _returns: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.ticker, self.warden = Ticker(self.arbiter.crew), FindingExpiry(self.arbiter.crew)
+        self.ticker, self.expiry = (
+            Ticker(self.evaluator.context),
+            FindingExpiry(self.evaluator.context),
+        )
 
     async def parts(self, due: Due, delivery: Delivery[object]) -> Sequence[Part] | None:
         """Return what is to be done for `due`; None: only another version of the actor may know.
@@ -101,7 +104,7 @@ class TimerRouter:
             case starter.CONDUCT:
                 return await self._conduct(due)
             case findings.EXPIRE | findings.ESCALATE:
-                aged = self.warden.due(due)
+                aged = self.expiry.due(due)
                 return None if aged is None else [aged]
             case _:
                 return None
@@ -129,9 +132,9 @@ class TimerRouter:
 
     async def _start(self, due: Due) -> Sequence[Part]:
         """Call a node to an episode that asked for its turn: there are no turns any more."""
-        crew = self.arbiter.crew
-        start = Start(actor_id=crew.actor.id, episode_id=due.key)
-        await crew.ports.inbox.send(start, id=f"start.{due.id}")
+        context = self.evaluator.context
+        start = Start(actor_id=context.actor.id, episode_id=due.key)
+        await context.ports.commands.send(start, id=f"start.{due.id}")
         return []
 
     async def _look_for(self, due: Due) -> Sequence[Part]:
@@ -140,51 +143,51 @@ class TimerRouter:
         One whose whole life is one commit may have been told of by then, or be told of right now:
         nothing in the journal says so. It is told of again, by the same ids.
         """
-        if not await self.arbiter.openings.may_lack_call(due.key):
+        if not await self.evaluator.builder.may_lack_call(due.key):
             return []
-        actor = self.arbiter.crew.actor.id
+        actor = self.evaluator.context.actor.id
         log.warning("opened though refused; calling a node", actor=actor, episode_id=due.key)
         return await self._start(due)
 
     async def _attend(self, due: Due) -> Sequence[Part]:
         """Call a node to an episode that waits: something about it is due."""
-        crew = self.arbiter.crew
-        attend = Attend(actor_id=crew.actor.id, episode_id=due.key)
-        await crew.ports.inbox.send(attend, id=f"attend.{due.id}")
+        context = self.evaluator.context
+        attend = Attend(actor_id=context.actor.id, episode_id=due.key)
+        await context.ports.commands.send(attend, id=f"attend.{due.id}")
         return []
 
     async def _conduct(self, due: Due) -> Sequence[Part] | None:
         """Call a node to an instance: something about it is due."""
-        workflow = workflow_starter.workflow_of(self.arbiter.crew.actor.id)
+        workflow = workflow_starter.workflow_of(self.evaluator.context.actor.id)
         if workflow is None:
             return None
         advance = Advance(workflow=workflow, instance_id=due.key)
-        await self.arbiter.crew.ports.inbox.send(advance, id=f"advance.{due.id}")
+        await self.evaluator.context.ports.commands.send(advance, id=f"advance.{due.id}")
         return []
 
     def _calmed(self, due: Due, *, is_repeat: bool) -> Sequence[Part] | None:
-        calming = calming_in(due.payload)
-        if calming is None:
+        debounced = calming_in(due.payload)
+        if debounced is None:
             return None
-        expectation = self.arbiter.crew.actor.expectations.get(calming.expectation)
+        expectation = self.evaluator.context.actor.expectations.get(debounced.expectation)
         if expectation is None:
             return None
-        return [fired_of(calming, expectation, is_repeat=is_repeat)]
+        return [fired_of(debounced, expectation, is_repeat=is_repeat)]
 
     async def _fired(self, due: Due, delivery: Delivery[object]) -> Sequence[Part] | None:
         try:
             asked = parse_fire(due.payload)
         except BadRequest as error:
             return [self._unreadable(due, delivery, reason="unreadable", detail=str(error))]
-        if asked.expectation not in self.arbiter.crew.actor.expectations:
+        if asked.expectation not in self.evaluator.context.actor.expectations:
             return None
-        return [await self.arbiter.fire(self._opening(asked))]
+        return [await self.evaluator.fire(self._opening(asked))]
 
     def _opening(self, asked: FireRequest) -> EpisodeOpened:
         """Return the opening that a person asked for: what was asked for goes before the rest."""
-        expectation = self.arbiter.crew.actor.expectations[asked.expectation]
+        expectation = self.evaluator.context.actor.expectations[asked.expectation]
         trigger = manual_trigger(asked, subject_key=expectation.subject_key)
-        opened = self.arbiter.openings.of(
+        opened = self.evaluator.builder.of(
             expectation, trigger, fire_dedupe_key(asked.key, asked.mode)
         )
         is_dry = asked.mode is Mode.DRY_RUN
@@ -199,7 +202,7 @@ class TimerRouter:
     def _unreadable(
         self, due: Due, delivery: Delivery[object], *, reason: str, detail: str
     ) -> Unreadable:
-        stack, actor = self.arbiter.crew.ports.stack, self.arbiter.crew.actor.id
+        stack, actor = self.evaluator.context.ports.stack, self.evaluator.context.actor.id
         subject = stack.due(actor)
         return Unreadable(
             reason=reason,
@@ -227,8 +230,8 @@ log = structlog.get_logger("vigil.waker")
 class TimerConsumer:
     """The waker of one actor on one node."""
 
-    entrance: Admission
-    alarms: TimerRouter
+    admission: Admission
+    router: TimerRouter
     permit: Permit
     """Without it nothing is taken."""
     takes_causes: bool
@@ -242,17 +245,17 @@ class TimerConsumer:
         Raises:
             Unavailable: the actor's queue could not be opened, or its schedules not be armed.
         """
-        crew = self.entrance.crew
-        labels = {"actor": crew.actor.id, "queue": "due"}
-        opening = crew.ports.timers.open(crew.actor.id)
+        context = self.admission.context
+        labels = {"actor": context.actor.id, "queue": "due"}
+        opening = context.ports.timers.open(context.actor.id)
         withdrawn = self.permit.withdrawn
         async with taking(opening, stopping=withdrawn) as source:
             if self.takes_causes:
-                await self.alarms.ticker.ensure()
+                await self.router.ticker.ensure()
             self.is_open.set()
             while not withdrawn.is_set():
-                room = await self.entrance.room.wait_free()
-                asked_s = crew.clock.monotonic_s()
+                room = await self.admission.room.wait_free()
+                asked_s = context.clock.monotonic_s()
                 for delivery in await source.receive(room=room, wait_s=WAIT_S):
                     if withdrawn.is_set():
                         await delivery.nak()
@@ -263,21 +266,21 @@ class TimerConsumer:
     async def _admit(self, delivery: Delivery[Due | Unreadable], asked_s: float) -> None:
         due = delivery.content
         if isinstance(due, Unreadable):
-            return await self.entrance.let_in(delivery, [due], since_s=asked_s)
+            return await self.admission.let_in(delivery, [due], since_s=asked_s)
         if not self.takes_causes and due.purpose not in GOES_ON:
             return await _rest(delivery)
         try:
-            parts = await self.alarms.parts(due, delivery)
+            parts = await self.router.parts(due, delivery)
         except Unavailable as error:
             log.warning("handed back: the log is away", error=str(error))
             return await delivery.nak(delay_s=HAND_BACK_S)
         if parts is not None:
-            return await self.entrance.let_in(delivery, parts, since_s=asked_s)
-        if self.alarms.returns_of(due) < STRANGE_DELIVERIES_MAX:
+            return await self.admission.let_in(delivery, parts, since_s=asked_s)
+        if self.router.returns_of(due) < STRANGE_DELIVERIES_MAX:
             return await leave(delivery)
-        letter = self.alarms.forgotten(due, delivery)
+        letter = self.router.forgotten(due, delivery)
         parts = [] if letter is None else [letter]
-        return await self.entrance.let_in(delivery, parts, since_s=asked_s)
+        return await self.admission.let_in(delivery, parts, since_s=asked_s)
 
 
 async def _rest(delivery: Delivery[Due | Unreadable]) -> None:

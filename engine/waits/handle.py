@@ -63,7 +63,7 @@ after that, recovery has told it."""
 class WaitRegistry:
     """Sees to the blocked episodes of one actor, on one node."""
 
-    crew: ActorContext
+    context: ActorContext
 
     async def settle(self, opened: EpisodeOpened) -> None:
         """Do all that follows a block, if the episode still waits.
@@ -71,7 +71,7 @@ class WaitRegistry:
         Raises:
             Unavailable: the log is away. Some of it may not be done; do it again.
         """
-        newest = await self.crew.ports.log.last(self._subject(opened))
+        newest = await self.context.ports.log.last(self._subject(opened))
         block = block_in(newest)
         if block is None or newest is None:
             return
@@ -91,7 +91,7 @@ class WaitRegistry:
         """
         subject, done = self._subject(opened), None
         for _ in range(LOOKS_MAX):
-            block = block_in(await self.crew.ports.log.last(subject))
+            block = block_in(await self.context.ports.log.last(subject))
             if block == done:
                 return
             if done is not None:
@@ -121,10 +121,10 @@ class WaitRegistry:
         Raises:
             Unavailable: say it again.
         """
-        if self.crew.is_laned:
+        if self.context.is_laned:
             left = opening.left_for_now(opened.actor_id, opened.episode_id)
             id_ = f"left.{opened.episode_id}.{block.step_no}"
-            await self.crew.ports.timers.send(left, id=id_)
+            await self.context.ports.timers.send(left, id=id_)
 
     async def forget(self, opened: EpisodeOpened, block: EpisodeBlocked) -> None:
         """Have nobody look after what the episode has waited for: it ended instead.
@@ -133,7 +133,7 @@ class WaitRegistry:
             Unavailable: forget it again.
         """
         await self.forget_wait(opened, block)
-        await self.crew.ports.timers.cancel(opened.actor_id, ATTEND, opened.episode_id)
+        await self.context.ports.timers.cancel(opened.actor_id, ATTEND, opened.episode_id)
 
     async def forget_wait(self, opened: EpisodeOpened, block: EpisodeBlocked) -> None:
         """Have word from outside find the episode no more, by what it has waited for.
@@ -143,7 +143,7 @@ class WaitRegistry:
         """
         if block.wait is not None:
             key = wait_key(block.wait.ref, opened.episode_id, block.step_no)
-            await self.crew.ports.registry.delete(key)
+            await self.context.ports.registry.delete(key)
 
     async def tell_answer(self, opened: EpisodeOpened, records: Sequence[Recorded]) -> None:
         """Tell the world that the episode has its answer, and let word find it no more.
@@ -165,7 +165,7 @@ class WaitRegistry:
     async def _arm(self, opened: EpisodeOpened, block: Blocked, *, after: datetime) -> None:
         wake = next_wake(block, after=after)
         if wake is not None:
-            await call_by(self.crew.ports, opened, wake)
+            await call_by(self.context.ports, opened, wake)
 
     async def _listen(self, opened: EpisodeOpened, block: Blocked) -> None:
         """Have word from outside find the episode, and fetch what was given before it could."""
@@ -173,17 +173,17 @@ class WaitRegistry:
             return
         key = wait_key(block.ref, opened.episode_id, block.step_no)
         entry = WaitEntry(actor_id=opened.actor_id, episode_id=opened.episode_id, ref=block.ref)
-        await self.crew.ports.registry.put(key, msgspec.json.encode(entry))
-        said = await missed(self.crew.ports, block.ref, since=block.at)
+        await self.context.ports.registry.put(key, msgspec.json.encode(entry))
+        said = await missed(self.context.ports, block.ref, since=block.at)
         if said is not None:
-            await bring(self.crew.ports, said, [entry])
+            await bring(self.context.ports, said, [entry])
 
     async def _tell(self, opened: EpisodeOpened, event: publish.PublicEvent) -> None:
         if episode_events.is_public(opened):
-            await EventPublisher(self.crew.ports.world).tell([event])
+            await EventPublisher(self.context.ports.domain_events).tell([event])
 
     def _subject(self, opened: EpisodeOpened) -> str:
-        return self.crew.ports.stack.episode(opened.episode_id)
+        return self.context.ports.stack.episode(opened.episode_id)
 
 
 ANSWERS_MAX: Final = 8
@@ -212,11 +212,11 @@ async def is_newest(log: EventLog, records: Sequence[Recorded]) -> bool:
 class WaitHandler:
     """Attends the episodes of one actor, on one node."""
 
-    crew: ActorContext
-    _blocker: WaitRegistry = field(init=False)
+    context: ActorContext
+    _registry: WaitRegistry = field(init=False)
 
     def __post_init__(self) -> None:
-        self._blocker = WaitRegistry(self.crew)
+        self._registry = WaitRegistry(self.context)
 
     async def attend(
         self,
@@ -261,9 +261,9 @@ class WaitHandler:
             Unavailable: tell it again.
         """
         assert episode.opened is not None, "an answer to what was never opened"
-        if not await is_newest(self.crew.ports.log, records):
+        if not await is_newest(self.context.ports.log, records):
             return False
-        await self._blocker.tell_answer(episode.opened, records)
+        await self._registry.tell_answer(episode.opened, records)
         return True
 
     async def _decide(
@@ -293,7 +293,7 @@ class WaitHandler:
             return
         for wait in answering.waits_of(records):
             if wait.end is not None and wait.blocked.ref == decision.ref:
-                await self._blocker.forget_wait(opened, wait.blocked.event)
+                await self._registry.forget_wait(opened, wait.blocked.event)
 
     async def _look_after(
         self, records: Sequence[Recorded], delivery: Incoming
@@ -302,8 +302,8 @@ class WaitHandler:
         records = await self._expire(records, delivery)
         opened, block = fold(records).opened, block_in(records[-1])
         if opened is not None and block is not None:
-            await self._blocker.remind(opened, block, at=delivery.at, seq=records[-1].seq)
-            await self._blocker.watch(opened, after=delivery.at)
+            await self._registry.remind(opened, block, at=delivery.at, seq=records[-1].seq)
+            await self._registry.watch(opened, after=delivery.at)
         return records
 
     async def _expire(self, records: Sequence[Recorded], delivery: Incoming) -> Sequence[Recorded]:
@@ -327,19 +327,19 @@ class WaitHandler:
         commit = Commit(
             # The same decision gives the same commit, whoever follows it, however often.
             id=f"answer.{newest.subject}.{resolved.step_no}.{resolved.decision_id}",
-            at=self.crew.clock.now(),
+            at=self.context.clock.now(),
             events=answer.events,
             trace=traceparent(),
         )
         try:
-            seq = await self.crew.ports.log.append(newest.subject, commit, after=newest.seq)
+            seq = await self.context.ports.log.append(newest.subject, commit, after=newest.seq)
         except VersionConflict:
             return None
         return [*records, Recorded(subject=newest.subject, seq=seq, commit=commit)]
 
     async def _read_past(self, records: Sequence[Recorded]) -> Sequence[Recorded]:
         """Return the journal as it is by now, which is longer than `records`."""
-        newest = await self.crew.ports.log.read(records[-1].subject)
+        newest = await self.context.ports.log.read(records[-1].subject)
         if len(newest) <= len(records):
             raise Unavailable(records[-1].subject, detail="what a replica holds is not the newest")
         return newest
@@ -348,15 +348,15 @@ class WaitHandler:
         """Call who goes on with an episode that has its answer, now or when its turn comes."""
         opened, step_no = fold(records).opened, step_answered(records[-1])
         assert opened is not None, "an answer to what was never opened"
-        await self._blocker.tell_answer(opened, records)
+        await self._registry.tell_answer(opened, records)
         actor, episode_id = opened.actor_id, opened.episode_id
-        if self.crew.is_laned:
+        if self.context.is_laned:
             place = opening.place(actor, episode_id)
             id_ = f"place.{episode_id}.{delivery.seq}"
-            return await self.crew.ports.timers.send(place, id=id_, trace=traceparent())
+            return await self.context.ports.timers.send(place, id=id_, trace=traceparent())
         start = Start(actor_id=actor, episode_id=episode_id, answered_step=step_no)
         id_ = f"answered.{episode_id}.{step_no}"
-        return await self.crew.ports.inbox.send(start, id=id_, trace=traceparent())
+        return await self.context.ports.commands.send(start, id=id_, trace=traceparent())
 
 
 def _may_have_answered(delivery: Incoming, newest: Recorded) -> bool:

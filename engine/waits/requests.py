@@ -14,7 +14,7 @@ from engine.errors import Refused
 from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_id, check_text
 from engine.waits import answer as answers
 from engine.waits.answer import Decision, Refusal
-from engine.waits.signal import command_for, word
+from engine.waits.signal import command_for, signal
 from engine.waits.signals import bring, find_waiters
 from streams.clock import SystemClock
 from streams.model.commands import Decide, Verdict
@@ -82,7 +82,7 @@ async def resolve(
         UnreadableEvent: a newer version of the engine has written one of the episodes.
         Unavailable: no answer, or the server refused. Some may be told.
     """
-    said = word(uuid4().hex, ref, result, by)
+    said = signal(uuid4().hex, ref, result, by)
     if episode_id is not None:
         check_id("episode_id", episode_id)
     found = await find_waiters(ports, ref)
@@ -124,7 +124,7 @@ async def _decide(
     refusal = _refusal(records, command)
     if refusal is not None:
         raise Refused(refusal.why)
-    await ports.inbox.send(command, id=f"decide.{command.id}", trace=traceparent())
+    await ports.commands.send(command, id=f"decide.{command.id}", trace=traceparent())
     return command.id
 
 

@@ -68,7 +68,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 class KeptSignal(msgspec.Struct, frozen=True, kw_only=True):
     """Word that is kept for those who may not have been found when it was given."""
 
-    word: Signal
+    signal: Signal = msgspec.field(name="word")
     at: datetime
     """When it was given, by the server's clock."""
 
@@ -105,7 +105,7 @@ def put_by_in(payload: JsonObject) -> PutBy | None:
         return None
 
 
-def word(id_: str, ref: object, result: object, by: object) -> Signal:
+def signal(id_: str, ref: object, result: object, by: object) -> Signal:
     """Return what somebody says.
 
     Raises:
@@ -128,7 +128,7 @@ def word_in(event: DomainEvent) -> Signal:
     """
     said = event.payload
     id_ = blake2b(event.id.encode(), digest_size=_MARK_BYTES).hexdigest()
-    return word(f"event.{id_}", said.get("ref"), said.get("result"), said.get("by", RESOLVED))
+    return signal(f"event.{id_}", said.get("ref"), said.get("result"), said.get("by", RESOLVED))
 
 
 def entry_in(value: bytes) -> WaitEntry | None:
@@ -153,7 +153,7 @@ def kept_for(value: bytes, ref: str) -> KeptSignal | None:
         ref: what they wait for, in full.
     """
     kept = _kept_in(value)
-    return kept if kept is not None and kept.word.ref == ref else None
+    return kept if kept is not None and kept.signal.ref == ref else None
 
 
 def may_be_missed(kept: KeptSignal, *, since: datetime) -> bool:

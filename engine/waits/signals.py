@@ -100,7 +100,7 @@ async def keep(ports: Ports, said: Signal, *, at: datetime) -> None:
     Raises:
         Unavailable: it may not be kept. Keep it again.
     """
-    key, kept = word_key(said.ref), msgspec.json.encode(KeptSignal(word=said, at=at))
+    key, kept = word_key(said.ref), msgspec.json.encode(KeptSignal(signal=said, at=at))
     before = await ports.gates.get(key)
     if before is not None and before.value is not None and is_newer(before.value, than=at):
         return
@@ -125,8 +125,8 @@ async def missed(ports: Ports, ref: str, *, since: datetime) -> Signal | None:
     kept = kept_for(entry.value, ref)
     if kept is None:
         return None
-    is_theirs = may_be_missed(kept, since=since) or not await is_brought(ports, kept.word)
-    return kept.word if is_theirs else None
+    is_theirs = may_be_missed(kept, since=since) or not await is_brought(ports, kept.signal)
+    return kept.signal if is_theirs else None
 
 
 async def is_brought(ports: Ports, said: Signal) -> bool:
@@ -151,7 +151,7 @@ async def bring(ports: Ports, said: Signal, waiters: Iterable[WaitEntry]) -> Non
     for each in waiters:
         command = command_for(said, each)
         id_ = f"resolve.{each.episode_id}.{said.id}"
-        await ports.inbox.send(command, id=id_, trace=traceparent())
+        await ports.commands.send(command, id=id_, trace=traceparent())
 
 
 QUEUE: Final = "-waits"
@@ -176,7 +176,7 @@ class SignalRetries:
     """The lookout of one node."""
 
     ports: Ports
-    undertaker: DeadLetterWriter
+    dead_letters: DeadLetterWriter
     permit: Permit
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open."""
@@ -210,7 +210,7 @@ class SignalRetries:
             return await delivery.nak(delay_s=LOOK_AGAIN_S)
         if found is None:
             return await self._bury(_strange(self.ports, due, delivery), delivery)
-        said = found.kept.word
+        said = found.kept.signal
         if await is_brought(self.ports, said):
             return await delivery.ack()
         waiters = await find_waiters(self.ports, said.ref)
@@ -229,11 +229,11 @@ class SignalRetries:
         return await delivery.ack()
 
     async def _bury(self, message: Unreadable, delivery: Delivery[Due | Unreadable]) -> None:
-        await self.undertaker.bury(message, actor_id="")
+        await self.dead_letters.bury(message, actor_id="")
         await delivery.term(message.reason)
 
 
-async def put_by(ports: Ports, word: PutBy, *, after: datetime) -> None:
+async def put_by(ports: Ports, signal: PutBy, *, after: datetime) -> None:
     """Have a node look again who waits for word. Putting it by again is harmless.
 
     Args:
@@ -244,9 +244,9 @@ async def put_by(ports: Ports, word: PutBy, *, after: datetime) -> None:
     Raises:
         Unavailable: put it by again.
     """
-    payload = unraw(raw(word))
-    timer = Timer(actor=QUEUE, purpose=WORD, key=word.kept.word.id, payload=payload)
-    await ports.timers.arm(timer, at=look_at(word.kept, after=after) or after)
+    payload = unraw(raw(signal))
+    timer = Timer(actor=QUEUE, purpose=WORD, key=signal.kept.signal.id, payload=payload)
+    await ports.timers.arm(timer, at=look_at(signal.kept, after=after) or after)
 
 
 def letter(ports: Ports, *, reason: str, detail: str, seq: int, data: bytes) -> Unreadable:
@@ -304,7 +304,7 @@ class SignalConsumer:
     """The resolver of one node."""
 
     ports: Ports
-    undertaker: DeadLetterWriter
+    dead_letters: DeadLetterWriter
     permit: Permit
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open: whatever is said from then on is brought."""
@@ -315,7 +315,7 @@ class SignalConsumer:
         Raises:
             Unavailable: the queue could not be opened.
         """
-        opening, withdrawn = self.ports.world.open(QUEUE, [RESOLVED]), self.permit.withdrawn
+        opening, withdrawn = self.ports.domain_events.open(QUEUE, [RESOLVED]), self.permit.withdrawn
         async with taking(opening, stopping=withdrawn) as source:
             self.is_open.set()
             while not withdrawn.is_set():
@@ -344,7 +344,7 @@ class SignalConsumer:
         if not waiters and await is_brought(self.ports, said):
             return await delivery.ack()
         if not waiters:
-            kept = KeptSignal(word=said, at=delivery.at)
+            kept = KeptSignal(signal=said, at=delivery.at)
             await put_by(self.ports, PutBy(kept=kept, seq=content.seq), after=delivery.at)
             return await delivery.ack()
         await bring(self.ports, said, waiters)
@@ -354,7 +354,7 @@ class SignalConsumer:
         return await delivery.ack()
 
     async def _bury(self, letter: Unreadable, delivery: Incoming) -> None:
-        await self.undertaker.bury(letter, actor_id="")
+        await self.dead_letters.bury(letter, actor_id="")
         await delivery.term(letter.reason)
 
 

@@ -86,7 +86,7 @@ async def call_off_instance(ports: Ports, sub: SubStart, *, at: datetime) -> boo
 async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str, *, mode: Mode) -> bool:
     """Call a node to an instance and write its first commit; return whether it is the first."""
     advance = Advance(workflow=workflow, instance_id=id_)
-    await ports.inbox.send(advance, id=f"begin.{id_}", trace=commit.trace)
+    await ports.commands.send(advance, id=f"begin.{id_}", trace=commit.trace)
     try:
         await ports.log.append(ports.stack.workflow(id_), commit, after=START)
     except VersionConflict:
@@ -103,7 +103,7 @@ async def tell_instance(ports: Ports, opened: EpisodeOpened) -> None:
     """
     done = told_of(opened)
     if done is not None:
-        await ports.inbox.send(done, id=f"done.{opened.episode_id}", trace=traceparent())
+        await ports.commands.send(done, id=f"done.{opened.episode_id}", trace=traceparent())
 
 
 UNBEGUN_S: Final = 3_600
@@ -205,8 +205,8 @@ class StartTool(EngineTool):
     begins nothing else, for the instance is named after the cause.
     """
 
-    cast: Catalog
-    editions: Revisions
+    catalog: Catalog
+    revisions: Revisions
     ports: Ports
     clock: Clock
 
@@ -243,7 +243,7 @@ class StartTool(EngineTool):
                 a node that has it: who took it here has lost the leave to go on.
         """
         then = await self._as_opened(name, opened)
-        actors, workflows = self.cast.actors, self.cast.workflows
+        actors, workflows = self.catalog.actors, self.catalog.workflows
         now = workflows.get(name)
         if now is None:
             raise Unavailable(name, detail=f"workflow {name!r} begins nothing here now")
@@ -257,7 +257,7 @@ class StartTool(EngineTool):
         if opened.revision == 0:
             return None
         try:
-            return await self.editions.workflow(name, opened.revision)
+            return await self.revisions.workflow(name, opened.revision)
         except CannotRun:
             return None
 

@@ -135,12 +135,12 @@ _T = TypeVar("_T")
 class Effector:
     """Acts for instances of all workflows of one node."""
 
-    cast: Catalog
+    catalog: Catalog
     ports: Ports
     clock: Clock
     node: str
 
-    async def follow(self, page: StoredInstance) -> list[AttemptEnded | ResultLookedUp]:
+    async def follow(self, stored: StoredInstance) -> list[AttemptEnded | ResultLookedUp]:
         """Do what the newest commit asks for; return what is to be put to the instance then.
 
         That is which attempts cannot even be opened, and which items are done by earlier results.
@@ -148,9 +148,9 @@ class Effector:
         Raises:
             Unavailable: some of it may not be done. Do it again.
         """
-        if page.is_followed:
+        if stored.is_followed:
             return []
-        effects, id_ = follow_up(page.instance), page.instance.begun.instance_id
+        effects, id_ = follow_up(stored.instance), stored.instance.begun.instance_id
         if effects.locks is not None:
             await keep_subject(self.ports, effects.locks.workflow, effects.locks.subject, id_)
         found = await _all(
@@ -159,36 +159,36 @@ class Effector:
         await _all(partial(keep, self.ports, each) for each in effects.keeps)
         unopened = await self._open(effects)
         await self._cancel(effects)
-        await self.arm(page)
-        await EventPublisher(self.ports.world).tell(effects.tells)
+        await self.arm(stored)
+        await EventPublisher(self.ports.domain_events).tell(effects.tells)
         if effects.parent is not None:
             done = effects.parent
-            await self.ports.inbox.send(done, id=f"done.{done.episode_id}", trace=traceparent())
+            await self.ports.commands.send(done, id=f"done.{done.episode_id}", trace=traceparent())
         if effects.releases is not None:
             await free_subject(self.ports, effects.releases.workflow, effects.releases.subject, id_)
-        page.is_followed = True
+        stored.is_followed = True
         return [*found, *unopened]
 
-    async def arm(self, page: StoredInstance) -> None:
+    async def arm(self, stored: StoredInstance) -> None:
         """See to it that somebody looks at an instance when something about it is due.
 
         Raises:
             Unavailable: it may not be armed. Do it again.
         """
-        instance = page.instance
+        instance = stored.instance
         if instance.started is None or not may_wake(instance.begun.spec):
             return
         # Of what waits, somebody has a message: a timer that is due would only add to those.
         now = decided_at(instance, self.clock.now())
-        waits = set(waiting(instance, page.closed, at=now))
-        at, is_known = wake_at(instance, but=waits), not page.is_timer_unknown
+        waits = set(waiting(instance, stored.closed, at=now))
+        at, is_known = wake_at(instance, but=waits), not stored.is_timer_unknown
         workflow, id_ = instance.begun.spec.name, instance.begun.instance_id
-        if at is not None and not (is_known and at == page.wakes_at):
+        if at is not None and not (is_known and at == stored.wakes_at):
             timer = conduct_timer(workflow, id_)
             await self.ports.timers.arm(timer, at=at, trace=traceparent())
-        elif instance.phase in INSTANCE_ENDED and not (is_known and page.wakes_at is None):
+        elif instance.phase in INSTANCE_ENDED and not (is_known and stored.wakes_at is None):
             await self.ports.timers.cancel(starter_id(workflow), CONDUCT, id_)
-        page.wakes_at, page.is_timer_unknown = at or page.wakes_at, False
+        stored.wakes_at, stored.is_timer_unknown = at or stored.wakes_at, False
 
     async def _open(self, effects: Effects) -> list[AttemptEnded]:
         episodes = [partial(self._open_episode, each) for each in effects.opens]
@@ -216,17 +216,17 @@ class Effector:
 
         If they do and it does not know, whoever gets the start asks for a place.
         """
-        actor = self.cast.actors.get(actor_id)
+        actor = self.catalog.actors.get(actor_id)
         return actor is not None and actor.is_laned
 
     async def _begin(self, sub: SubStart) -> AttemptEnded | None:
         """Begin an instance, or call it off if its workflow went after it was decided on."""
-        workflow, now = self.cast.workflows.get(sub.workflow), self.clock.now()
+        workflow, now = self.catalog.workflows.get(sub.workflow), self.clock.now()
         try:
             if workflow is None:
                 await call_off_instance(self.ports, sub, at=now)
                 return await end_of_sub(self.ports, sub.instance_id)
-            spec = spec_of(workflow, self.cast.actors)
+            spec = spec_of(workflow, self.catalog.actors)
             await begin_instance(self.ports, sub_started(spec, sub), at=now)
         except (BadRequest, TooLarge, Unwritable) as error:
             return _unopened(sub.trigger, sub.instance_id, error)
@@ -241,7 +241,7 @@ class Effector:
 
     async def _cancel_sub(self, command: CancelWorkflow) -> None:
         id_ = f"cancel.{command.instance_id}.workflow"
-        await self.ports.inbox.send(command, id=id_, trace=traceparent())
+        await self.ports.commands.send(command, id=id_, trace=traceparent())
 
 
 def _unopened(trigger: object, id_: str, error: Exception) -> AttemptEnded:

@@ -190,7 +190,7 @@ async def resume_workflow(
         reason=reason,
     )
     resumed(instance, command)
-    await ports.inbox.send(command, id=f"resume.{command.id}", trace=traceparent())
+    await ports.commands.send(command, id=f"resume.{command.id}", trace=traceparent())
     return command.id
 
 
@@ -236,7 +236,7 @@ async def decide_step(
         reason=reason,
     )
     step_decided(instance, command, at=_CLOCK.now())
-    await ports.inbox.send(command, id=f"decide.{command.id}", trace=traceparent())
+    await ports.commands.send(command, id=f"decide.{command.id}", trace=traceparent())
     return command.id
 
 
@@ -262,7 +262,9 @@ async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: st
     command = CancelWorkflow(
         workflow=instance.begun.spec.name, instance_id=instance_id, by=by, reason=reason
     )
-    await ports.inbox.send(command, id=f"cancel.{instance_id}.{uuid4().hex}", trace=traceparent())
+    await ports.commands.send(
+        command, id=f"cancel.{instance_id}.{uuid4().hex}", trace=traceparent()
+    )
 
 
 async def read_instance(ports: Ports, instance_id: str) -> Instance:

@@ -47,7 +47,7 @@ class InstanceStore:
     """The instances of all workflows of one node."""
 
     ports: Ports
-    pens: Iterator[str]
+    writer_ids: Iterator[str]
     """Names that nobody used before, for commits."""
     _pages: OrderedDict[str, StoredInstance] = field(default_factory=OrderedDict)
 
@@ -58,37 +58,37 @@ class InstanceStore:
             UnreadableEvent: a newer version has written to it.
             Unavailable: the log is away.
         """
-        page = self._pages.pop(instance_id, None) or StoredInstance()
-        await self.catch_up(page, instance_id)
-        return page
+        stored = self._pages.pop(instance_id, None) or StoredInstance()
+        await self.catch_up(stored, instance_id)
+        return stored
 
-    async def catch_up(self, page: StoredInstance, instance_id: str) -> None:
+    async def catch_up(self, stored: StoredInstance, instance_id: str) -> None:
         """Add to a page what was written since.
 
         Raises:
             UnreadableEvent, Unavailable: as `read`.
         """
         subject = self.ports.stack.workflow(instance_id)
-        records = await self.ports.log.read(subject, after=page.instance.version)
+        records = await self.ports.log.read(subject, after=stored.instance.version)
         if records:
-            page.instance = fold_instance(records, page.instance)
-            page.is_followed, page.is_timer_unknown = False, True
-        page.is_newest = False
+            stored.instance = fold_instance(records, stored.instance)
+            stored.is_followed, stored.is_timer_unknown = False, True
+        stored.is_newest = False
 
-    async def is_newest(self, page: StoredInstance, instance_id: str) -> bool:
+    async def is_newest(self, stored: StoredInstance, instance_id: str) -> bool:
         """Return whether nothing newer was written to an instance: a replica may lag.
 
         Raises:
             UnreadableEvent: a newer version has written to it.
             Unavailable: the log is away.
         """
-        if not page.is_newest:
+        if not stored.is_newest:
             newest = await self.ports.log.last(self.ports.stack.workflow(instance_id))
-            page.is_newest = newest is None or newest.seq == page.instance.version
-        return page.is_newest
+            stored.is_newest = newest is None or newest.seq == stored.instance.version
+        return stored.is_newest
 
     async def write(
-        self, page: StoredInstance, events: Sequence[WorkflowEvent], *, at: datetime
+        self, stored: StoredInstance, events: Sequence[WorkflowEvent], *, at: datetime
     ) -> None:
         """Append a commit to an instance that has begun.
 
@@ -96,22 +96,22 @@ class InstanceStore:
             VersionConflict: it has moved meanwhile. Read it again.
             Unavailable: the log is away. It may be written; read it again.
         """
-        instance = page.instance
+        instance = stored.instance
         subject = self.ports.stack.workflow(instance.begun.instance_id)
-        id_ = f"conduct.{next(self.pens)}"
+        id_ = f"conduct.{next(self.writer_ids)}"
         commit = Commit(id=id_, at=at, events=tuple(events), trace=traceparent())
         version = await self.ports.log.append(subject, commit, after=instance.version)
         count_events(instance.begun.spec.name, events, mode=instance.begun.mode)
-        page.instance = after(instance, events, at=at, version=version)
-        page.is_newest, page.is_followed = True, False
+        stored.instance = after(instance, events, at=at, version=version)
+        stored.is_newest, stored.is_followed = True, False
 
-    def keep(self, page: StoredInstance) -> None:
+    def keep(self, stored: StoredInstance) -> None:
         """Remember an instance, unless it is over or large."""
-        instance = page.instance
+        instance = stored.instance
         if instance.started is None or instance.phase in INSTANCE_ENDED:
             return
         if instance.results_bytes > RESULTS_BYTES_MAX:
             return
-        self._pages[instance.begun.instance_id] = page
+        self._pages[instance.begun.instance_id] = stored
         if len(self._pages) > PAGES_MAX:
             self._pages.popitem(last=False)

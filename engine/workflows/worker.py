@@ -75,10 +75,10 @@ class InstanceHandler:
 
     workflow: str
     """Its name. An instance goes on as it was when that was begun, even if nothing begins now."""
-    cast: Catalog
-    editions: Revisions
+    catalog: Catalog
+    revisions: Revisions
     clock: Clock
-    book: InstanceStore
+    store: InstanceStore
     effector: Effector
 
     async def put(
@@ -96,39 +96,39 @@ class InstanceHandler:
             Unavailable: the log is away. Put all of them again.
         """
         try:
-            page = await self._read(instance_id, commands)
-            workflow, later = await self._as_far_as_it_can(page, instance_id, commands)
+            stored = await self._read(instance_id, commands)
+            workflow, later = await self._as_far_as_it_can(stored, instance_id, commands)
             now = [number for number in range(len(commands)) if number not in later]
             said = await asyncio.gather(
-                *(self._said(commands[number], page.instance) for number in now)
+                *(self._said(commands[number], stored.instance) for number in now)
             )
             # A timer fires by the servers' clock, which may be ahead of ours: is it time by then?
-            page.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)
-            await self._decide(page, workflow, [each for each in said if each is not None])
+            stored.is_timer_unknown |= any(isinstance(each, Advance) for each in commands)
+            await self._decide(stored, workflow, [each for each in said if each is not None])
         except UnreadableEvent as error:
             detail = f"this version cannot read it: {error}"
             raise CannotRun(Hindrance(UNREADABLE, detail)) from error
-        if page.is_timer_unknown:
-            await self.effector.arm(page)
-        self.book.keep(page)
+        if stored.is_timer_unknown:
+            await self.effector.arm(stored)
+        self.store.keep(stored)
         unended = (number for number, each in zip(now, said, strict=True) if each is None)
         again = {**later, **dict.fromkeys(unended, UNENDED)}
-        lack = self._lack(page)
+        lack = self._lack(stored)
         return again if lack is None else {0: lack, **again}
 
     async def _read(self, instance_id: str, commands: Sequence[WorkflowCommand]) -> StoredInstance:
         """Return an instance; wait a little for one that is called for: the call goes first."""
-        page = await self.book.read(instance_id)
+        stored = await self.store.read(instance_id)
         is_called = any(isinstance(each, Advance) for each in commands)
         for look in range(EARLY_LOOKS if is_called else 0):
-            if page.instance.started is not None:
+            if stored.instance.started is not None:
                 break
             await self.clock.sleep(EARLY_S * 2**look)
-            await self.book.catch_up(page, instance_id)
-        return page
+            await self.store.catch_up(stored, instance_id)
+        return stored
 
     async def _as_far_as_it_can(
-        self, page: StoredInstance, instance_id: str, commands: Sequence[WorkflowCommand]
+        self, stored: StoredInstance, instance_id: str, commands: Sequence[WorkflowCommand]
     ) -> tuple[Workflow, Mapping[int, Hindrance]]:
         """Return the workflow as an instance has it, and which commands are to come later, and why.
 
@@ -139,34 +139,34 @@ class InstanceHandler:
             Hindered: the instance is not there, or this node lacks what it needs.
             Unavailable: the log is away.
         """
-        if page.instance.started is None:
+        if stored.instance.started is None:
             detail = f"the journal holds no instance {instance_id}"
             raise CannotRun(Hindrance(NO_SUCH_INSTANCE, detail))
-        if not page.instance.goes_on:  # It begins no more steps.
+        if not stored.instance.goes_on:  # It begins no more steps.
             return Workflow(self.workflow), {}
         try:
-            return await self._as_begun(page), {}
-        except CannotRun as hindered:
+            return await self._as_begun(stored), {}
+        except CannotRun as refusal:
             stops = [number for number, each in enumerate(commands) if _stops(each)]
-            if not stops and not self._is_over_time(page.instance):
+            if not stops and not self._is_over_time(stored.instance):
                 raise
             others = set(range(len(commands))).difference(stops)
-            return Workflow(self.workflow), dict.fromkeys(others, hindered.obstacle)
+            return Workflow(self.workflow), dict.fromkeys(others, refusal.hindrance)
 
     def _is_over_time(self, instance: Instance) -> bool:
         over_at = abort_at(instance)
         return over_at is not None and over_at <= decided_at(instance, self.clock.now())
 
-    async def _as_begun(self, page: StoredInstance) -> Workflow:
+    async def _as_begun(self, stored: StoredInstance) -> Workflow:
         """Return the workflow as an instance has it.
 
         Raises:
             Hindered: this node lacks what it needs.
             Unavailable: the log is away.
         """
-        spec, workflow = page.instance.begun.spec, self.cast.workflows.get(self.workflow)
+        spec, workflow = stored.instance.begun.spec, self.catalog.workflows.get(self.workflow)
         if spec.revision not in (0, workflow.revision if workflow else 0):
-            workflow = await self.editions.workflow(self.workflow, spec.revision)
+            workflow = await self.revisions.workflow(self.workflow, spec.revision)
         if workflow is None:
             raise CannotRun(Hindrance(NO_SUCH_CODE, f"there is no workflow {self.workflow!r}"))
         if problem := problem_of_code(spec, workflow):
@@ -176,46 +176,46 @@ class InstanceHandler:
     def _closed(self, instance: Instance) -> frozenset[str]:
         """Return which workflows that steps of an instance run cannot begin here now."""
         subs = (step.workflow for step in instance.begun.spec.steps if step.task is None)
-        return frozenset(subs) - self.cast.workflows.keys()
+        return frozenset(subs) - self.catalog.workflows.keys()
 
-    def _lack(self, page: StoredInstance) -> Hindrance | None:
+    def _lack(self, stored: StoredInstance) -> Hindrance | None:
         """Return which workflow steps wait for that would begin now; None: they wait for none.
 
         One that is closed may stay so for long, and nobody is at fault.
         """
-        now = decided_at(page.instance, self.clock.now())
-        place = next(waiting(page.instance, page.closed, at=now), None)
+        now = decided_at(stored.instance, self.clock.now())
+        place = next(waiting(stored.instance, stored.closed, at=now), None)
         if place is None:
             return None
-        missing = page.instance.specs[place[0]].workflow
-        reason = CLOSED if starter_id(missing) in self.cast.closed else NO_SUCH_CODE
+        missing = stored.instance.specs[place[0]].workflow
+        reason = CLOSED if starter_id(missing) in self.catalog.closed else NO_SUCH_CODE
         return Hindrance(reason, f"there is no workflow {missing!r} to begin")
 
     async def _said(self, command: WorkflowCommand, instance: Instance) -> InstanceCommand | None:
         if isinstance(command, StepDone):
-            return await end_of(self.book.ports, command, instance)
+            return await end_of(self.store.ports, command, instance)
         return command
 
     async def _decide(
-        self, page: StoredInstance, workflow: Workflow, left: list[InstanceCommand]
+        self, stored: StoredInstance, workflow: Workflow, left: list[InstanceCommand]
     ) -> None:
         """Put what is `left`, and whatever follows by itself."""
-        id_ = page.instance.begun.instance_id
+        id_ = stored.instance.begun.instance_id
         advance = Advance(workflow=workflow.name, instance_id=id_)
-        stack = self.book.ports.stack.name
+        stack = self.store.ports.stack.name
         for _ in range(ROUNDS_MAX):
-            left += await self.effector.follow(page)
+            left += await self.effector.follow(stored)
             # What was called off just now, because its workflow has gone, is not to begin again.
-            page.closed = self._closed(page.instance)
-            code = Code(workflow=workflow, stack=stack, closed=page.closed)
-            now = decided_at(page.instance, self.clock.now())
-            batch = decide_all(page.instance, left or [advance], code=code, at=now)
+            stored.closed = self._closed(stored.instance)
+            code = Code(workflow=workflow, stack=stack, closed=stored.closed)
+            now = decided_at(stored.instance, self.clock.now())
+            batch = decide_all(stored.instance, left or [advance], code=code, at=now)
             try:
-                is_sure = await self._write(page, batch, id_)
+                is_sure = await self._write(stored, batch, id_)
             except VersionConflict:
                 is_sure = False
             if not is_sure:
-                await self._catch_up(page, id_)
+                await self._catch_up(stored, id_)
                 continue
             if not left and not batch.events:
                 return
@@ -223,18 +223,18 @@ class InstanceHandler:
             left = left[batch.taken :]
         raise Unavailable(id_, detail="it does not come to rest")
 
-    async def _write(self, page: StoredInstance, batch: DecidedBatch, instance_id: str) -> bool:
+    async def _write(self, stored: StoredInstance, batch: DecidedBatch, instance_id: str) -> bool:
         """Write what was decided; return whether it was decided on the newest version."""
         if not batch.events:
-            return await self.book.is_newest(page, instance_id)
-        at = decided_at(page.instance, self.clock.now())
-        await self.book.write(page, batch.events, at=at)
+            return await self.store.is_newest(stored, instance_id)
+        at = decided_at(stored.instance, self.clock.now())
+        await self.store.write(stored, batch.events, at=at)
         return True
 
-    async def _catch_up(self, page: StoredInstance, instance_id: str) -> None:
-        before = page.instance.version
-        await self.book.catch_up(page, instance_id)
-        if page.instance.version == before:
+    async def _catch_up(self, stored: StoredInstance, instance_id: str) -> None:
+        before = stored.instance.version
+        await self.store.catch_up(stored, instance_id)
+        if stored.instance.version == before:
             raise Unavailable(instance_id, detail="what a replica holds is not the newest")
 
 
@@ -296,10 +296,10 @@ class WorkflowWorker:
     """The conductor of one workflow on one node."""
 
     ports: Ports
-    desk: InstanceHandler
+    handler: InstanceHandler
     permit: Permit
-    undertaker: DeadLetterWriter
-    hands: NodeTasks
+    dead_letters: DeadLetterWriter
+    tasks: NodeTasks
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the queue is open."""
     _room: Slots = field(default_factory=lambda: Slots(IN_FLIGHT_MAX))
@@ -310,7 +310,7 @@ class WorkflowWorker:
 
     @property
     def _actor(self) -> str:
-        return starter_id(self.desk.workflow)
+        return starter_id(self.handler.workflow)
 
     async def serve(self) -> None:
         """Take commands for as long as the node may run the workflow. What was taken is done.
@@ -335,19 +335,19 @@ class WorkflowWorker:
                 telemetry.backlog.set(source.pending, labels)
 
     def _opening(self) -> Awaitable[Source[WorkflowCommand | Unreadable]]:
-        return self.ports.inbox.open_workflow(self.desk.workflow)
+        return self.ports.commands.open_workflow(self.handler.workflow)
 
     def _take(self, delivery: Incoming) -> None:
         """Have a command put to its instance, behind those that are being put to it."""
         self._room.take_late()
         content = delivery.content
         if isinstance(content, Unreadable):
-            return self.hands.start(self._bury_unreadable(content, delivery))
+            return self.tasks.start(self._bury_unreadable(content, delivery))
         line = self._lines.get(content.instance_id)
         if line is not None:
             return line.append((content, delivery))
         self._lines[content.instance_id] = deque([(content, delivery)])
-        return self.hands.start(self._conduct(content.instance_id))
+        return self.tasks.start(self._conduct(content.instance_id))
 
     async def _conduct(self, instance_id: str) -> None:
         """Answer for all that is in an instance's line, and for what joins it meanwhile."""
@@ -377,24 +377,24 @@ class WorkflowWorker:
             Unavailable: the log is away. Not all of them are answered for.
         """
         commands = [command for command, _ in pulled]
-        workflow, trace = self.desk.workflow, pulled[0][1].trace
+        workflow, trace = self.handler.workflow, pulled[0][1].trace
         try:
             with (
                 bound_contextvars(instance_id=instance_id, workflow=workflow),
                 telemetry.span("workflow", context_of(trace)),
             ):
-                again = await self.desk.put(instance_id, commands)
+                again = await self.handler.put(instance_id, commands)
                 for number, (command, delivery) in enumerate(pulled):
                     await (
                         self._refuse(command, delivery, again[number])
                         if number in again
                         else delivery.ack()
                     )
-        except CannotRun as hindered:
-            if not all(_is_early(command, hindered.obstacle) for command in commands):
-                self._note(instance_id, hindered.obstacle)
+        except CannotRun as refusal:
+            if not all(_is_early(command, refusal.hindrance) for command in commands):
+                self._note(instance_id, refusal.hindrance)
             for command, delivery in pulled:
-                await self._refuse(command, delivery, hindered.obstacle)
+                await self._refuse(command, delivery, refusal.hindrance)
 
     async def _refuse(
         self, command: WorkflowCommand, delivery: Incoming, hindrance: Hindrance
@@ -406,7 +406,7 @@ class WorkflowWorker:
         """
         if not self.permit.is_given:
             return await delivery.nak()
-        age_s = (self.desk.clock.now() - delivery.at).total_seconds()
+        age_s = (self.handler.clock.now() - delivery.at).total_seconds()
         if _is_early(command, hindrance):
             return await self._await_beginning(command, delivery, age_s=age_s)
         is_young = delivery.deliveries < HOPELESS_DELIVERIES or age_s < HOPELESS_S
@@ -465,7 +465,7 @@ class WorkflowWorker:
             self._make_room(1)
 
     async def _bury(self, letter: Unreadable, delivery: Incoming) -> None:
-        await self.undertaker.bury(letter, actor_id=self._actor)
+        await self.dead_letters.bury(letter, actor_id=self._actor)
         await delivery.term(letter.reason)
 
     def _make_room(self, places: int) -> None:

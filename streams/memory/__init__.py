@@ -39,9 +39,9 @@ class MemoryPorts(Ports):
     """`Ports`, and what only memory can do: each `publish_raw`."""
 
     log: MemoryLog
-    inbox: MemoryCommandQueue
+    commands: MemoryCommandQueue
     leases: MemoryLeases
-    world: MemoryDomainEvents
+    domain_events: MemoryDomainEvents
     registry: MemoryBucket
     gates: MemoryBucket
     timers: MemoryTimers
@@ -55,9 +55,9 @@ def memory_ports(
     return MemoryPorts(
         stack=stack,
         log=MemoryLog(streams, stack=stack),
-        inbox=MemoryCommandQueue(streams, stack=stack),
+        commands=MemoryCommandQueue(streams, stack=stack),
         leases=MemoryLeases(clock, ttl_s=lease_ttl_s),
-        world=MemoryDomainEvents(streams[stack.stream(Stream.EVENTS)], stack=stack),
+        domain_events=MemoryDomainEvents(streams[stack.stream(Stream.EVENTS)], stack=stack),
         registry=MemoryBucket(clock),
         gates=MemoryBucket(clock),
         timers=MemoryTimers(streams, stack=stack),

@@ -20,9 +20,9 @@ class Ports:
     stack: Stack
     """With the partitions that the servers say it has."""
     log: EventLog
-    inbox: CommandQueue
+    commands: CommandQueue
     leases: Leases
-    world: DomainEvents
+    domain_events: DomainEvents
     registry: Bucket
     """Small settings that every node watches."""
     gates: Bucket

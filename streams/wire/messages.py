@@ -188,8 +188,8 @@ def inbox_of(stack: Stack, command: Command | WorkflowCommand) -> str:
     if isinstance(command, WorkflowCommand):
         return stack.workflow_inbox(command.workflow, command.instance_id)
     is_said = isinstance(command, Attending)
-    inbox = stack.attending_inbox if is_said else stack.episode_inbox
-    return inbox(command.actor_id, command.episode_id)
+    commands = stack.attending_inbox if is_said else stack.episode_inbox
+    return commands(command.actor_id, command.episode_id)
 
 
 def parse_workflow_command(

@@ -105,7 +105,7 @@ async def people(nats, stack) -> AsyncIterator[tuple[Ports, Ports]]:
 async def node(ports: Ports, strategy: type[Refund], name: str = "n1") -> AsyncIterator[Node]:
     clerk = Actor("clerk", max_concurrent_episodes=8)
     clerk.expect("refunds_are_approved", strategy, on=event(ASKED))
-    await (await ports.world.open(clerk.id, clerk.event_names())).close()
+    await (await ports.domain_events.open(clerk.id, clerk.event_names())).close()
     running = Node(App(actors=[clerk]), ports, name=name, grace_s=5.0)
     task = asyncio.create_task(running.run())
     try:
@@ -116,7 +116,7 @@ async def node(ports: Ports, strategy: type[Refund], name: str = "n1") -> AsyncI
 
 
 async def ask(ports: Ports, customer: str = "eve") -> None:
-    await ports.world.publish(ASKED, {"customer": customer}, id=customer)
+    await ports.domain_events.publish(ASKED, {"customer": customer}, id=customer)
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -232,7 +232,7 @@ async def wait_blocked(ports: Ports, running: Node, count: int, *, total: int) -
 
     async def are_left() -> bool:
         entries = await ports.registry.entries(under="wait")
-        is_busy = running._running._runs or await ports.inbox.backlog("clerk")
+        is_busy = running._running._runs or await ports.commands.backlog("clerk")
         return len(entries) == total and not is_busy
 
     await until(are_left)

@@ -66,7 +66,7 @@ STANDS: Final = "select revision, is_enabled, applied_by, disabled_by from agent
 async def ports(cluster: Cluster) -> AsyncIterator[Ports]:
     async with connect(cluster.nats_url, stack=Stack()) as ports:
         # A node may be seen to run an actor a moment before the queue of its events is there.
-        await (await ports.world.open(ACTOR, [EVENT])).close()
+        await (await ports.domain_events.open(ACTOR, [EVENT])).close()
         yield ports
 
 

@@ -87,7 +87,7 @@ async def told(cluster: Cluster) -> list[str]:
     and no more come."""
     async with (
         connect(cluster.nats_url, stack=Stack()) as ports,
-        ports.world.follow(["finding.expired"], after=0) as follower,
+        ports.domain_events.follow(["finding.expired"], after=0) as follower,
     ):
         keys: list[str] = []
         async with asyncio.timeout(WAIT_S_MAX):

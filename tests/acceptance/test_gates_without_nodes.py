@@ -125,7 +125,10 @@ async def wait_armed(ports: Ports, key: str, event_id: str) -> None:
 
 async def stored_at(ports: Ports, event_name: str, id_: str) -> datetime:
     """Return when the server stored an event."""
-    async with asyncio.timeout(WAIT_S_MAX), ports.world.follow([event_name], after=0) as follower:
+    async with (
+        asyncio.timeout(WAIT_S_MAX),
+        ports.domain_events.follow([event_name], after=0) as follower,
+    ):
         while True:
             for each in await follower.receive(most=1_000, wait_s=1.0):
                 if each.content.id == id_:

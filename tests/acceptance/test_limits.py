@@ -53,7 +53,7 @@ async def published_by_customer(cluster: Cluster) -> dict[str, list[str]]:
     count = 0
     async with (
         connect(cluster.nats_url, stack=Stack()) as ports,
-        ports.world.follow(["order.paid"], after=0) as follower,
+        ports.domain_events.follow(["order.paid"], after=0) as follower,
     ):
         while count < EVENTS:
             for each in await follower.receive(most=500, wait_s=1.0):

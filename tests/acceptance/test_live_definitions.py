@@ -123,14 +123,14 @@ async def test_actors_are_replaced_under_load_and_every_event_is_worked_on_once(
     works = {name: Work() for name in ("n1", "n2")}
     async with connect(nats.url, stack=stack) as first, connect(nats.url, stack=stack) as second:
         # From here on, what is published is kept for the actor's gates.
-        await (await first.world.open("doer", frozenset({"work.came"}))).close()
+        await (await first.domain_events.open("doer", frozenset({"work.came"}))).close()
         async with node(first, works["n1"], "n1"), node(second, works["n2"], "n2"):
             for revision in range(1, REVISIONS + 1):
                 await apply_definition(
                     first, DefinitionKind.AGENT, "doer", definition(revision), by="ada"
                 )
                 for number in range(EVENTS):
-                    await second.world.publish("work.came", {}, id=f"e{revision}.{number}")
+                    await second.domain_events.publish("work.came", {}, id=f"e{revision}.{number}")
             await until(lambda: _all_at(first, REVISIONS))
             await until(lambda: _have_ended(first, REVISIONS * EVENTS))
             await disable_definition(first, DefinitionKind.AGENT, "doer", by="ada")

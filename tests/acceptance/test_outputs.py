@@ -73,11 +73,11 @@ async def paging(ports: Ports, receiver: Receiver) -> AsyncIterator[None]:
     monitor.expect("disks_have_room", Alert, on=event(FULL))
     webhook = Webhook(receiver.url, timeout_s=0.5)
     route = Route(webhook, retries=Retries(attempts_max=5, first_s=0.1, most_s=0.2))
-    await (await ports.world.open(monitor.id, monitor.event_names())).close()
+    await (await ports.domain_events.open(monitor.id, monitor.event_names())).close()
     node = Node(App(actors=[monitor], outputs={"pager": route}), ports, name="n1", grace_s=5.0)
     running = asyncio.create_task(node.run())
     try:
-        await ports.world.publish(FULL, {"host": "host-1"}, id="full-1")
+        await ports.domain_events.publish(FULL, {"host": "host-1"}, id="full-1")
         yield
     finally:
         node.stop()

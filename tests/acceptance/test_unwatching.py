@@ -35,17 +35,17 @@ async def test_what_no_node_watches_any_more_holds_up_the_queue_until_it_is_reco
     monkeypatch.setattr(consumer, "UNANSWERED_MAX", UNANSWERED_MAX)
     monkeypatch.setattr(events, "QUEUE_LOOK_S", 0.2)
     # An older version of the actor has watched it.
-    await (await jet.world.open("worker", {OLD, HAPPENED})).close()
+    await (await jet.domain_events.open("worker", {OLD, HAPPENED})).close()
     id_ = dedupe.episode_id(
         stack=jet.stack.name, actor="worker", expectation="thing", dedupe_key="event:x1"
     )
     async with running(app_of(Scripted()), jet):
         for number in range(2 * UNANSWERED_MAX):
-            await jet.world.publish(OLD, {}, id=f"o{number}")
-        await jet.world.publish(HAPPENED, {}, id="x1")
+            await jet.domain_events.publish(OLD, {}, id=f"o{number}")
+        await jet.domain_events.publish(HAPPENED, {}, id="x1")
         done = await reconcile(jet, by="ada")
         life = await lived(jet, id_)
 
         assert [each.action.about for each in done.steps] == [f"stops watching {OLD}"]
-        assert await jet.world.watched("worker") == {HAPPENED}
+        assert await jet.domain_events.watched("worker") == {HAPPENED}
         assert life.end.status is EndStatus.DONE

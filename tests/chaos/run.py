@@ -154,7 +154,7 @@ async def publish(ports: Ports, size: Size) -> list[str]:
     async def one(number: int) -> None:
         name = "order.notify" if number % NOTICES == 0 else "order.settle"
         id_ = f"e{number}"
-        await ports.world.publish(name, {"order": f"o{number}"}, id=id_)
+        await ports.domain_events.publish(name, {"order": f"o{number}"}, id=id_)
         published.append(id_)
 
     async with asyncio.TaskGroup() as group:

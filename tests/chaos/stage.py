@@ -41,7 +41,7 @@ class Stage:
 
     async def publish(self, expectation: str) -> None:
         """Wake one episode."""
-        await self.ports.world.publish(f"order.{expectation}", {"order": "o1"}, id="e1")
+        await self.ports.domain_events.publish(f"order.{expectation}", {"order": "o1"}, id="e1")
 
     def calls(self) -> list[ledger.Call]:
         """Return every call that the outside got."""

@@ -83,11 +83,11 @@ async def test_nodes_go_on_when_the_leader_of_the_journal_is_killed(three: Three
     ):
         nodes = [await cluster.start(name, VIGIL_REPLICAS=str(REPLICAS)) for name in ("n1", "n2")]
         done = "select 1 from episodes where status = 'done'"
-        await _place(ports.world, range(EPISODES // 2))
+        await _place(ports.domain_events, range(EPISODES // 2))
         await cluster.wait_rows(f"{done} limit 1", 1, most_s=30)
         leader = await three.leader_of(stack.stream(Stream.JOURNAL))
         leader.kill()
-        await _place(ports.world, range(EPISODES // 2, EPISODES))
+        await _place(ports.domain_events, range(EPISODES // 2, EPISODES))
         leader.restart()
         await cluster.wait_rows(done, EPISODES, most_s=80)
 
@@ -96,9 +96,9 @@ async def test_nodes_go_on_when_the_leader_of_the_journal_is_killed(three: Three
         assert [node.stop() for node in nodes] == [0, 0]
 
 
-async def _place(world: DomainEvents, numbers: Iterable[int]) -> None:
+async def _place(domain_events: DomainEvents, numbers: Iterable[int]) -> None:
     """Publish an event for each number; each waits for a leader if there is none."""
     async with asyncio.TaskGroup() as group:
         for n in numbers:
             payload = {"order": f"o{n}", "late_days": n % 3}
-            group.create_task(world.publish("order.placed", payload, id=f"e{n}"))
+            group.create_task(domain_events.publish("order.placed", payload, id=f"e{n}"))

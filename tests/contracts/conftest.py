@@ -133,9 +133,9 @@ async def publish_raw(server, ports, stack: Stack) -> AsyncIterator[Publish]:
 
         async def to_memory(subject: str, data: bytes, headers: Mapping[str, str]) -> None:
             if subject.startswith(f"{stack.name}.event."):
-                ports.world.publish_raw(stack.event_name_of(subject), data, headers)
+                ports.domain_events.publish_raw(stack.event_name_of(subject), data, headers)
             elif subject.startswith(f"{stack.name}.inbox."):
-                ports.inbox.publish_raw(subject, data, headers)
+                ports.commands.publish_raw(subject, data, headers)
             else:
                 ports.log.publish_raw(subject, data, headers)
 
@@ -157,7 +157,7 @@ async def orders(server, ports, stack: Stack) -> AsyncIterator[Orders]:
     """A stream that is no stack's, on the same server."""
     name = f"ORDERS-{stack.name}"
     if server is None:
-        yield MemoryOrders(ports.world.add_stream(name, captures=[f"{name}.>"]))
+        yield MemoryOrders(ports.domain_events.add_stream(name, captures=[f"{name}.>"]))
         return
     import nats  # noqa: PLC0415 - memory needs no NATS
 

@@ -283,8 +283,11 @@ async def test_sending_a_timer_leaves_the_pending_one_of_its_name_alone(timers):
 
 async def test_a_timer_and_a_command_of_one_id_are_two(ports, timers):
     await timers.send(timer(), id="a")
-    await ports.inbox.send(start("e1"), id="a")
-    async with opened(timers.open("monitor")) as due, opened(ports.inbox.open("monitor")) as told:
+    await ports.commands.send(start("e1"), id="a")
+    async with (
+        opened(timers.open("monitor")) as due,
+        opened(ports.commands.open("monitor")) as told,
+    ):
         assert len(await deliveries_of(due, 1)) == len(await deliveries_of(told, 1)) == 1
 
 

@@ -24,8 +24,8 @@ def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -
     actor, running, permits = app.actors["worker"], RunningEpisodes(), Permits()
     return OutputContext(
         app=app,
-        cast=Catalog(in_code(app)),
-        editions=RevisionResolver(ports, app),
+        catalog=Catalog(in_code(app)),
+        revisions=RevisionResolver(ports, app),
         actor=actor,
         is_laned=actor.is_laned,
         ports=ports,
@@ -36,7 +36,7 @@ def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -
         running=running,
         breakers=Breakers(actor, ports, clock, node=node, running=running),
         turns=Turns(),
-        outlets=AdapterPool(app.outputs, ports, clock),
+        adapters=AdapterPool(app.outputs, ports, clock),
         slots=Slots(actor.max_concurrent_episodes),
-        pens=(f"{node}.{number}" for number in count(1)),
+        writer_ids=(f"{node}.{number}" for number in count(1)),
     )

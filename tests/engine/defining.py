@@ -71,7 +71,7 @@ async def apply(ports: MemoryPorts, definition) -> int:
     """Apply a definition as it would be from a file, and return its revision."""
     kind, id_ = _named(definition)
     change = await apply_definition(ports, kind, id_, raw(definition), by="ada")
-    return change.edition.revision
+    return change.registered.revision
 
 
 async def disable(ports: MemoryPorts, id_: str, kind: DefinitionKind = AGENT) -> None:
@@ -100,7 +100,7 @@ def runs(revision: int, actor: str = "worker"):
 
 async def happen(ports: MemoryPorts, id_: str = "x1") -> str:
     """Publish an event, and return the episode that it opens once `worker` hears of it."""
-    await ports.world.publish(HAPPENED, {}, id=id_)
+    await ports.domain_events.publish(HAPPENED, {}, id=id_)
     return opening(_IN_CODE, id_=id_).episode_id
 
 

@@ -51,7 +51,7 @@ async def begun(ports: MemoryPorts) -> None:
 
 async def publish(ports: MemoryPorts, *names: str, **payload: object) -> None:
     for name in names:
-        await ports.world.publish(HAPPENED, dict(payload), id=name)
+        await ports.domain_events.publish(HAPPENED, dict(payload), id=name)
 
 
 async def turns_of(ports: MemoryPorts, *, key: str = "k") -> Turns:

@@ -169,7 +169,7 @@ class Scene:
 
     async def open(self, id_: str = "x1") -> str:
         """Publish the event that opens an episode, and return the episode's id."""
-        await self.ports.world.publish(HAPPENED, {}, id=id_)
+        await self.ports.domain_events.publish(HAPPENED, {}, id=id_)
         return opening(self.app, id_=id_).episode_id
 
     async def life(self, episode_id: str) -> Life:
@@ -227,13 +227,13 @@ class Scene:
     def told(self) -> list[tuple[str, dict]]:
         """Return the public events about outputs: name and payload."""
         kept = self.ports.log._streams[self.ports.stack.stream(Stream.EVENTS)]
-        events = [self.ports.world._parse(message) for message in kept.past(0)]
+        events = [self.ports.domain_events._parse(message) for message in kept.past(0)]
         return [(one.name, one.payload) for one in events if one.name.startswith("output.")]
 
     @property
     def told_ids(self) -> set[str]:
         kept = self.ports.log._streams[self.ports.stack.stream(Stream.EVENTS)]
-        return {self.ports.world._parse(message).id for message in kept.past(0)}
+        return {self.ports.domain_events._parse(message).id for message in kept.past(0)}
 
 
 def play(
@@ -253,7 +253,7 @@ def play(
         scene.append(Scene(app, weather or Doom(), skew_s=skew_s))
         (actor,) = app.actors.values()
         # An actor that nobody ever ran hears nothing.
-        await (await scene[0].ports.world.open(actor.id, actor.event_names())).close()
+        await (await scene[0].ports.domain_events.open(actor.id, actor.event_names())).close()
         async with scene[0].node():
             return await story(scene[0])
 

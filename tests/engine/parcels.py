@@ -14,6 +14,6 @@ _PENS = count(1)
 
 async def left(ports: MemoryPorts, key: str, *events: OutputEvent) -> None:
     """Add `events` to the log of the output `key`, as a node that died right after."""
-    parcel = OutputStore(ports, CLOCK, key, pen=f"who died {next(_PENS)}")
-    await parcel.read()
-    await parcel.append(*events)
+    output_store = OutputStore(ports, CLOCK, key, writer_id=f"who died {next(_PENS)}")
+    await output_store.read()
+    await output_store.append(*events)

@@ -220,7 +220,7 @@ async def write(ports: MemoryPorts, episode_id: str, *events: EpisodeEvent) -> N
 
 async def ask_start(ports: MemoryPorts, episode_id: str, *, id_: str = "start") -> None:
     command = Start(actor_id="worker", episode_id=episode_id)
-    await ports.inbox.send(command, id=f"{id_}.{episode_id}")
+    await ports.commands.send(command, id=f"{id_}.{episode_id}")
 
 
 async def open_episode(ports: MemoryPorts, app: App, *, id_: str = "x1") -> str:
@@ -237,7 +237,7 @@ async def leave(ports: MemoryPorts, app: App, *events: EpisodeEvent) -> str:
     await write(ports, opened.episode_id, opened)
     await write(ports, opened.episode_id, STARTED, *events)
     command = Recover(actor_id="worker", episode_id=opened.episode_id, reason="lapsed")
-    await ports.inbox.send(command, id="lapse.1")
+    await ports.commands.send(command, id="lapse.1")
     return opened.episode_id
 
 
@@ -312,9 +312,11 @@ async def play(strategy, *, ports: MemoryPorts | None = None, **declared) -> Lif
         return await lived(ports, await open_episode(ports, app))
 
 
-def gates(world: MemoryDomainEvents) -> dict[str, Durable]:
+def gates(domain_events: MemoryDomainEvents) -> dict[str, Durable]:
     """Return the queues of events that actors share, as far as they were opened."""
-    return {name: each for name, each in world._durables.items() if not name.endswith(QUEUE)}
+    return {
+        name: each for name, each in domain_events._durables.items() if not name.endswith(QUEUE)
+    }
 
 
 async def all_answered(port: MemoryCommandQueue | MemoryDomainEvents) -> None:
@@ -339,5 +341,5 @@ def stored(ports: MemoryPorts) -> bytes:
 def told(ports: MemoryPorts) -> list[tuple[str, dict]]:
     """Return the public events that the world was told, in order: name and payload."""
     (stream,) = (s for s in ports.log._streams.values() if s.name.endswith("-events"))
-    events = [ports.world._parse(message) for message in stream.past(0)]
+    events = [ports.domain_events._parse(message) for message in stream.past(0)]
     return [(one.name, one.payload) for one in events if one.name != HAPPENED]

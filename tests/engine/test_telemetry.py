@@ -53,11 +53,11 @@ async def main():
     )
     actor.expect("nameless", Scripted(), on=event(HAPPENED), dedupe=lambda event: None)
     actor.expect("once", Scripted(), on=event("other.happened"), dedupe=by_value("n"))
-    await (await ports.world.open(actor.id, actor.event_names())).close()
+    await (await ports.domain_events.open(actor.id, actor.event_names())).close()
     with trace.get_tracer("publisher").start_as_current_span("publish") as span:
-        await ports.world.publish(HAPPENED, {}, id="x1", trace=traceparent())
+        await ports.domain_events.publish(HAPPENED, {}, id="x1", trace=traceparent())
         published = span.get_span_context().trace_id
-    ports.world.publish_raw(HAPPENED, b"nonsense", {})
+    ports.domain_events.publish_raw(HAPPENED, b"nonsense", {})
     async with running(app, ports):
         life = await lived(ports, opening(app).episode_id)
         finding = await ports.log.last(ports.stack.finding("k"))
@@ -65,8 +65,8 @@ async def main():
     told = events.past(2)
     async with running(app, ports):
         for id_ in ("x2", "x3"):
-            await ports.world.publish("other.happened", {"n": 1}, id=id_)
-            await all_answered(ports.world)
+            await ports.domain_events.publish("other.happened", {"n": 1}, id=id_)
+            await all_answered(ports.domain_events)
     return {
         "published": f"{published:032x}",
         "commits": [record.commit.trace for record in (*life.records, finding)],

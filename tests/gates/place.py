@@ -77,7 +77,7 @@ class Simulated:
         self.clock: Clock = LifeClock(Life("outside"), self._ahead_s)
         self.ports = memory_ports(clock=self.clock)
         self._servers = Servers(self.ports, weather)
-        self._foreign = self.ports.world.add_stream(scenario.stream)
+        self._foreign = self.ports.domain_events.add_stream(scenario.stream)
 
     @asynccontextmanager
     async def process(self, app: App, name: str) -> AsyncIterator[Process]:

@@ -87,12 +87,12 @@ class Stage:
 
     scenario: Scenario
     place: Place
-    cast: Cast = field(init=False)
+    catalog: Cast = field(init=False)
     late_s: float = 0.0
     _published: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.cast = Cast(self.place, self.scenario)
+        self.catalog = Cast(self.place, self.scenario)
 
     async def play(self) -> None:
         """Let happen what the scenario says, and end all processes when it is over."""
@@ -102,13 +102,13 @@ class Stage:
         try:
             await self._wait(0.0)
             for name in self.scenario.nodes:
-                self.cast.start(name)
+                self.catalog.start(name)
             for at_s, deed in self.scenario.happens:
                 await self._wait(at_s)
                 await self._do(deed)
             await self._wait(self.scenario.until_s)
         finally:
-            await self.cast.end()
+            await self.catalog.end()
 
     async def opened(self) -> list[Seen]:
         """Return what was opened, in the order of the journal."""
@@ -134,7 +134,7 @@ class Stage:
     async def _open_queues(self) -> None:
         """An actor that nobody ever ran hears nothing; this one has been run before."""
         (actor,) = self.scenario.app().actors.values()
-        await (await self.place.ports.world.open(actor.id, actor.event_names())).close()
+        await (await self.place.ports.domain_events.open(actor.id, actor.event_names())).close()
 
     async def _wait(self, at_s: float) -> None:
         """Wait for a time of the scenario, and note how late it is then."""
@@ -143,24 +143,28 @@ class Stage:
         self.late_s = max(self.late_s, -left_s)
 
     async def _do(self, deed: Deed) -> None:
-        world = self.place.ports.world
+        domain_events = self.place.ports.domain_events
         match deed:
             case Publish(id=id_, payload=payload, name=name, hops=hops):
-                self._published.append(await world.publish(name, payload, id=id_, hops=hops))
+                self._published.append(
+                    await domain_events.publish(name, payload, id=id_, hops=hops)
+                )
             case Republish(nth=nth):
                 again = f"again {len(self._published)}"
-                self._published.append(await world.republish(self._published[nth], id=again) or 0)
+                self._published.append(
+                    await domain_events.republish(self._published[nth], id=again) or 0
+                )
             case Offer(subject=subject, payload=payload):
                 data = msgspec.json.encode(payload)
                 await self.place.offer(f"{self.scenario.stream}.{subject}", data)
             case Ask():
                 await self._ask(deed)
             case Start(node=node):
-                self.cast.start(node)
+                self.catalog.start(node)
             case Stop(node=node):
-                await self.cast.stop(node)
+                await self.catalog.stop(node)
             case Kill(node=node):
-                await self.cast.kill(node)
+                await self.catalog.kill(node)
 
     async def _ask(self, asked: Ask) -> None:
         due_s = asked.due_s

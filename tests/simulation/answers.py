@@ -195,7 +195,7 @@ class Answers:
 
     async def _publish(self, ref: str, *, id_: str, number: int) -> None:
         payload = {"ref": ref, "result": {"value": number}, "by": "bank"}
-        await surely(partial(self._ports.world.publish, RESOLVED, payload, id=id_))
+        await surely(partial(self._ports.domain_events.publish, RESOLVED, payload, id=id_))
 
     def _has_word_since(self, ref: str, record: Recorded) -> bool:
         ports = self.servers.ports
@@ -209,7 +209,7 @@ class Answers:
         """Have a node look after an episode about which nothing need be due."""
         attend = Attend(actor_id=actor, episode_id=episode_id)
         id_ = f"look.{episode_id}.{_now_s()}"
-        await surely(partial(self._ports.inbox.send, attend, id=id_))
+        await surely(partial(self._ports.commands.send, attend, id=id_))
 
     async def _cancel(self, actor: str, episode_id: str, rng: Random) -> None:
         await asyncio.sleep(rng.uniform(0.0, 6.0))

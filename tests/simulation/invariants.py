@@ -103,7 +103,7 @@ def i2_only_the_latest_claim_adds_to_an_episode(evidence: Evidence) -> Breaches:
     whoever answers what it waits for.
     """
     for life in evidence.lives.values():
-        pens, number, attempts = ["open"], 0, 0
+        writer_ids, number, attempts = ["open"], 0, 0
         newest = 0
         for record in life.records:
             first, *more = record.commit.events
@@ -112,23 +112,23 @@ def i2_only_the_latest_claim_adds_to_an_episode(evidence: Evidence) -> Breaches:
                     continue
                 first = more[0]
             if _is_by_anybody(first, record):
-                yield from _by_anybody(life, record, pens)
+                yield from _by_anybody(life, record, writer_ids)
                 continue
-            pen, _, place = record.commit.id.rpartition("-")
+            writer_id, _, place = record.commit.id.rpartition("-")
             if isinstance(first, EpisodeStarted):
                 attempts, number = attempts + 1, 0
-                if pen in pens:
-                    yield f"{life.id}@{record.seq}: {pen} starts it again"
-                pens.append(pen)
+                if writer_id in writer_ids:
+                    yield f"{life.id}@{record.seq}: {writer_id} starts it again"
+                writer_ids.append(writer_id)
                 yield from _claimed(life, record, first, newest)
                 if first.attempt != attempts:
                     yield f"{life.id}@{record.seq}: attempt {first.attempt} is the {attempts}th"
                 newest = first.claim_revision
             number += 1
-            if (pen, place) != (pens[-1], str(number)):
-                yield f"{life.id}@{record.seq}: {record.commit.id}, not {pens[-1]}-{number}"
+            if (writer_id, place) != (writer_ids[-1], str(number)):
+                yield f"{life.id}@{record.seq}: {record.commit.id}, not {writer_ids[-1]}-{number}"
             if isinstance(record.commit.events[-1], EpisodeBlocked | EpisodeDeferred):
-                pens.append(NOBODY)
+                writer_ids.append(NOBODY)
 
 
 def _claimed(life: Life, record: Recorded, start: EpisodeStarted, newest: int) -> Breaches:
@@ -146,11 +146,11 @@ def _is_by_anybody(first: LogEvent, record: Recorded) -> bool:
     return is_end or isinstance(record.commit.events[-1], EpisodeResolved)
 
 
-def _by_anybody(life: Life, record: Recorded, pens: Sequence[str]) -> Breaches:
+def _by_anybody(life: Life, record: Recorded, writer_ids: Sequence[str]) -> Breaches:
     """What is called off does not go on; and nobody has what waits until it is answered."""
     if isinstance(record.commit.events[-1], EpisodeResolved):
-        if pens[-1] != NOBODY:
-            yield f"{life.id}@{record.seq}: answered while {pens[-1]} has it"
+        if writer_ids[-1] != NOBODY:
+            yield f"{life.id}@{record.seq}: answered while {writer_ids[-1]} has it"
     elif record is not life.records[-1]:
         yield f"{life.id}@{record.seq}: called off, and went on"
 
@@ -174,8 +174,12 @@ def i3_a_recorded_step_is_never_executed_again(evidence: Evidence) -> Breaches:
             for placed in life.of(EpisodeStarted)
             if placed.event.node == call.node and placed.seq <= call.head
         ]
-        pen = record.commit_id.rpartition("-")[0]
-        if not began or began[-1].seq > record.seq or began[-1].commit_id.startswith(f"{pen}-"):
+        writer_id = record.commit_id.rpartition("-")[0]
+        if (
+            not began
+            or began[-1].seq > record.seq
+            or began[-1].commit_id.startswith(f"{writer_id}-")
+        ):
             yield f"{call} though recorded at {record.seq}"
 
 

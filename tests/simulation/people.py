@@ -139,7 +139,7 @@ async def _say(ports: Ports, request: Request, rng: Random) -> None:
 
 
 async def _send(ports: Ports, decision: Decide, *, id_: str) -> None:
-    await surely(partial(ports.inbox.send, decision, id=id_))
+    await surely(partial(ports.commands.send, decision, id=id_))
 
 
 def _decision(request: Request, rng: Random) -> Decide:

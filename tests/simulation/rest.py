@@ -50,8 +50,8 @@ def unanswered(servers: Servers) -> int:
     ports = servers.ports
     waits, looks = ports.stack.gate_durable(QUEUE), ports.stack.due_durable(QUEUE)
     durables = [
-        *(each for name, each in ports.world._durables.items() if name != waits),
-        *ports.inbox._durables.values(),
+        *(each for name, each in ports.domain_events._durables.items() if name != waits),
+        *ports.commands._durables.values(),
         *(each for (name, _), each in ports.timers._durables.items() if name != looks),
     ]
     return sum(durable.backlog for durable in durables)
@@ -91,7 +91,7 @@ def stored(servers: Servers, stream: Stream) -> list[Recorded]:
 
 def fed(servers: Servers) -> Sequence[StreamMessage]:
     """Return what the stream that is not ours holds."""
-    stream = servers.ports.world._foreign.get(ORDERS)
+    stream = servers.ports.domain_events._foreign.get(ORDERS)
     return () if stream is None else stream.past(0)
 
 

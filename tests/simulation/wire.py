@@ -410,32 +410,34 @@ class WiredInbox:
     wire: Wire
 
     async def send(self, command: Command | WorkflowCommand, *, id: str, trace: str = "") -> None:
-        inbox = self.wire.servers.ports.inbox
-        await self.wire.surely(f"send {id}", lambda: done(inbox.send(command, id=id, trace=trace)))
+        commands = self.wire.servers.ports.commands
+        await self.wire.surely(
+            f"send {id}", lambda: done(commands.send(command, id=id, trace=trace))
+        )
 
     async def open(self, actor: str) -> WiredSource[Command | Unreadable]:
-        inbox = self.wire.servers.ports.inbox
-        source = await self.wire.request("open", lambda: done(inbox.open(actor)))
+        commands = self.wire.servers.ports.commands
+        source = await self.wire.request("open", lambda: done(commands.open(actor)))
         return WiredSource(self.wire, source)
 
     async def open_attending(self, actor: str) -> WiredSource[Command | Unreadable]:
-        inbox = self.wire.servers.ports.inbox
-        source = await self.wire.request("open", lambda: done(inbox.open_attending(actor)))
+        commands = self.wire.servers.ports.commands
+        source = await self.wire.request("open", lambda: done(commands.open_attending(actor)))
         return WiredSource(self.wire, source)
 
     async def open_workflow(self, workflow: str) -> WiredSource[WorkflowCommand | Unreadable]:
-        inbox = self.wire.servers.ports.inbox
-        source = await self.wire.request("open", lambda: done(inbox.open_workflow(workflow)))
+        commands = self.wire.servers.ports.commands
+        source = await self.wire.request("open", lambda: done(commands.open_workflow(workflow)))
         return WiredSource(self.wire, source)
 
     async def backlog(self, actor: str) -> int:
-        inbox = self.wire.servers.ports.inbox
-        return await self.wire.request("backlog", lambda: done(inbox.backlog(actor)))
+        commands = self.wire.servers.ports.commands
+        return await self.wire.request("backlog", lambda: done(commands.backlog(actor)))
 
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
-        inbox = self.wire.servers.ports.inbox
+        commands = self.wire.servers.ports.commands
         return await self.wire.request(
-            "is waiting", lambda: done(inbox.is_waiting(actor, episode_id))
+            "is waiting", lambda: done(commands.is_waiting(actor, episode_id))
         )
 
 
@@ -454,10 +456,10 @@ class WiredWorld:
         hops: int = 0,
         trace: str = "",
     ) -> int:
-        world = self.wire.servers.ports.world
+        domain_events = self.wire.servers.ports.domain_events
         return await self.wire.surely(
             f"publish {name} {id}",
-            lambda: done(world.publish(name, payload, id=id, hops=hops, trace=trace)),
+            lambda: done(domain_events.publish(name, payload, id=id, hops=hops, trace=trace)),
         )
 
     async def send(
@@ -469,75 +471,83 @@ class WiredWorld:
         headers: Mapping[str, str] = NO_HEADERS,
         hops: int = 0,
     ) -> Sent:
-        world = self.wire.servers.ports.world
+        domain_events = self.wire.servers.ports.domain_events
         return await self.wire.request(
             f"send {subject} {id}",
-            lambda: done(world.send(subject, data, id=id, headers=headers, hops=hops)),
+            lambda: done(domain_events.send(subject, data, id=id, headers=headers, hops=hops)),
         )
 
     async def open(
         self, actor: str, names: Collection[str], *, after: int | None = None
     ) -> WiredSource[DomainEvent | Unreadable]:
-        world = self.wire.servers.ports.world
+        domain_events = self.wire.servers.ports.domain_events
         source = await self.wire.request(
-            "open", lambda: done(world.open(actor, names, after=after))
+            "open", lambda: done(domain_events.open(actor, names, after=after))
         )
         return WiredSource(self.wire, source)
 
     async def open_feed(
         self, actor: str, feed: ForeignStream, *, after: int | None = None
     ) -> WiredSource[DomainEvent | Unreadable]:
-        world = self.wire.servers.ports.world
+        domain_events = self.wire.servers.ports.domain_events
         source = await self.wire.request(
-            "open", lambda: done(world.open_feed(actor, feed, after=after))
+            "open", lambda: done(domain_events.open_feed(actor, feed, after=after))
         )
         return WiredSource(self.wire, source)
 
     async def watched(self, actor: str) -> frozenset[str]:
-        world = self.wire.servers.ports.world
-        return await self.wire.request("watched", lambda: done(world.watched(actor)))
+        domain_events = self.wire.servers.ports.domain_events
+        return await self.wire.request("watched", lambda: done(domain_events.watched(actor)))
 
     async def unwatch(self, actor: str, names: Collection[str]) -> None:
-        world = self.wire.servers.ports.world
-        await self.wire.request("unwatch", lambda: done(world.unwatch(actor, names)))
+        domain_events = self.wire.servers.ports.domain_events
+        await self.wire.request("unwatch", lambda: done(domain_events.unwatch(actor, names)))
 
-    async def forget(self, actor: str, feeds: Collection[ForeignStream] = ()) -> None:
-        world = self.wire.servers.ports.world
-        await self.wire.request("forget", lambda: done(world.forget(actor, feeds)))
+    async def forget(self, actor: str, foreign_streams: Collection[ForeignStream] = ()) -> None:
+        domain_events = self.wire.servers.ports.domain_events
+        await self.wire.request(
+            "forget", lambda: done(domain_events.forget(actor, foreign_streams))
+        )
 
-    async def backlog(self, actor: str, feeds: Collection[ForeignStream] = ()) -> int:
-        world = self.wire.servers.ports.world
-        return await self.wire.request("backlog", lambda: done(world.backlog(actor, feeds)))
+    async def backlog(self, actor: str, foreign_streams: Collection[ForeignStream] = ()) -> int:
+        domain_events = self.wire.servers.ports.domain_events
+        return await self.wire.request(
+            "backlog", lambda: done(domain_events.backlog(actor, foreign_streams))
+        )
 
     async def position(self, actor: str) -> int:
-        world = self.wire.servers.ports.world
-        return await self.wire.request("position", lambda: done(world.position(actor)))
+        domain_events = self.wire.servers.ports.domain_events
+        return await self.wire.request("position", lambda: done(domain_events.position(actor)))
 
     async def feed_position(self, actor: str, feed: ForeignStream) -> int:
-        world = self.wire.servers.ports.world
-        return await self.wire.request("position", lambda: done(world.feed_position(actor, feed)))
+        domain_events = self.wire.servers.ports.domain_events
+        return await self.wire.request(
+            "position", lambda: done(domain_events.feed_position(actor, feed))
+        )
 
     async def newest(self, feed: ForeignStream | None = None) -> int:
-        world = self.wire.servers.ports.world
-        return await self.wire.request("position", lambda: done(world.newest(feed)))
+        domain_events = self.wire.servers.ports.domain_events
+        return await self.wire.request("position", lambda: done(domain_events.newest(feed)))
 
     @asynccontextmanager
     async def follow(
         self, names: Collection[str], *, after: int
     ) -> AsyncIterator[WiredEventFollower]:
-        async with self.wire.servers.ports.world.follow(names, after=after) as follower:
+        async with self.wire.servers.ports.domain_events.follow(names, after=after) as follower:
             yield WiredEventFollower(self.wire, follower)
 
     @asynccontextmanager
     async def follow_feed(
         self, feed: ForeignStream, *, after: int
     ) -> AsyncIterator[WiredEventFollower]:
-        async with self.wire.servers.ports.world.follow_feed(feed, after=after) as follower:
+        async with self.wire.servers.ports.domain_events.follow_feed(feed, after=after) as follower:
             yield WiredEventFollower(self.wire, follower)
 
     async def republish(self, seq: int, *, id: str) -> int | None:
-        world = self.wire.servers.ports.world
-        return await self.wire.surely(f"republish {seq}", lambda: done(world.republish(seq, id=id)))
+        domain_events = self.wire.servers.ports.domain_events
+        return await self.wire.surely(
+            f"republish {seq}", lambda: done(domain_events.republish(seq, id=id))
+        )
 
 
 @dataclass
@@ -823,9 +833,9 @@ def wired(life: Life, servers: Servers) -> Ports:
     return Ports(
         stack=servers.ports.stack,
         log=WiredLog(wire),
-        inbox=WiredInbox(wire),
+        commands=WiredInbox(wire),
         leases=WiredLeases(wire),
-        world=WiredWorld(wire),
+        domain_events=WiredWorld(wire),
         registry=WiredBucket(wire, servers.ports.registry),
         gates=WiredBucket(wire, servers.ports.gates),
         timers=WiredTimers(wire),

@@ -228,16 +228,16 @@ class World:
     def _open_queues(self) -> None:
         """An actor that nobody ever ran hears nothing; these have been run before."""
         for actor in self._declared.actors.values():
-            done(self.servers.ports.world.open(actor.id, actor.event_names()))
-            done(self.servers.ports.inbox.open(actor.id))
-            done(self.servers.ports.inbox.open_attending(actor.id))
+            done(self.servers.ports.domain_events.open(actor.id, actor.event_names()))
+            done(self.servers.ports.commands.open(actor.id))
+            done(self.servers.ports.commands.open_attending(actor.id))
         for workflow in self._declared.workflows:
-            done(self.servers.ports.inbox.open_workflow(workflow))
+            done(self.servers.ports.commands.open_workflow(workflow))
         for actor_id in self._defined:
-            done(self.servers.ports.world.open(actor_id, [defining.EVENT]))
-            done(self.servers.ports.inbox.open(actor_id))
-            done(self.servers.ports.inbox.open_attending(actor_id))
-        done(self.servers.ports.world.open(QUEUE, [RESOLVED]))
+            done(self.servers.ports.domain_events.open(actor_id, [defining.EVENT]))
+            done(self.servers.ports.commands.open(actor_id))
+            done(self.servers.ports.commands.open_attending(actor_id))
+        done(self.servers.ports.domain_events.open(QUEUE, [RESOLVED]))
 
     @property
     def _defined(self) -> Sequence[str]:
@@ -268,10 +268,10 @@ class World:
         return f"sim.{kind}", data, {header: f"e{number}"}
 
     async def _publish(self, wire: Wire, name: str, data: bytes, headers: dict[str, str]) -> None:
-        world = self.servers.ports.world
+        domain_events = self.servers.ports.domain_events
         what = f"event {name} {headers}"
         with _unless_away():
-            seq = await wire.surely(what, lambda: world.publish_raw(name, data, headers))
+            seq = await wire.surely(what, lambda: domain_events.publish_raw(name, data, headers))
             self.published.append(seq)
 
     # The end.

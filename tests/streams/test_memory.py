@@ -108,23 +108,23 @@ async def receive(source, *, wait_s=HOUR_S):
 
 
 async def test_a_wait_takes_exactly_as_long_as_it_says(ports, clock):
-    source = await ports.inbox.open("monitor")
+    source = await ports.commands.open("monitor")
     assert list(await source.receive(room=1, wait_s=12.5)) == []
     assert clock.elapsed_s == 12.5
 
 
 async def test_a_wait_leaves_no_task_behind(ports, start):
-    source = await ports.inbox.open("monitor")
+    source = await ports.commands.open("monitor")
     async with no_task_left_behind():
         await source.receive(room=1, wait_s=1.0)
         waiting = asyncio.ensure_future(source.receive(room=1, wait_s=HOUR_S))
         await asyncio.sleep(0)
-        await ports.inbox.send(start, id="1")
+        await ports.commands.send(start, id="1")
         await waiting
 
 
 async def test_a_cancelled_wait_leaves_no_task_behind(ports):
-    source = await ports.inbox.open("monitor")
+    source = await ports.commands.open("monitor")
     async with no_task_left_behind():
         waiting = asyncio.ensure_future(source.receive(room=1, wait_s=HOUR_S))
         await asyncio.sleep(0)
@@ -134,7 +134,7 @@ async def test_a_cancelled_wait_leaves_no_task_behind(ports):
 
 
 async def test_a_wait_of_no_time_returns_at_once(ports, clock):
-    source = await ports.inbox.open("monitor")
+    source = await ports.commands.open("monitor")
     assert list(await source.receive(room=1, wait_s=0.0)) == []
     assert clock.elapsed_s == 0.0
 
@@ -144,29 +144,29 @@ async def test_a_clock_that_fails_is_heard(start):
         def timeout(self, seconds):
             raise OSError("the clock stopped")
 
-    source = await memory_ports(clock=Stopped()).inbox.open("monitor")
+    source = await memory_ports(clock=Stopped()).commands.open("monitor")
     with pytest.raises(OSError, match="stopped"):
         await source.receive(room=1, wait_s=1.0)
 
 
 async def test_a_command_that_nobody_answers_comes_again(ports, clock, start):
-    await ports.inbox.send(start, id="1")
-    source = await ports.inbox.open("monitor")
+    await ports.commands.send(start, id="1")
+    source = await ports.commands.open("monitor")
     counts = [(await receive(source)).deliveries for _ in range(3)]
     assert counts == [1, 2, 3]
     assert clock.elapsed_s == 2 * ACK_WAIT_S
 
 
 async def test_an_answered_command_does_not_come_again(ports, start):
-    await ports.inbox.send(start, id="1")
-    source = await ports.inbox.open("monitor")
+    await ports.commands.send(start, id="1")
+    source = await ports.commands.open("monitor")
     await (await receive(source)).ack()
     assert list(await source.receive(room=1, wait_s=HOUR_S)) == []
 
 
 async def test_a_late_answer_still_counts(ports, start):
-    await ports.inbox.send(start, id="1")
-    source = await ports.inbox.open("monitor")
+    await ports.commands.send(start, id="1")
+    source = await ports.commands.open("monitor")
     late = await receive(source)
     again = await receive(source)
     await late.ack()
@@ -175,8 +175,8 @@ async def test_a_late_answer_still_counts(ports, start):
 
 
 async def test_an_event_that_nobody_answers_comes_again_to_another_node(ports):
-    one, other = [await ports.world.open("monitor", ["a"]) for _ in range(2)]
-    await ports.world.publish("a", {}, id="ev-1")
+    one, other = [await ports.domain_events.open("monitor", ["a"]) for _ in range(2)]
+    await ports.domain_events.publish("a", {}, id="ev-1")
     await receive(one)
     await one.close()
     again = await receive(other)
@@ -184,25 +184,25 @@ async def test_an_event_that_nobody_answers_comes_again_to_another_node(ports):
 
 
 async def test_a_closed_source_returns_nothing_at_once(ports, clock, start):
-    await ports.inbox.send(start, id="1")
-    source = await ports.inbox.open("monitor")
+    await ports.commands.send(start, id="1")
+    source = await ports.commands.open("monitor")
     await source.close()
     assert list(await source.receive(room=1, wait_s=HOUR_S)) == []
     assert clock.elapsed_s == 0.0
 
 
 async def test_a_source_refuses_to_return_nothing(ports):
-    source = await ports.inbox.open("monitor")
+    source = await ports.commands.open("monitor")
     with pytest.raises(ValueError, match="at least 1"):
         await source.receive(room=0, wait_s=1.0)
 
 
 async def test_an_id_is_forgotten_after_its_window(ports, clock):
-    first = await ports.world.publish("a", {}, id="same")
+    first = await ports.domain_events.publish("a", {}, id="same")
     await clock.sleep(DEDUPE_WINDOW_S - 1)
-    assert await ports.world.publish("a", {}, id="same") == first
+    assert await ports.domain_events.publish("a", {}, id="same") == first
     await clock.sleep(1)
-    assert await ports.world.publish("a", {}, id="same") == first + 1
+    assert await ports.domain_events.publish("a", {}, id="same") == first + 1
 
 
 async def test_a_lease_ends_exactly_when_its_holder_stops_trusting_it(ports, clock):
@@ -282,10 +282,10 @@ async def test_the_headers_count_towards_the_limit_of_a_message(ports):
 async def test_the_same_calls_make_the_same_log(clock, start):
     async def life():
         ports = memory_ports(clock=clock)
-        await ports.inbox.send(start, id="1")
-        await ports.world.publish("a", {"n": 1}, id="ev-1")
+        await ports.commands.send(start, id="1")
+        await ports.domain_events.publish("a", {"n": 1}, id="ev-1")
         lease = await ports.leases.acquire("k", holder="n1")
-        source = await ports.inbox.open("monitor")
+        source = await ports.commands.open("monitor")
         return lease, (await receive(source)).content, await ports.log.head()
 
     assert await life() == await life()

@@ -151,7 +151,7 @@ class Journal:
 
     def has_command(self, episode_id: str) -> bool:
         """Return whether a command to an episode of `dba` waits for a node."""
-        return self._do(lambda ports: ports.inbox.is_waiting("dba", episode_id))
+        return self._do(lambda ports: ports.commands.is_waiting("dba", episode_id))
 
     def wait_command(self, episode_id: str) -> None:
         """Wait until one does."""

@@ -91,8 +91,8 @@ class Past:
         self.live(host, STARTED, FAILED)
 
         async def bury(ports: Ports) -> None:
-            undertaker = DeadLetterWriter(ports, CLOCK)
-            await undertaker.bury_episode(opened, reason="attempts_exhausted", detail="3 crashes")
+            dead_letters = DeadLetterWriter(ports, CLOCK)
+            await dead_letters.bury_episode(opened, reason="attempts_exhausted", detail="3 crashes")
 
         self._do(bury)
         return f"episode.{opened.episode_id}"

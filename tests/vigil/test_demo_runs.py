@@ -22,7 +22,7 @@ LOOK_S = 0.02
 async def running_node() -> AsyncIterator[MemoryPorts]:
     ports = memory_ports(clock=SystemClock())
     for actor in app.actors.values():  # From here on, what is published is kept for its gate.
-        await (await ports.world.open(actor.id, actor.event_names())).close()
+        await (await ports.domain_events.open(actor.id, actor.event_names())).close()
     node = Node(app, ports, name="n1", grace_s=5.0)
     running = asyncio.create_task(node.run())
     try:
@@ -44,7 +44,7 @@ async def finding(ports: MemoryPorts, key: str, status: FindingStatus):
 
 async def measured(ports: MemoryPorts, mount: str, used_fraction: float, *, event_id: str) -> None:
     payload = {"host": platform.node(), "mount": mount, "used_fraction": used_fraction}
-    await ports.world.publish(DISK_MEASURED, payload, id=event_id)
+    await ports.domain_events.publish(DISK_MEASURED, payload, id=event_id)
 
 
 async def test_a_full_disk_leads_to_advice_and_a_healthy_one_takes_it_back(tmp_path):

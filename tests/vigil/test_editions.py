@@ -44,8 +44,8 @@ def at(name, revision):
     ],
 )
 def test_the_source_is_said_in_words(nodes, defined, says):
-    editions = [] if defined is None else [defined]
-    assert source_in_words(origin(nodes, editions, AGENT, "disk_watch")) == says
+    revisions = [] if defined is None else [defined]
+    assert source_in_words(origin(nodes, revisions, AGENT, "disk_watch")) == says
 
 
 def test_programs_are_told_which_node_has_which_revision():

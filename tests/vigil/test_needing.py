@@ -102,8 +102,8 @@ def test_a_workflow_that_is_disabled_needs_nothing():
         "disabled", "defined otherwise",
     ],
 )  # fmt: skip
-def test_what_a_workflow_names_is_there_in_code_or_as_a_definition(nodes, editions, found):
-    assert lacks(nodes, [REVIEW, *editions], "review") == found
+def test_what_a_workflow_names_is_there_in_code_or_as_a_definition(nodes, revisions, found):
+    assert lacks(nodes, [REVIEW, *revisions], "review") == found
 
 
 def test_what_is_in_code_goes_before_what_is_defined():

@@ -31,7 +31,7 @@ def ports():
 
 async def published(ports, *names):
     for number, name in enumerate(names, 1):
-        await ports.world.publish(name, {}, id=f"{name}{number}")
+        await ports.domain_events.publish(name, {}, id=f"{name}{number}")
 
 
 async def moved(ports, actor, *, after=0, **cursors):
@@ -55,7 +55,7 @@ async def test_an_event_is_held_until_it_fires_and_not_after_it_has_fired(ports)
 
 
 async def test_events_that_no_gate_has_answered_for_wait(ports):
-    source = await ports.world.open("worker", ["a", "b"])
+    source = await ports.domain_events.open("worker", ["a", "b"])
     await published(ports, "a", "b", "c")
     assert (await backlog_of(ports, "worker", ON_BOTH))["events"] == 2
     for delivery in await source.receive(room=1, wait_s=0):
@@ -75,7 +75,7 @@ async def test_of_an_actor_with_a_lane_what_is_past_its_cursors_waits(ports):
 
 async def test_of_an_actor_that_no_node_has_all_that_its_lane_followed_waits(ports):
     await moved(ports, "worker", a=0, **{"ORDERS/placed": 1})
-    orders = ports.world.add_stream("ORDERS")
+    orders = ports.domain_events.add_stream("ORDERS")
     for number in range(3):
         orders.publish("placed", b"{}", {"n": str(number)})
     await published(ports, "a", "b")
@@ -91,7 +91,7 @@ async def test_what_is_due_and_what_is_sent_to_episodes_waits(ports):
     await ports.timers.send(Timer(actor="worker", purpose="fire", key="k", payload={}), id="1")
     later = Timer(actor="worker", purpose="tick", key="k", payload={})
     await ports.timers.arm(later, at=CLOCK.now() + timedelta(hours=1))
-    await ports.inbox.open("worker")
-    await ports.inbox.send(Start(actor_id="worker", episode_id="e1"), id="e1")
+    await ports.commands.open("worker")
+    await ports.commands.send(Start(actor_id="worker", episode_id="e1"), id="e1")
     found = await backlog_of(ports, "worker", ON_BOTH)
     assert (found["events"], found["due"], found["commands"]) == (0, 1, 1)

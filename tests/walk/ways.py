@@ -81,7 +81,7 @@ async def is_taken_over() -> dict[str, Walk]:
     tool.gate.clear()
     async with doomed(app, ports, clock=CLOCK):
         await CLOCK.sleep(QUIET_S)
-        await ports.world.publish(HAPPENED, {}, id="x1")
+        await ports.domain_events.publish(HAPPENED, {}, id="x1")
         await tool.called.wait()
     tool.gate.set()
     async with running(app, ports, clock=CLOCK):
@@ -111,7 +111,7 @@ async def _happens(
     app: App, ports: MemoryPorts, reached: Callable[[Life], object] | None = None
 ) -> None:
     """Wake the actor, and wait until its episode has ended, or has `reached` something."""
-    await ports.world.publish(HAPPENED, {}, id="x1")
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
     await _reaches(app, ports, reached)
 
 

@@ -24,7 +24,7 @@ from engine.app.workflow_starter import START_EXPECTATION
 from engine.cluster.nodes import NodeInfo, known
 from engine.definitions import AgentDefinition, agent_of, workflow_of
 from engine.definitions.agent import StrategyDefinition
-from engine.definitions.make import cast, make
+from engine.definitions.make import catalog_of, make
 from engine.definitions.sources import SourceDefinition
 from engine.definitions.steps import StepDefinition
 from engine.errors import BadDefinition
@@ -120,7 +120,7 @@ def _require_all_named(
 ) -> None:
     here = on_stack(app, stack)
     made = [make(each, here) for each in there]
-    problems = cast(here, made, stack=stack).problems
+    problems = catalog_of(here, made, stack=stack).problems
     for draft in drafts:
         problem = problems.get(definition_id(draft.kind, draft.id))
         if problem is not None:

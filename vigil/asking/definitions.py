@@ -68,7 +68,7 @@ _CLOCK: Final = SystemClock()
 class AppliedDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """A definition that was applied, or would be."""
 
-    edition: RegisteredDefinition
+    registered: RegisteredDefinition
     file: str
     happened: bool
     """Whether that changes anything."""
@@ -88,15 +88,15 @@ class AppliedDefinition(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def actor(self) -> str:
         """The actor that is defined, or the one that begins the workflow."""
-        return actor_of(self.edition.kind, self.edition.id)
+        return actor_of(self.registered.kind, self.registered.id)
 
     def as_row(self) -> Row:
         """Return it in columns, for programs."""
         return {
-            "kind": self.edition.kind,
-            "id": self.edition.id,
+            "kind": self.registered.kind,
+            "id": self.registered.id,
             "file": self.file,
-            "revision": self.edition.revision,
+            "revision": self.registered.revision,
             "changed": self.happened,
             "difference": self.difference,
             "gone": self.removed,
@@ -246,7 +246,7 @@ def _planned(
     lost = removed(kind, stands.body, body)
     had = revisions_of(scene.nodes, kind, id_)
     return AppliedDefinition(
-        edition=RegisteredDefinition(kind=kind, id=id_, revision=revision, seq=0, body=body),
+        registered=RegisteredDefinition(kind=kind, id=id_, revision=revision, seq=0, body=body),
         file=draft.file,
         happened=happens,
         difference=difference(holding(stands), unraw(body)),
@@ -263,11 +263,11 @@ async def _apply(
 ) -> AppliedDefinition:
     """Apply `draft` to what stands now, so that the difference is what happens."""
     plan = _planned(scene, draft, await read_definition(ports, draft.kind, draft.id), seen=seen)
-    looked_at = plan.edition.revision - plan.happened
+    looked_at = plan.registered.revision - plan.happened
     change = await apply_definition(
         ports, draft.kind, draft.id, draft.body, by=by, reason=reason, seen=looked_at
     )
-    return msgspec.structs.replace(plan, edition=change.edition, happened=change.happened)
+    return msgspec.structs.replace(plan, edition=change.registered, happened=change.happened)
 
 
 @contextmanager
@@ -304,7 +304,7 @@ def wait_rollout(
             nodes = await live_nodes(ports.gates)
             is_over = _CLOCK.monotonic_s() >= until_s
             found = [
-                rollout_of(nodes, each.edition, before={} if is_over else each.problems_before)
+                rollout_of(nodes, each.registered, before={} if is_over else each.problems_before)
                 for each in applied
             ]
             if is_over or not any(each.silent for each in found):

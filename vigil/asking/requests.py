@@ -256,7 +256,7 @@ async def _why_unheard(
     workflow = workflow_of(sent.actor_id)
     if workflow is not None:
         edition = definition_of(await read_definitions(ports), DefinitionKind.WORKFLOW, workflow)
-        return instance_unheard(nodes, workflow, edition=edition)
+        return instance_unheard(nodes, workflow, registered=edition)
     try:
         episode = fold(await ports.log.read(ports.stack.episode(sent.episode_id)))
     except UnreadableEvent:  # A newer version has written it, and its nodes know.

@@ -418,7 +418,7 @@ async def backlog_of(ports: Ports, actor: str, expectations: Iterable[Expectatio
     return {
         "events": await _events(ports, actor, list(expectations)),
         "due": await ports.timers.backlog(actor),
-        "commands": await ports.inbox.backlog(actor),
+        "commands": await ports.commands.backlog(actor),
     }
 
 
@@ -435,7 +435,7 @@ async def _events(ports: Ports, actor: str, expectations: list[ExpectationInfo])
     except UnreadableEvent:
         return UNREADABLE
     if not cursors:
-        return await ports.world.backlog(actor, feeds)
+        return await ports.domain_events.backlog(actor, feeds)
     watched = {*names, *map(feed_cursor, feeds)}
     return await _past(ports, {k: at for k, at in cursors.items() if k in watched or not watched})
 
@@ -463,13 +463,13 @@ async def _past(ports: Ports, cursors: Mapping[str, int]) -> int:
     for name, seq in cursors.items():
         stream, is_feed, subject = name.partition("/")
         if is_feed:
-            count += await ports.world.count_feed(
+            count += await ports.domain_events.count_feed(
                 ForeignStream(stream=stream, subject=subject), after=seq
             )
         else:
             together[seq].append(name)
     return count + sum(
-        [await ports.world.count(names, after=seq) for seq, names in together.items()]
+        [await ports.domain_events.count(names, after=seq) for seq, names in together.items()]
     )
 
 

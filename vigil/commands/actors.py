@@ -237,7 +237,7 @@ async def _wait_drained(reading: Reading, ports: Ports, actor: str, timeout_s: f
 async def _left(ports: Ports, pool: Pool, actor: str) -> str:
     """Return what is left of a paused actor, in words; empty: nothing."""
     waking = [node.name for node in (await read_stack(ports)).nodes if _wakes(node, actor)]
-    commands = await ports.inbox.backlog(actor)
+    commands = await ports.commands.backlog(actor)
     try:
         await caught_up(pool, ports.stack, await heads(ports), timeout_s=CATCH_UP_S_MAX)
     except NotCaughtUp:

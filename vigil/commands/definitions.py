@@ -178,7 +178,7 @@ def disable(
     done = definitions.disable(reading, kind, id_, by=who(reading, by), reason=reason, seen=seen)
     if not is_json:
         what = "disabled" if done.happened else "was disabled already"
-        print(f"{id_}: {what}, at revision {done.edition.revision}", flush=True)
+        print(f"{id_}: {what}, at revision {done.registered.revision}", flush=True)
     withdrawal = definitions.wait_withdrawal(reading, kind, id_, timeout_s=timeout_s)
     show_withdrawal(done, current.needed_by, withdrawal, timeout_s=timeout_s, is_json=is_json)
 
@@ -269,7 +269,7 @@ def show_planned(
 
 def say_applied(applied: AppliedDefinition, becomes: str) -> None:
     """Print what applying a definition has made of it, or would make."""
-    id_, revision = applied.edition.id, applied.edition.revision
+    id_, revision = applied.registered.id, applied.registered.revision
     print(f"{id_}: {becomes if applied.happened else 'as it is already: revision'} {revision}")
     say_lines(applied.difference)
     sys.stdout.flush()
@@ -332,7 +332,7 @@ def show_withdrawal(
     is_json: bool,
 ) -> None:
     """Print what became of something that was disabled."""
-    edition = change.edition
+    edition = change.registered
     if is_json:
         row = {
             "kind": edition.kind,
@@ -384,7 +384,7 @@ def _rows(
 
 
 def _say_rollout(applied: AppliedDefinition, said: Rollout, *, timeout_s: float) -> None:
-    id_ = applied.edition.id
+    id_ = applied.registered.id
     if said.running:
         print(f"{id_}: runs on {', '.join(said.running)}")
         if said.failing:
@@ -396,7 +396,7 @@ def _say_rollout(applied: AppliedDefinition, said: Rollout, *, timeout_s: float)
         for node, problem in said.failing.items():
             warn(f"{id_}: {node} cannot run it: {problem}")
     for node in said.silent:
-        which = f"that it runs revision {applied.edition.revision}"
+        which = f"that it runs revision {applied.registered.revision}"
         warn(f"{id_}: {node} has not said within {timeout_s:g} s {which}")
     if said.is_in_vain and applied.ran:
         warn(f"{id_}: {_way_back(applied)}")
@@ -406,7 +406,7 @@ def _way_back(applied: AppliedDefinition) -> str:
     """Return where something ran before this revision, and how it runs there again."""
     from vigil.asking.stack import GROUPS
 
-    edition, before = applied.edition, max(applied.ran.values())
+    edition, before = applied.registered, max(applied.ran.values())
     nodes = ", ".join(name for name, each in applied.ran.items() if each == before)
     group = f"vigil {GROUPS[edition.kind]}"
     back = f"{group} definition {edition.id} --revision {before}"
@@ -422,7 +422,9 @@ def _say_reconciled(
     for each in applied:
         if each.actor not in running:
             again = f"vigil reconcile --actor {each.actor}"
-            warn(f"{each.edition.id}: no node runs it, so nothing of it is ended; later: {again}")
+            warn(
+                f"{each.registered.id}: no node runs it, so nothing of it is ended; later: {again}"
+            )
     if done is not None:
         from vigil.commands.repair import show_reconciled
 
@@ -434,7 +436,7 @@ def _say_gone(applied: Sequence[AppliedDefinition]) -> None:
     for each in applied:
         if each.removed:
             left = f"what is left of it stays until vigil reconcile --actor {each.actor}"
-            print(f"{each.edition.id}: gone: {', '.join(each.removed)}; {left}")
+            print(f"{each.registered.id}: gone: {', '.join(each.removed)}; {left}")
 
 
 def warn(line: str) -> None:

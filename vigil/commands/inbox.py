@@ -19,7 +19,7 @@ INDENT: Final = "  "
 WHO: Final = "who may decide"
 
 
-def inbox(
+def commands(
     ctx: typer.Context,
     *,
     actor: Annotated[str | None, typer.Option(help="Only of this actor.")] = None,

@@ -56,7 +56,7 @@ def publish(
 
     async def stored(ports: Ports) -> str:
         newest_seq = await ports.log.head(Stream.EVENTS)
-        seq = await ports.world.publish(name, body, id=id_)
+        seq = await ports.domain_events.publish(name, body, id=id_)
         was_there = seq <= newest_seq
         return (
             f"was there already, at sequence {seq}" if was_there else f"published, sequence {seq}"
@@ -96,6 +96,6 @@ async def _publish_lines(ports: Ports, name: str, *, prefix: str) -> int:
                 raise Mistake(
                     f"line {number}: {error}; the lines before it are published"
                 ) from error
-            await ports.world.publish(name, body, id=id_)
+            await ports.domain_events.publish(name, body, id=id_)
             published += 1
     return published

@@ -61,7 +61,7 @@ class Session:
         self._settings = settings
         self._client = BriefClient()
         self._requests = Requests(timeout_s=settings.request_timeout_s)
-        self._inbox = ""
+        self._commands = ""
         self._denial: Incompatible | None = None
         self._denied: set[str] = set()
         self._end_callbacks: list[Callable[[], None]] = []
@@ -99,8 +99,8 @@ class Session:
             error_cb=self._on_error,
             closed_cb=self._on_closed,
         )
-        self._inbox = self._client.new_inbox()
-        self._client.listen(f"{self._inbox}.*", self._requests.on_answer)
+        self._commands = self._client.new_inbox()
+        self._client.listen(f"{self._commands}.*", self._requests.on_answer)
 
     async def request(
         self, subject: str, data: bytes = b"", *, more: Headers | None = None
@@ -201,7 +201,7 @@ class Session:
     def _next_reply(self) -> tuple[str, str]:
         """Return the token of a new request, and where its answer is to go."""
         token = self._requests.next_token()
-        return token, f"{self._inbox}.{token}"
+        return token, f"{self._commands}.{token}"
 
     def _encode(
         self, subject: str, data: bytes, *, reply: str = "", more: Headers | None = None
@@ -238,9 +238,9 @@ class Session:
         nats-py lowers its case.
         """
         self.last_error = str(error) or type(error).__name__
-        if f'subscription to "{self._inbox.lower()}.' in self.last_error:
+        if f'subscription to "{self._commands.lower()}.' in self.last_error:
             self._denial = Incompatible(
-                f"this user may not receive answers at {self._inbox}",
+                f"this user may not receive answers at {self._commands}",
                 remedy="Set the inbox prefix to what the user may subscribe to.",
             )
             self._requests.fail(lambda _: self._denial)

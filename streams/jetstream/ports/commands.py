@@ -56,8 +56,8 @@ class JetStreamCommandQueue:
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
         """Return whether a command waits. See `Inbox.is_waiting`."""
         # A work queue drops what is answered for, so whatever it holds still waits.
-        for inbox in (self._stack.episode_inbox, self._stack.attending_inbox):
-            subject = inbox(actor, episode_id)
+        for commands in (self._stack.episode_inbox, self._stack.attending_inbox):
+            subject = commands(actor, episode_id)
             stream = self._stack.stream_of(subject)
             if await stored.last(self._link, stream, subject) is not None:
                 return True

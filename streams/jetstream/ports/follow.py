@@ -177,7 +177,7 @@ class _Feed:
         self._consumer = f"reader-{link.unique()}"
         self._on_arrival = on_arrival
         self._on_change = on_change
-        self._inbox: ReplyInbox | None = None
+        self._commands: ReplyInbox | None = None
         self._arrived = 0
         self._asked = 0
         self._heard_s = link.clock.monotonic_s()
@@ -185,7 +185,7 @@ class _Feed:
 
     async def open(self, *, after: int, filters: Sequence[str]) -> None:
         """Make the consumer. Raises `Unavailable` or `Refused`."""
-        self._inbox = self._session.open_inbox(self._on_message)
+        self._commands = self._session.open_inbox(self._on_message)
         self._session.on_end(self._on_change)
         name = f"{self._stream}.{self._consumer}"
         await api.call(
@@ -196,8 +196,8 @@ class _Feed:
         """Forget the consumer, here and on the server."""
         self._is_broken = True
         self._session.forget(self._on_change)
-        if self._inbox is not None:
-            await self._inbox.close()
+        if self._commands is not None:
+            await self._commands.close()
         consumer = f"{self._stream}.{self._consumer}"
         self._link.post(self._link.settings.api(f"CONSUMER.DELETE.{consumer}"), b"")
 
@@ -218,12 +218,12 @@ class _Feed:
         return True
 
     async def _pull(self) -> bool:
-        if self._inbox is None or self.is_doubtful():
+        if self._commands is None or self.is_doubtful():
             return False
         next_one = f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
         subject = self._link.settings.api(next_one)
         try:
-            self._session.post(subject, _PULL, reply=self._inbox.subject)
+            self._session.post(subject, _PULL, reply=self._commands.subject)
         except Unavailable:
             return False
         self._asked += PULL_MESSAGES

@@ -125,7 +125,7 @@ class JetStreamSource(Generic[T]):
         self._consumer = consumer
         self._parse = parse
         self._session: Session | None = None
-        self._inbox: ReplyInbox | None = None
+        self._commands: ReplyInbox | None = None
         self._waiting: deque[Arrival] = deque()
         self._changed = asyncio.Event()
         self._asked = 0
@@ -162,9 +162,9 @@ class JetStreamSource(Generic[T]):
         self._is_paused = True
         while self._waiting:
             self._link.post(self._waiting.popleft().reply, nak(0.0))
-        if self._inbox is not None and self._asked:
-            await self._inbox.drain()
-            self._inbox, self._asked = None, 0
+        if self._commands is not None and self._asked:
+            await self._commands.drain()
+            self._commands, self._asked = None, 0
 
     async def close(self) -> None:
         """Stop pulling and hand back what nobody received. See `Source.close`.
@@ -176,9 +176,9 @@ class JetStreamSource(Generic[T]):
         if self._session is not None:
             self._session.forget(self._changed.set)
         await self.pause()
-        if self._inbox is not None:
-            await self._inbox.close()
-            self._inbox = None
+        if self._commands is not None:
+            await self._commands.close()
+            self._commands = None
 
     async def answer(self, arrived: Arrival, verb: bytes, *, is_final: bool) -> None:
         """Answer for a delivery; unless the answer is final, the message comes again."""
@@ -207,9 +207,9 @@ class JetStreamSource(Generic[T]):
         Not for every single delivery: only once at least half of the room is not asked for.
         """
         try:
-            session, inbox = await self._ready()
+            session, commands = await self._ready()
             if 2 * self._asked <= room and not self._is_closed:
-                self._send_pull(session, inbox, room - self._asked, min(left_s, PULL_S_MAX))
+                self._send_pull(session, commands, room - self._asked, min(left_s, PULL_S_MAX))
         except Unavailable:
             return False
         return True
@@ -226,17 +226,19 @@ class JetStreamSource(Generic[T]):
             self._is_doubtful = False
         session = self._link.session
         if session is not self._session:
-            self._inbox, self._asked = None, 0
+            self._commands, self._asked = None, 0
             self._session = session
             session.on_end(self._changed.set)
-        if self._inbox is None:
-            self._inbox = session.open_inbox(self._on_message)
-        return session, self._inbox
+        if self._commands is None:
+            self._commands = session.open_inbox(self._on_message)
+        return session, self._commands
 
-    def _send_pull(self, session: Session, inbox: ReplyInbox, most: int, expires_s: float) -> None:
+    def _send_pull(
+        self, session: Session, commands: ReplyInbox, most: int, expires_s: float
+    ) -> None:
         next_one = f"CONSUMER.MSG.NEXT.{self._consumer.stream}.{self._consumer.name}"
         subject = self._link.settings.api(next_one)
-        session.post(subject, _pull_request(most, expires_s), reply=inbox.subject)
+        session.post(subject, _pull_request(most, expires_s), reply=commands.subject)
         self._asked += most
         self._heard_s = self._link.clock.monotonic_s()
         self._pull_ends_s = self._heard_s + expires_s + GRACE_S

@@ -57,9 +57,9 @@ async def connect(
         yield Ports(
             stack=stack,
             log=JetStreamLog(link, stack),
-            inbox=JetStreamCommandQueue(link, stack),
+            commands=JetStreamCommandQueue(link, stack),
             leases=JetStreamLeases(link, stack),
-            world=JetStreamDomainEvents(link, stack),
+            domain_events=JetStreamDomainEvents(link, stack),
             registry=JetStreamBucket(link, stack.registry_bucket(), marker_s=MARKER_S),
             gates=JetStreamBucket(link, stack.gates_bucket(), marker_s=GATES_MARKER_S),
             timers=JetStreamTimers(link, stack),

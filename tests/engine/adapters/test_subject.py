@@ -26,7 +26,7 @@ def ports():
 
 @pytest.fixture
 def orders(ports):
-    return ports.world.add_stream("ORDERS", captures=["orders.>"])
+    return ports.domain_events.add_stream("ORDERS", captures=["orders.>"])
 
 
 async def opened(ports, subject=None):
@@ -77,7 +77,7 @@ async def test_an_output_that_is_an_event_goes_on_with_its_episodes_chain(ports)
     await an_episode(ports, hops=15)
     adapter = await opened(ports, ports.stack.event("order.checked"))
     await adapter.deliver(output({"n": 1}))
-    source = await ports.world.open("monitor", ["order.checked"], after=0)
+    source = await ports.domain_events.open("monitor", ["order.checked"], after=0)
     (delivery,) = await source.receive(room=1, wait_s=1)
     assert (delivery.content.name, delivery.content.hops) == ("order.checked", 16)
 

@@ -88,7 +88,7 @@ def test_no_gate_is_closed_unless_it_is_asked_for():
     expectation = Actor("monitor").expect("limits", Watch, on=ON)
     assert not expectation.is_gated
     assert not expectation.waits_its_turn
-    assert expectation.schedules == expectation.feeds == ()
+    assert expectation.schedules == expectation.foreign_streams == ()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_stream_is_listened_to_once_from_where_the_first_says():
     actor = Actor("monitor")
     actor.expect("one", Watch, on=event(stream="ORDERS", subject="a.>", start="all"))
     actor.expect("other", Watch, on=[event(stream="ORDERS", subject="a.>"), event(stream="B")])
-    assert actor.feeds() == (
+    assert actor.foreign_streams() == (
         ForeignStream(stream="ORDERS", subject="a.>", start="all"),
         ForeignStream(stream="B"),
     )

@@ -6,10 +6,11 @@ import pytest
 
 from engine.app.actor import Actor
 from engine.app.app import App
-from engine.app.strategy import ConvergeResult, Strategy
+from engine.app.strategy import BUILT_IN_TEMPLATES, ConvergeResult, Strategy
 from engine.app.tools import CallContext, Gathering, ToolFailed, gather
 from engine.app.triggers import manual
 from engine.errors import DeclarationError
+from engine.templates import BUILT_IN
 
 CTX = CallContext(actor_id="a", expectation_id="x", episode_id="e", step_no=1, idempotency_key="k")
 
@@ -46,16 +47,12 @@ def test_what_an_app_registers_is_found_by_name():
         strategies={"checks:Watch": Watch},
     )
     assert made.gatherers == {"metrics": metrics}
-    assert {"watch", "dispatch"} < made.templates.keys()
+    assert made.templates.keys() == {"watch"}
     assert isinstance(made.strategies["checks:Watch"], Watch)
 
 
-def test_every_app_has_the_templates_of_the_engine():
-    assert sorted(app().templates) == [
-        "dispatch",
-        "observe_classify_converge",
-        "observe_synthesize_converge",
-    ]
+def test_no_template_of_an_app_can_have_the_name_of_a_built_in_one():
+    assert BUILT_IN.keys() == BUILT_IN_TEMPLATES
 
 
 async def test_a_gatherer_is_called_by_its_name():

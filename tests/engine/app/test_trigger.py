@@ -106,8 +106,10 @@ ORDERS = event(stream="ORDERS", subject="orders.*.placed", start="all", filter={
 
 
 def test_a_stream_that_is_there_may_be_listened_to():
-    assert ORDERS.feed == ForeignStream(stream="ORDERS", subject="orders.*.placed", start="all")
-    assert event(stream="ORDERS").feed == ForeignStream(stream="ORDERS", subject=">", start="new")
+    assert ORDERS.foreign == ForeignStream(stream="ORDERS", subject="orders.*.placed", start="all")
+    assert event(stream="ORDERS").foreign == ForeignStream(
+        stream="ORDERS", subject=">", start="new"
+    )
     assert sources_of(ORDERS) == (ORDERS,)
 
 

@@ -38,12 +38,12 @@ async def say(ports, node: str, mode: str) -> None:
 
 async def happen(ports, id_: str = "x1") -> str:
     """Publish an event, and return the episode that it is to open."""
-    await ports.world.publish(HAPPENED, {}, id=id_)
+    await ports.domain_events.publish(HAPPENED, {}, id=id_)
     return opening(APP, id_=id_).episode_id
 
 
 def may(node):
-    return node._switchboard.may("worker")
+    return node._mode_watcher.may("worker")
 
 
 def nodes_of(life_) -> list[str]:
@@ -105,9 +105,9 @@ async def test_a_node_that_only_triggers_opens_episodes_for_others(ports):
     await say(ports, "n1", "trigger_only")
     async with running(APP, ports, "n1") as node:
         await eventually(lambda: may(node).wakes)
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         id_ = await happen(ports)
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
         requested = await life(ports, id_)
         async with running(APP, ports, "n2"):
             done = await lived(ports, id_)
@@ -120,12 +120,12 @@ async def test_a_node_that_only_triggers_opens_episodes_for_others(ports):
 
 async def test_what_was_said_holds_for_a_node_that_comes_back(ports):
     async with running(APP, ports, "n1") as node:
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         await say(ports, "n1", "trigger_only")
         await eventually(lambda: not may(node).runs)
     async with running(APP, ports, "n1"):
         id_ = await happen(ports)
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
         assert nodes_of(await life(ports, id_)) == []
 
 
@@ -138,10 +138,10 @@ async def test_a_disabled_node_is_up_and_takes_nothing(ports):
     with capture_logs() as lines:
         task = asyncio.create_task(node.run())
         await eventually(is_up)
-        assert not ports.world._durables
-        assert not ports.inbox._durables
+        assert not ports.domain_events._durables
+        assert not ports.commands._durables
         await say(ports, "n1", "full")
-        await eventually(lambda: gates(ports.world) and ports.inbox._durables)
+        await eventually(lambda: gates(ports.domain_events) and ports.commands._durables)
         node.stop()
         assert await task
 
@@ -152,7 +152,7 @@ async def test_a_paused_actor_is_woken_once_it_is_resumed(ports):
         queued = await open_episode(ports, APP, id_="queued")
         assert nodes_of(await lived(ports, queued)) == ["n1"], "what is queued goes on"
         await ports.registry.delete(pause_key("worker"))
-        await eventually(lambda: may(node).wakes and gates(ports.world))
+        await eventually(lambda: may(node).wakes and gates(ports.domain_events))
         await ports.registry.put(pause_key("worker"), b"{}")
         await eventually(lambda: not may(node).wakes)
         id_ = await happen(ports)
@@ -166,11 +166,11 @@ class PausedMeanwhile:
     """A world whose first events come while their actor is being paused."""
 
     def __init__(self, ports):
-        self._ports, self.publish = ports, ports.world.publish
+        self._ports, self.publish = ports, ports.domain_events.publish
         self.node = None
 
     async def open(self, actor, names, *, after=None):
-        return PausedSource(self, await self._ports.world.open(actor, names, after=after))
+        return PausedSource(self, await self._ports.domain_events.open(actor, names, after=after))
 
     async def pause(self):
         self.has_paused = True
@@ -181,8 +181,8 @@ class PausedMeanwhile:
 
 
 class PausedSource:
-    def __init__(self, world, source):
-        self._world, self._source = world, source
+    def __init__(self, domain_events, source):
+        self._domain_events, self._source = domain_events, source
         self.close, self.pause = source.close, source.pause
 
     @property
@@ -191,18 +191,20 @@ class PausedSource:
 
     async def receive(self, *, room, wait_s):
         deliveries = await self._source.receive(room=room, wait_s=wait_s)
-        if deliveries and not self._world.has_paused:
-            await self._world.pause()
+        if deliveries and not self._domain_events.has_paused:
+            await self._domain_events.pause()
         return deliveries
 
 
 async def test_what_a_gate_has_pulled_and_not_ruled_on_is_handed_back(ports):
-    world = PausedMeanwhile(ports)
-    node = world.node = node_of(APP, dataclasses.replace(ports, world=world), "n1")
+    domain_events = PausedMeanwhile(ports)
+    node = domain_events.node = node_of(
+        APP, dataclasses.replace(ports, domain_events=domain_events), "n1"
+    )
     task = asyncio.create_task(node.run())
-    await eventually(lambda: gates(ports.world))
+    await eventually(lambda: gates(ports.domain_events))
     id_ = await happen(ports)
-    await eventually(lambda: world.has_paused and not may(node).wakes)
+    await eventually(lambda: domain_events.has_paused and not may(node).wakes)
     await lived(ports, await open_episode(ports, APP, id_="later"))
     assert (await life(ports, id_)).events == []
     await ports.registry.delete(pause_key("worker"))
@@ -216,6 +218,6 @@ async def test_a_node_that_never_wakes_runs_what_others_opened(ports):
     task = asyncio.create_task(node.run())
     done = await lived(ports, await open_episode(ports, APP))
     assert nodes_of(done) == ["guest"]
-    assert not gates(ports.world)
+    assert not gates(ports.domain_events)
     node.stop()
     assert await task

@@ -133,8 +133,8 @@ def test_only_nodes_that_run_an_actor_have_room_for_it():
 
 
 def test_nodes_that_run_an_actor_or_could_have_its_part_and_understudies_have_not():
-    def standing_in(*understudies: str) -> NodeInfo:
-        return replace(node(), closed={"a": 5}, understudies=understudies)
+    def standing_in(*fallbacks: str) -> NodeInfo:
+        return replace(node(), closed={"a": 5}, fallbacks=fallbacks)
 
     runs = ActorInfo(runs=True, wakes=False, slots=2)
     shut = ActorInfo(runs=False, wakes=True, slots=2)

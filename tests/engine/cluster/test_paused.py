@@ -40,7 +40,7 @@ def test_a_wait_ends_in_time_while_its_actor_is_paused():
     life, scene = play(story, app_of(Proposing(asks), {}))
     assert life.end.status is EndStatus.DONE
     kept = scene.ports.log._streams["vigil-events"].past(0)
-    names = [scene.ports.world._parse(message).name for message in kept]
+    names = [scene.ports.domain_events._parse(message).name for message in kept]
     assert names.count("episode.reminder") == 2
 
 

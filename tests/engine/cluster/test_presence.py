@@ -16,11 +16,11 @@ from tests.engine.stage import CLOCK, WAIT_S, Scripted, app_of, doomed, eventual
 
 @asynccontextmanager
 async def watching(ports):
-    roster = Membership(ports.gates, CLOCK)
-    task = asyncio.create_task(roster.serve())
+    members = Membership(ports.gates, CLOCK)
+    task = asyncio.create_task(members.serve())
     try:
-        await asyncio.wait_for(roster.has_looked.wait(), WAIT_S)
-        yield roster
+        await asyncio.wait_for(members.has_looked.wait(), WAIT_S)
+        yield members
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -38,9 +38,9 @@ def later():
 
 
 async def test_a_node_says_who_it_is_and_what_it_does(ports, app):
-    async with watching(ports) as roster, running(app, ports, "n1"):
-        await eventually(lambda: roster.capacity("worker"))
-        (info,) = roster.nodes
+    async with watching(ports) as members, running(app, ports, "n1"):
+        await eventually(lambda: members.capacity("worker"))
+        (info,) = members.nodes
 
     assert (info.name, info.mode, info.setting) == ("n1", NodeMode.FULL, NodeMode.FULL)
     assert info.lease_s == ports.leases.ttl_s
@@ -52,15 +52,15 @@ async def test_a_node_says_who_it_is_and_what_it_does(ports, app):
 async def test_a_node_that_stops_is_gone_at_once_and_one_that_dies_when_its_time_is_over(
     ports, app
 ):
-    async with watching(ports) as roster:
+    async with watching(ports) as members:
         async with running(app, ports, "n1"):
-            await eventually(lambda: roster.nodes)
+            await eventually(lambda: members.nodes)
         assert await ports.gates.get(node_key("n1")) is None
-        await eventually(lambda: not roster.nodes)
+        await eventually(lambda: not members.nodes)
         async with doomed(app, ports, "n2"):
-            await eventually(lambda: roster.nodes)
+            await eventually(lambda: members.nodes)
         assert await ports.gates.get(node_key("n2")) is not None
-        await eventually(lambda: not roster.nodes)
+        await eventually(lambda: not members.nodes)
 
 
 async def test_a_node_that_lives_is_there_for_longer_than_what_it_says_lasts(ports, app):
@@ -72,33 +72,33 @@ async def test_a_node_that_lives_is_there_for_longer_than_what_it_says_lasts(por
 
 
 async def test_only_nodes_that_run_an_actor_have_room_for_it(ports, app):
-    async with watching(ports) as roster, running(app, ports, "n1"), running(app, ports, "n2"):
-        await eventually(lambda: roster.capacity("worker") == 6)
-        changes = asyncio.create_task(roster.wait_change())
+    async with watching(ports) as members, running(app, ports, "n1"), running(app, ports, "n2"):
+        await eventually(lambda: members.capacity("worker") == 6)
+        changes = asyncio.create_task(members.wait_change())
         await ports.registry.put(mode_key("n2"), b'{"mode":"trigger_only"}')
         await asyncio.wait_for(changes, WAIT_S)
-        await eventually(lambda: roster.capacity("worker") == 3)
-        assert roster.capacity("another") == 0
-        two = {info.name: info.actors["worker"] for info in roster.nodes}["n2"]
+        await eventually(lambda: members.capacity("worker") == 3)
+        assert members.capacity("another") == 0
+        two = {info.name: info.actors["worker"] for info in members.nodes}["n2"]
         assert (two.wakes, two.runs) == (True, False)
 
 
 async def test_what_says_nothing_of_a_node_is_passed_over(ports, app):
     await ports.gates.put(node_key("strange"), b"nonsense")
     await ports.gates.put("cooldown.worker.thing.x", b"{}")
-    async with watching(ports) as roster, running(app, ports, "n1"):
-        await eventually(lambda: [info.name for info in roster.nodes] == ["n1"])
+    async with watching(ports) as members, running(app, ports, "n1"):
+        await eventually(lambda: [info.name for info in members.nodes] == ["n1"])
         assert [info.name for info in await live_nodes(ports.gates)] == ["n1"]
 
 
 async def test_of_two_nodes_of_one_name_the_later_is_seen_and_both_say_so(ports, app, later):
     with capture_logs() as lines:
-        async with watching(ports) as roster, running(app, ports, "n1"):
-            await eventually(lambda: roster.capacity("worker") == 3)
+        async with watching(ports) as members, running(app, ports, "n1"):
+            await eventually(lambda: members.capacity("worker") == 3)
             async with running(later, ports, "n1"):
-                await eventually(lambda: roster.capacity("worker") == 7)
+                await eventually(lambda: members.capacity("worker") == 7)
                 await eventually(lambda: len(_warnings(lines)) == 2)
-                assert [info.name for info in roster.nodes] == ["n1"]
+                assert [info.name for info in members.nodes] == ["n1"]
     arriving, giving_way = _warnings(lines)
     assert "takes its place" in arriving["event"]
     assert "not seen any more" in giving_way["event"]
@@ -107,19 +107,19 @@ async def test_of_two_nodes_of_one_name_the_later_is_seen_and_both_say_so(ports,
 
 
 async def test_the_earlier_of_two_nodes_is_seen_again_when_the_later_one_stops(ports, app, later):
-    async with watching(ports) as roster, running(app, ports, "n1"):
-        await eventually(lambda: roster.capacity("worker") == 3)
+    async with watching(ports) as members, running(app, ports, "n1"):
+        await eventually(lambda: members.capacity("worker") == 3)
         async with running(later, ports, "n1"):
-            await eventually(lambda: roster.capacity("worker") == 7)
-        await eventually(lambda: roster.capacity("worker") == 3)
+            await eventually(lambda: members.capacity("worker") == 7)
+        await eventually(lambda: members.capacity("worker") == 3)
 
 
 async def test_the_later_of_two_nodes_is_there_when_the_earlier_one_has_stopped(ports, app, later):
-    async with watching(ports) as roster, AsyncExitStack() as stack:
+    async with watching(ports) as members, AsyncExitStack() as stack:
         async with running(app, ports, "n1"):
-            await eventually(lambda: roster.capacity("worker") == 3)
+            await eventually(lambda: members.capacity("worker") == 3)
             await stack.enter_async_context(running(later, ports, "n1"))
-            await eventually(lambda: roster.capacity("worker") == 7)
+            await eventually(lambda: members.capacity("worker") == 7)
         (left,) = await live_nodes(ports.gates)
         assert left.actors["worker"].slots == 7
 
@@ -127,16 +127,16 @@ async def test_the_later_of_two_nodes_is_there_when_the_earlier_one_has_stopped(
 async def test_a_node_whose_place_is_another_versions_takes_it(ports, app):
     await ports.gates.put(node_key("n1"), b"nonsense")
     with capture_logs() as lines:
-        async with watching(ports) as roster, running(app, ports, "n1"):
-            await eventually(lambda: roster.capacity("worker") == 3)
+        async with watching(ports) as members, running(app, ports, "n1"):
+            await eventually(lambda: members.capacity("worker") == 3)
     assert [line["other"] for line in _warnings(lines)] == ["a process of another version"]
 
 
 async def test_a_node_that_comes_back_in_order_warns_of_nobody(ports, app):
     with capture_logs() as lines:
         for _ in range(2):
-            async with watching(ports) as roster, running(app, ports, "n1"):
-                await eventually(lambda: roster.capacity("worker") == 3)
+            async with watching(ports) as members, running(app, ports, "n1"):
+                await eventually(lambda: members.capacity("worker") == 3)
     assert not _warnings(lines)
 
 

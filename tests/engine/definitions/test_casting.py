@@ -10,7 +10,7 @@ from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.triggers import manual
 from engine.app.workflow import Workflow
 from engine.app.workflow_plan import WORKFLOWS_MAX
-from engine.definitions.make import IN_CODE, cast, make, unmade
+from engine.definitions.make import IN_CODE, catalog_of, make, unmade
 from engine.runtime.catalog import in_code
 from streams.json import NOTHING, raw
 from streams.model.definitions import RegisteredDefinition
@@ -54,36 +54,36 @@ def of(actor="monitor"):
     return {"actor": actor, "expectation": "x"}
 
 
-def cast_with(*editions, stack=None):
-    return cast(app(), [make(each, app()) for each in editions], stack=stack)
+def cast_with(*revisions, stack=None):
+    return catalog_of(app(), [make(each, app()) for each in revisions], stack=stack)
 
 
 def test_without_definitions_a_node_has_what_is_in_code():
     own = app()
-    assert cast(own, []) == in_code(own)
+    assert catalog_of(own, []) == in_code(own)
 
 
 def test_what_is_defined_is_there_beside_what_is_in_code():
-    casting = cast_with(agent(revision=4), flow(of(), of("coded"), revision=5))
-    revisions = {id_: actor.revision for id_, actor in casting.actors.items()}
+    contents = cast_with(agent(revision=4), flow(of(), of("coded"), revision=5))
+    revisions = {id_: actor.revision for id_, actor in contents.actors.items()}
     assert revisions == {"coded": 0, "workflow-coded": 0, "monitor": 4, "workflow-w": 5}
-    assert {name: each.revision for name, each in casting.workflows.items()} == {
+    assert {name: each.revision for name, each in contents.workflows.items()} == {
         "coded": 0,
         "w": 5,
     }
-    assert casting.problems == {}
+    assert contents.problems == {}
 
 
 def test_what_is_disabled_is_not_there_and_no_problem():
     disabled = RegisteredDefinition(kind=AGENT, id="monitor", revision=1, seq=2, body=NOTHING)
-    casting = cast_with(disabled)
-    assert ("monitor" in casting.actors, casting.problems) == (False, {})
+    contents = cast_with(disabled)
+    assert ("monitor" in contents.actors, contents.problems) == (False, {})
 
 
 def test_code_goes_before_definitions_of_actors_and_of_workflows():
-    casting = cast_with(agent("coded"), flow(of("coded"), of("coded"), name="coded"))
-    assert casting.problems == {"agent.coded": IN_CODE, "workflow.coded": IN_CODE}
-    assert casting.actors["coded"].revision == casting.workflows["coded"].revision == 0
+    contents = cast_with(agent("coded"), flow(of("coded"), of("coded"), name="coded"))
+    assert contents.problems == {"agent.coded": IN_CODE, "workflow.coded": IN_CODE}
+    assert contents.actors["coded"].revision == contents.workflows["coded"].revision == 0
 
 
 def test_only_workflows_have_actors_that_begin_them():
@@ -92,47 +92,49 @@ def test_only_workflows_have_actors_that_begin_them():
 
 def test_a_definition_is_what_it_was_applied_as():
     misplaced = agent("monitor")
-    edition = RegisteredDefinition(kind=AGENT, id="other", revision=1, seq=1, body=misplaced.body)
-    casting = cast_with(edition)
-    assert "calls itself 'monitor'" in casting.problems["agent.other"]
+    registered = RegisteredDefinition(
+        kind=AGENT, id="other", revision=1, seq=1, body=misplaced.body
+    )
+    contents = cast_with(registered)
+    assert "calls itself 'monitor'" in contents.problems["agent.other"]
 
 
 def test_an_actor_of_other_stacks_is_a_problem_here_and_so_is_what_names_it():
-    editions = agent(stacks=["orders"]), flow(of())
-    casting = cast_with(*editions, stack="billing")
-    assert casting.problems["agent.monitor"] == "it is for orders, and this stack is billing"
-    assert "'monitor' is not there" in casting.problems["workflow.w"]
-    assert cast_with(*editions, stack="orders").problems == {}
-    assert cast_with(*editions).problems == {}
+    revisions = agent(stacks=["orders"]), flow(of())
+    contents = cast_with(*revisions, stack="billing")
+    assert contents.problems["agent.monitor"] == "it is for orders, and this stack is billing"
+    assert "'monitor' is not there" in contents.problems["workflow.w"]
+    assert cast_with(*revisions, stack="orders").problems == {}
+    assert cast_with(*revisions).problems == {}
 
 
 def test_a_workflow_that_lacks_something_takes_only_those_along_that_need_it():
     inner, outer = flow(of("missing"), name="inner"), flow({"workflow": "inner"}, name="outer")
-    casting = cast_with(agent(), inner, outer, flow(of()))
-    assert set(casting.workflows) == {"coded", "w"}
-    assert "'missing' is not there" in casting.problems["workflow.inner"]
-    assert "'inner' is not there" in casting.problems["workflow.outer"]
+    contents = cast_with(agent(), inner, outer, flow(of()))
+    assert set(contents.workflows) == {"coded", "w"}
+    assert "'missing' is not there" in contents.problems["workflow.inner"]
+    assert "'inner' is not there" in contents.problems["workflow.outer"]
 
 
 def test_a_workflow_that_begins_nothing_has_somebody_who_sees_to_its_instances():
     disabled = RegisteredDefinition(kind=WORKFLOW, id="v", revision=1, seq=2, body=NOTHING)
-    casting = cast_with(agent(), flow(of()), flow(of("missing"), name="u"), disabled)
-    assert set(casting.closed) == {"workflow-u", "workflow-v"}
-    assert not casting.closed.keys() & casting.actors.keys()
-    assert all(not each.expectations for each in casting.closed.values())
+    contents = cast_with(agent(), flow(of()), flow(of("missing"), name="u"), disabled)
+    assert set(contents.closed) == {"workflow-u", "workflow-v"}
+    assert not contents.closed.keys() & contents.actors.keys()
+    assert all(not each.expectations for each in contents.closed.values())
 
 
 def test_who_stands_in_for_what_has_a_problem_is_an_understudy():
     disabled = RegisteredDefinition(kind=AGENT, id="off", revision=1, seq=2, body=NOTHING)
     lacking = agent("lacking", gatherers=["none"])
-    casting = cast_with(disabled, lacking, agent("coded"), flow(of("missing")))
-    assert set(casting.closed) == {"off", "lacking", "workflow-w"}
-    assert casting.understudies == {"lacking", "workflow-w"}
+    contents = cast_with(disabled, lacking, agent("coded"), flow(of("missing")))
+    assert set(contents.closed) == {"off", "lacking", "workflow-w"}
+    assert contents.fallbacks == {"lacking", "workflow-w"}
 
 
 def test_who_stands_in_for_what_is_disabled_is_one_if_it_could_not_be_made_either():
     off = replace(unmade("agent.off"), lack="there is no such template")
-    assert cast(app(), [off]).understudies == {"off"}
+    assert catalog_of(app(), [off]).fallbacks == {"off"}
 
 
 def test_nobody_sees_to_what_no_workflow_can_be_called_or_what_is_in_code():
@@ -142,15 +144,15 @@ def test_nobody_sees_to_what_no_workflow_can_be_called_or_what_is_in_code():
 
 
 def test_a_problem_says_which_revision_it_is_about():
-    casting = cast_with(agent("coded", revision=3), flow(of("missing"), revision=4))
-    assert casting.problems_at == {"agent.coded": 3, "workflow.w": 4}
+    contents = cast_with(agent("coded", revision=3), flow(of("missing"), revision=4))
+    assert contents.problems_at == {"agent.coded": 3, "workflow.w": 4}
 
 
 def test_workflows_that_run_each_other_are_problems_and_the_rest_is_not():
     circle = [flow({"workflow": to}, name=name) for name, to in (("a", "b"), ("b", "a"))]
-    casting = cast_with(agent(), *circle, flow(of()))
-    assert set(casting.workflows) == {"coded", "w"}
-    assert set(casting.problems) == {"workflow.a", "workflow.b"}
+    contents = cast_with(agent(), *circle, flow(of()))
+    assert set(contents.workflows) == {"coded", "w"}
+    assert set(contents.problems) == {"workflow.a", "workflow.b"}
 
 
 def test_what_begins_a_workflow_in_code_is_nobody_to_run_a_step():
@@ -160,6 +162,6 @@ def test_what_begins_a_workflow_in_code_is_nobody_to_run_a_step():
 
 def test_of_too_many_workflows_none_that_is_defined_is_there():
     many = [flow(of("coded"), name=f"w{number}") for number in range(WORKFLOWS_MAX)]
-    casting = cast_with(*many)
-    assert set(casting.workflows) == {"coded"}
-    assert "more than 1,000" in casting.problems["workflow.w0"]
+    contents = cast_with(*many)
+    assert set(contents.workflows) == {"coded"}
+    assert "more than 1,000" in contents.problems["workflow.w0"]

@@ -50,7 +50,7 @@ async def begin(ports, definition, node="n1") -> None:
     """Apply the first revision of `worker`, and wait until a node is woken by it."""
     await apply(ports, definition)
     await says(ports, runs(1), node)
-    await eventually(lambda: gates(ports.world))
+    await eventually(lambda: gates(ports.domain_events))
 
 
 async def close(ports, how: str, node: str = "n1", **limits) -> None:

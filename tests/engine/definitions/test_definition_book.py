@@ -116,8 +116,8 @@ def delayed(ports, call, by, *, times=1):
 async def test_what_is_applied_holds_and_nodes_are_told(ports, kind):
     change = await apply(ports, ONE, kind, reason="needed")
     assert change.happened
-    assert (change.edition.revision, change.edition.body) == (1, ONE)
-    assert await told(ports, kind) == change.edition
+    assert (change.registered.revision, change.registered.body) == (1, ONE)
+    assert await told(ports, kind) == change.registered
     assert (await read_definition(ports, kind, ID)).body == ONE
 
 
@@ -132,7 +132,7 @@ async def test_it_is_so_however_the_journal_is_spread(partitions):
 
 
 async def test_each_other_text_is_one_revision_more(ports):
-    revisions = [(await apply(ports, body)).edition.revision for body in (ONE, TWO, ONE)]
+    revisions = [(await apply(ports, body)).registered.revision for body in (ONE, TWO, ONE)]
     assert revisions == [1, 2, 3]
     assert await changes(ports) == [(DefinitionApplied, number) for number in (1, 2, 3)]
 
@@ -140,15 +140,19 @@ async def test_each_other_text_is_one_revision_more(ports):
 async def test_what_holds_already_is_left_as_it_is(ports):
     first = await apply(ports)
     again = await apply(ports, by="cleo")
-    assert (again.happened, again.edition) == (False, first.edition)
+    assert (again.happened, again.registered) == (False, first.registered)
     assert await changes(ports) == [(DefinitionApplied, 1)]
 
 
 async def test_what_is_disabled_holds_no_longer_and_nodes_are_told(ports):
     await apply(ports)
     change = await disable(ports)
-    assert (change.happened, change.edition.holds, change.edition.revision) == (True, False, 1)
-    assert await told(ports) == change.edition
+    assert (change.happened, change.registered.holds, change.registered.revision) == (
+        True,
+        False,
+        1,
+    )
+    assert await told(ports) == change.registered
     assert not (await read_definition(ports, AGENT, ID)).holds
 
 
@@ -156,7 +160,7 @@ async def test_what_is_disabled_already_stays_so(ports):
     await apply(ports)
     first = await disable(ports)
     again = await disable(ports)
-    assert (again.happened, again.edition) == (False, first.edition)
+    assert (again.happened, again.registered) == (False, first.registered)
 
 
 @pytest.mark.parametrize("body", [ONE, TWO])
@@ -164,8 +168,8 @@ async def test_what_was_disabled_is_applied_again_as_another_revision(ports, bod
     await apply(ports, ONE)
     await disable(ports)
     change = await apply(ports, body)
-    assert (change.edition.revision, change.edition.body) == (2, body)
-    assert await told(ports) == change.edition
+    assert (change.registered.revision, change.registered.body) == (2, body)
+    assert await told(ports) == change.registered
     assert await changes(ports) == [
         (DefinitionApplied, 1),
         (DefinitionDisabled, 1),
@@ -212,11 +216,11 @@ async def test_what_nobody_has_defined_has_no_past(ports):
 
 async def test_of_two_who_apply_at_the_same_time_both_are_revisions_and_the_last_one_holds(ports):
     async def other():
-        assert (await apply(ports, TWO, by="cleo")).edition.revision == 1
+        assert (await apply(ports, TWO, by="cleo")).registered.revision == 1
 
     change = await apply(overtaken(ports, other), ONE)
-    assert (change.edition.revision, change.edition.body) == (2, ONE)
-    assert await told(ports) == change.edition
+    assert (change.registered.revision, change.registered.body) == (2, ONE)
+    assert await told(ports) == change.registered
     assert [each.event.by for each in await history(ports)] == ["cleo", "ada"]
 
 
@@ -225,7 +229,7 @@ async def test_two_who_apply_the_same_at_the_same_time_are_one_revision(ports):
         await apply(ports, ONE, by="cleo")
 
     change = await apply(overtaken(ports, other), ONE)
-    assert (change.happened, change.edition.revision) == (False, 1)
+    assert (change.happened, change.registered.revision) == (False, 1)
     assert await changes(ports) == [(DefinitionApplied, 1)]
 
 
@@ -236,8 +240,8 @@ async def test_what_somebody_applies_meanwhile_is_disabled_too(ports):
         await apply(ports, TWO)
 
     change = await disable(overtaken(ports, other))
-    assert (change.edition.holds, change.edition.revision) == (False, 2)
-    assert await told(ports) == change.edition
+    assert (change.registered.holds, change.registered.revision) == (False, 2)
+    assert await told(ports) == change.registered
 
 
 async def test_who_never_gets_a_turn_is_told_and_has_changed_nothing(ports):
@@ -273,7 +277,7 @@ async def test_what_a_replica_does_not_know_of_yet_is_disabled(ports):
     await disable(ports)
     await apply(ports, TWO)
     change = await disable(lagging(ports))
-    assert (change.happened, change.edition.revision) == (True, 2)
+    assert (change.happened, change.registered.revision) == (True, 2)
     assert not (await told(ports)).holds
 
 
@@ -281,13 +285,13 @@ async def test_what_a_replica_takes_for_what_holds_is_applied_again(ports):
     await apply(ports, ONE)
     await apply(ports, TWO)
     change = await apply(lagging(ports), ONE)
-    assert (change.happened, change.edition.revision) == (True, 3)
+    assert (change.happened, change.registered.revision) == (True, 3)
 
 
 async def test_who_has_seen_more_than_a_replica_is_not_refused(ports):
     await apply(ports, ONE)
     await apply(ports, TWO)
-    assert (await apply(lagging(ports), THREE, seen=2)).edition.revision == 3
+    assert (await apply(lagging(ports), THREE, seen=2)).registered.revision == 3
 
 
 # Whoever dies between the journal and the registry.
@@ -302,8 +306,8 @@ async def test_who_dies_before_nodes_are_told_leaves_it_to_whoever_applies_it_ag
         await apply(delayed(ports, "put", away), ONE)
     assert (await changes(ports), await told(ports)) == ([(DefinitionApplied, 1)], None)
     again = await apply(ports, ONE)
-    assert (again.happened, again.edition.revision) == (False, 1)
-    assert await told(ports) == again.edition
+    assert (again.happened, again.registered.revision) == (False, 1)
+    assert await told(ports) == again.registered
 
 
 async def test_who_dies_before_nodes_are_told_leaves_it_to_whoever_disables_it(ports):
@@ -319,7 +323,7 @@ async def test_what_is_applied_next_is_told_though_the_one_before_never_was(port
     with pytest.raises(Unavailable):
         await apply(delayed(ports, "get", away), ONE)
     change = await apply(ports, TWO)
-    assert (change.edition.revision, await told(ports)) == (2, change.edition)
+    assert (change.registered.revision, await told(ports)) == (2, change.registered)
 
 
 @pytest.mark.parametrize("call", ["get", "put"])
@@ -334,7 +338,7 @@ async def test_an_older_revision_never_replaces_a_newer_one(ports, call, first):
 
     slow = await apply(delayed(ports, call, other), ONE)
     newest = await read_definition(ports, AGENT, ID)
-    assert (newest.body, newest.revision) == (TWO, slow.edition.revision + 1)
+    assert (newest.body, newest.revision) == (TWO, slow.registered.revision + 1)
     assert ((await told(ports)).body, (await told(ports)).revision) == (TWO, newest.revision)
 
 
@@ -350,7 +354,7 @@ async def test_what_was_applied_never_replaces_that_it_was_disabled(ports, call)
 async def test_a_copy_that_this_version_cannot_read_is_replaced(ports):
     await ports.registry.put(definition_key(AGENT, ID), b'{"from": "another version"}')
     change = await apply(ports, ONE)
-    assert await told(ports) == change.edition
+    assert await told(ports) == change.registered
 
 
 async def test_what_is_applied_after_the_journal_was_spread_anew_is_told(ports):
@@ -359,9 +363,9 @@ async def test_what_is_applied_after_the_journal_was_spread_anew_is_told(ports):
     await apply(ports, ONE)
     await ports.registry.put(definition_key(AGENT, ID), encode_registered(before))
     change = await disable(ports)
-    assert await told(ports) == change.edition
+    assert await told(ports) == change.registered
     change = await apply(ports, TWO)
-    assert await told(ports) == change.edition
+    assert await told(ports) == change.registered
 
 
 async def test_a_copy_that_is_lost_is_made_again(ports):
@@ -369,7 +373,7 @@ async def test_a_copy_that_is_lost_is_made_again(ports):
     await ports.registry.delete(definition_key(AGENT, ID))
     assert await told(ports) is None
     await apply(ports, ONE)
-    assert await told(ports) == first.edition
+    assert await told(ports) == first.registered
 
 
 async def test_who_never_gets_to_tell_nodes_says_so(ports):
@@ -420,6 +424,6 @@ async def test_what_can_name_nothing_is_refused(ports, id_):
 
 
 def test_a_copy_of_what_is_disabled_says_no_more_than_that():
-    edition = RegisteredDefinition(kind=AGENT, id=ID, revision=3, seq=9)
-    assert (edition.body, edition.holds) == (NOTHING, False)
+    registered = RegisteredDefinition(kind=AGENT, id=ID, revision=3, seq=9)
+    assert (registered.body, registered.holds) == (NOTHING, False)
     assert definition_id(AGENT, ID) == "agent.disk"

@@ -63,7 +63,7 @@ async def test_what_waits_goes_on_as_it_was_opened_also_on_another_node(ports):
     tool = Counter(open_=False)
     async with doomed(app_with(tool), ports):
         await says(ports, runs(1), "doomed")
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         id_ = await happen(ports)
         await eventually(lambda: tool.calls == ["old"])
     await apply(ports, agent("new"))
@@ -81,7 +81,7 @@ async def test_what_nobody_has_begun_is_begun_as_it_was_opened(ports):
     tool = Counter(open_=False)
     async with running(app_with(tool), ports):
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         await happen(ports, "x1")
         await eventually(lambda: tool.calls == ["old"])
         queued = await happen(ports, "x2")
@@ -98,7 +98,7 @@ async def test_what_was_code_and_is_a_definition_now_goes_on_by_name(ports):
     coded = Actor("worker")
     coded.expect("thing", Scripted(), on=event(HAPPENED))
     async with running(app_with(None, coded), ports):
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
     id_ = await happen(ports)
     await write(ports, id_, opening(app_of(Scripted())))
     await ask_start(ports, id_)
@@ -153,7 +153,7 @@ async def test_what_was_blocked_goes_on_as_it_was_opened_once_it_has_its_answer(
     tool = Counter()
     async with running(app_with(tool, templates=ASKING), ports, "n1"):
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         id_ = await happen(ports)
         asked = await _blocked(ports, id_)
         await apply(ports, agent("new", template="asking"))
@@ -175,7 +175,7 @@ async def test_what_is_older_than_the_turns_takes_one_and_gives_it_back(ports):
     async with running(app_with(tool, templates=ASKING), ports):
         await apply(ports, agent("old", template="asking"))
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         id_ = await happen(ports, "x1")
         asked = await _blocked(ports, id_)
         await apply(ports, agent("new", max_concurrent_cluster=1))
@@ -192,7 +192,7 @@ async def test_an_episode_is_left_to_a_node_that_can_make_its_edition(ports):
     tool = Counter()
     async with running(app_with(tool, templates=ASKING), ports, "able"):
         await says(ports, runs(1), "able")
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         id_ = await happen(ports)
         asked = await _blocked(ports, id_)
     await apply(ports, agent("new"))
@@ -209,12 +209,12 @@ async def test_an_episode_is_left_to_a_node_that_can_make_its_edition(ports):
 
 @pytest.mark.parametrize("kind", [AGENT, WORKFLOW])
 async def test_an_edition_that_the_journal_does_not_hold_is_left_to_others(ports, kind):
-    editions = RevisionResolver(ports, app_with())
-    find = editions.actor if kind is AGENT else editions.workflow
+    revisions = RevisionResolver(ports, app_with())
+    find = revisions.actor if kind is AGENT else revisions.workflow
     with pytest.raises(CannotRun) as hindered:
         await find("worker", 3)
-    assert hindered.value.obstacle.reason == NO_SUCH_EDITION
-    assert "holds no revision 3" in hindered.value.obstacle.detail
+    assert hindered.value.hindrance.reason == NO_SUCH_EDITION
+    assert "holds no revision 3" in hindered.value.hindrance.detail
 
 
 async def test_an_edition_whose_template_failed_once_is_made_anew_when_it_is_needed_again(ports):
@@ -226,39 +226,39 @@ async def test_an_edition_whose_template_failed_once_is_made_anew_when_it_is_nee
         return Scripted()
 
     await apply(ports, agent("a", template="moody"))
-    editions = RevisionResolver(ports, app_with(templates={"moody": moody}))
+    revisions = RevisionResolver(ports, app_with(templates={"moody": moody}))
     with pytest.raises(CannotRun, match="the file server is away"):
-        await editions.actor("worker", 1)
+        await revisions.actor("worker", 1)
     away.clear()
-    assert (await editions.actor("worker", 1)).revision == 1
+    assert (await revisions.actor("worker", 1)).revision == 1
 
 
 async def test_an_edition_that_came_with_a_delay_is_found_then(ports):
-    editions = RevisionResolver(ports, app_with())
+    revisions = RevisionResolver(ports, app_with())
     with pytest.raises(CannotRun):
-        await editions.actor("worker", 1)
+        await revisions.actor("worker", 1)
     await apply(ports, agent("a"))
-    assert (await editions.actor("worker", 1)).revision == 1
+    assert (await revisions.actor("worker", 1)).revision == 1
 
 
 async def test_what_was_made_once_is_not_made_again_and_no_more_is_kept_than_may_be(
     ports, monkeypatch
 ):
     monkeypatch.setattr(resolver, "REVISIONS_MAX", 2)
-    editions = RevisionResolver(ports, app_with())
+    revisions = RevisionResolver(ports, app_with())
     for action in ("a", "b", "c"):
         await apply(ports, agent(action))
-    second = await editions.actor("worker", 2)
-    first = await editions.actor("worker", 1)
-    assert await editions.actor("worker", 2) is second
-    await editions.actor("worker", 3)
-    assert await editions.actor("worker", 2) is second
-    assert await editions.actor("worker", 1) is not first
+    second = await revisions.actor("worker", 2)
+    first = await revisions.actor("worker", 1)
+    assert await revisions.actor("worker", 2) is second
+    await revisions.actor("worker", 3)
+    assert await revisions.actor("worker", 2) is second
+    assert await revisions.actor("worker", 1) is not first
 
 
 async def test_a_template_that_crashes_is_a_problem_of_one_definition(ports):
     body = raw(agent("a", template="failing"))
-    edition = RegisteredDefinition(kind=AGENT, id="worker", revision=1, seq=1, body=body)
-    made = await RevisionResolver(ports, app_with()).make(edition)
+    registered = RegisteredDefinition(kind=AGENT, id="worker", revision=1, seq=1, body=body)
+    made = await RevisionResolver(ports, app_with()).make(registered)
     assert made.actor is None
     assert made.problem == "what it is made by has failed: ZeroDivisionError: division by zero"

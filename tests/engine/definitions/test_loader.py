@@ -58,7 +58,7 @@ async def test_what_is_defined_when_a_node_starts_is_run_by_the_time_it_is_up(po
     with capture_logs() as lines:
         async with running(app_with(tool), ports):
             await eventually(is_up)
-            assert gates(ports.world), "what is published from now on is seen"
+            assert gates(ports.domain_events), "what is published from now on is seen"
             done = await lived(ports, await happen(ports))
     assert (done.end.status, revision_of(done), tool.calls) == (EndStatus.DONE, 1, ["a"])
     assert [line["actors"] for line in lines if line["event"] == "node up"] == [["worker"]]
@@ -151,10 +151,10 @@ async def test_a_definition_that_only_a_newer_version_can_read_is_not_run(ports)
 
 async def _put(ports, definition, *, revision: int, seq: int) -> None:
     """Have the registry say something that the journal does not."""
-    edition = RegisteredDefinition(
+    registered = RegisteredDefinition(
         kind=AGENT, id="worker", revision=revision, seq=seq, body=raw(definition)
     )
-    await ports.registry.put(KEY, encode_registered(edition))
+    await ports.registry.put(KEY, encode_registered(registered))
 
 
 async def test_what_is_older_than_what_a_node_has_changes_nothing(ports):
@@ -223,7 +223,7 @@ async def test_while_the_registry_is_away_a_node_keeps_what_it_has(ports, monkey
     await apply(ports, agent("a"))
     async with running(app_with(tool), dataclasses.replace(ports, registry=registry)):
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         registry.is_away, registry.asked = True, 0
         await eventually(lambda: registry.asked)
         assert (await lived(ports, await happen(ports))).end.status is EndStatus.DONE

@@ -114,7 +114,7 @@ async def test_a_slow_node_that_sees_to_an_old_block_leaves_the_retry_of_an_outp
         stale.past = await log.last(ports.stack.episode(id_))
         await resolve(ports, "payment:42", by="x")
         await lived(ports, id_, lambda so_far: so_far.of(EpisodeDeferred))
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     retry_at = await armed_for(ports, id_)
     slow = WaitRegistry(crew_of(app, dataclasses.replace(ports, log=stale)))
     await slow.watch(opening(app), after=CLOCK.now())

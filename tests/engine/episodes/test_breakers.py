@@ -99,11 +99,11 @@ async def trip(ports, state=OPEN) -> None:
 async def watched(ports, app) -> None:
     """Have events wait for the actor, whoever runs it."""
     actor = app.actors["worker"]
-    await (await ports.world.open(actor.id, actor.event_names())).close()
+    await (await ports.domain_events.open(actor.id, actor.event_names())).close()
 
 
 async def publish(ports, id_, **payload) -> None:
-    await ports.world.publish(HAPPENED, payload, id=id_)
+    await ports.domain_events.publish(HAPPENED, payload, id=id_)
 
 
 async def ended(ports, app, id_):
@@ -266,7 +266,7 @@ async def test_a_crash_between_an_end_and_its_noting_is_made_good_by_the_next_no
     await write(ports, begun.episode_id, STARTED, FAILED)
     await ask_start(ports, begun.episode_id)
     async with running(app, ports):
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert (await state_of(ports)).failures == (begun.episode_id,)
     assert [name for name, _ in told(ports)] == ["circuit_breaker.opened", "episode.failed"]
     end = (await life(ports, begun.episode_id)).records[-1]
@@ -315,9 +315,9 @@ async def test_failures_on_two_nodes_open_it_for_both(ports):
     async with running(app, ports, "n2"):
         await publish(ports, "x3", ails=True)
         await ended(ports, app, "x3")
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
         await publish(ports, "x4")
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
     assert not (await life(ports, opening(app, id_="x4").episode_id)).records
     name, payload = next(news for news in told(ports) if news[0].startswith("circuit"))
     assert (name, payload["scope"], payload["node"]) == ("circuit_breaker.opened", "cluster", "")
@@ -338,7 +338,7 @@ def test_after_its_time_one_probe_is_let_through_and_closes_it():
         async with running(app, ports, clock=SimClock()):
             await publish(ports, "x1", ails=True)
             await ended(ports, app, "x1")
-            await all_answered(ports.world)
+            await all_answered(ports.domain_events)
             await asyncio.sleep(60)
             await publish(ports, "probe")
             await asyncio.wait_for(tool.called.wait(), WAIT_S)
@@ -347,7 +347,7 @@ def test_after_its_time_one_probe_is_let_through_and_closes_it():
             assert tool.calls == ["a"]
             tool.gate.set()
             assert (await ended(ports, app, "probe")).end.status is EndStatus.DONE
-            await all_answered(ports.world)
+            await all_answered(ports.domain_events)
             await publish(ports, "x3")
             assert (await ended(ports, app, "x3")).end.status is EndStatus.DONE
         changes = [name for name, _ in told(ports) if name.startswith("circuit")]
@@ -388,7 +388,7 @@ async def test_without_cancel_in_flight_what_runs_goes_on(ports):
         await asyncio.wait_for(tool.called.wait(), WAIT_S)
         await publish(ports, "x1", ails=True)
         await ended(ports, app, "x1")
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
         tool.gate.set()
         assert (await ended(ports, app, "waits")).end.status is EndStatus.DONE
 
@@ -530,7 +530,7 @@ async def at_work(app, ports, name, **options):
 
 def handed_back(ports):
     """Return whether a command has been handed back more than once."""
-    waiting = [one for q in ports.inbox._durables.values() for one in q._unanswered.values()]
+    waiting = [one for q in ports.commands._durables.values() for one in q._unanswered.values()]
     return any(one.deliveries > 2 for one in waiting)
 
 

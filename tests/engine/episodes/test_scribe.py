@@ -63,137 +63,137 @@ def held(ports):
 
 
 @pytest.fixture
-async def scribe(ports, held):
+async def journal(ports, held):
     """A scribe of an episode that has been opened."""
     opened = opening(app_of(Scripted()))
     await write(ports, opened.episode_id, opened)
     so_far = await life(ports, opened.episode_id)
-    scribe = JournalWriter(
+    journal = JournalWriter(
         held,
         CLOCK,
         subject=ports.stack.episode(opened.episode_id),
         episode=so_far.episode,
         version=so_far.records[-1].seq,
-        pen="r1",
+        writer_id="r1",
         before_fence=claimed,
         after_fence=noted,
     )
-    yield scribe
-    await scribe.close()
+    yield journal
+    await journal.close()
 
 
-async def commits(ports, scribe) -> list[list[type]]:
-    records = await ports.log.read(scribe._subject)
+async def commits(ports, journal) -> list[list[type]]:
+    records = await ports.log.read(journal._subject)
     return [[type(event) for event in record.commit.events] for record in records]
 
 
 async def test_what_is_recorded_while_an_append_is_in_flight_rides_in_the_next_commit(
-    ports, held, scribe
+    ports, held, journal
 ):
-    scribe.record(begin)
+    journal.record(begin)
     await turned()
     for _ in range(5):
-        scribe.record(step())
+        journal.record(step())
     held.open.set()
-    await scribe.barrier()
+    await journal.barrier()
 
-    assert await commits(ports, scribe) == [[EpisodeOpened], [EpisodeStarted], [StepRecorded] * 5]
+    assert await commits(ports, journal) == [[EpisodeOpened], [EpisodeStarted], [StepRecorded] * 5]
 
 
-async def test_what_nobody_writes_yet_is_written_by_whoever_waits_for_it(held, scribe):
+async def test_what_nobody_writes_yet_is_written_by_whoever_waits_for_it(held, journal):
     held.open.set()
     before = asyncio.all_tasks()
-    scribe.record(begin)
-    await scribe.barrier()
-    assert scribe.is_fenced
+    journal.record(begin)
+    await journal.barrier()
+    assert journal.is_fenced
     assert asyncio.all_tasks() == before
 
 
-async def test_what_is_recorded_together_is_one_commit(ports, held, scribe):
+async def test_what_is_recorded_together_is_one_commit(ports, held, journal):
     held.open.set()
-    scribe.record(begin, step(), step())
-    await scribe.barrier()
+    journal.record(begin, step(), step())
+    await journal.barrier()
 
-    assert await commits(ports, scribe) == [
+    assert await commits(ports, journal) == [
         [EpisodeOpened],
         [EpisodeStarted, StepRecorded, StepRecorded],
     ]
 
 
-async def test_a_barrier_waits_until_all_is_durable(ports, held, scribe):
-    scribe.record(begin)
-    waiting = asyncio.create_task(scribe.barrier())
+async def test_a_barrier_waits_until_all_is_durable(ports, held, journal):
+    journal.record(begin)
+    waiting = asyncio.create_task(journal.barrier())
     await turned()
     assert not waiting.done()
-    assert await commits(ports, scribe) == [[EpisodeOpened]]
+    assert await commits(ports, journal) == [[EpisodeOpened]]
 
     held.open.set()
     await waiting
-    assert await commits(ports, scribe) == [[EpisodeOpened], [EpisodeStarted]]
+    assert await commits(ports, journal) == [[EpisodeOpened], [EpisodeStarted]]
 
 
-async def test_a_barrier_with_nothing_recorded_waits_for_nothing(scribe):
-    await scribe.barrier()
+async def test_a_barrier_with_nothing_recorded_waits_for_nothing(journal):
+    await journal.barrier()
 
 
-async def test_one_append_is_in_flight_at_a_time(held, scribe):
-    scribe.record(begin)
+async def test_one_append_is_in_flight_at_a_time(held, journal):
+    journal.record(begin)
     for _ in range(20):
-        scribe.record(step())
+        journal.record(step())
         await turned()
     held.open.set()
-    await scribe.barrier()
+    await journal.barrier()
 
     assert held.in_flight_most == 1
 
 
-async def test_every_commit_has_an_id_of_its_own_that_names_the_claim(ports, held, scribe):
+async def test_every_commit_has_an_id_of_its_own_that_names_the_claim(ports, held, journal):
     held.open.set()
     for command in (begin, step(), step()):
-        scribe.record(command)
-        await scribe.barrier()
+        journal.record(command)
+        await journal.barrier()
 
-    records = await ports.log.read(scribe._subject)
+    records = await ports.log.read(journal._subject)
     assert [record.commit.id for record in records[1:]] == ["r1-1", "r1-2", "r1-3"]
 
 
-async def test_a_refused_append_stops_the_episode_at_the_next_record(ports, held, scribe):
+async def test_a_refused_append_stops_the_episode_at_the_next_record(ports, held, journal):
     held.open.set()
-    scribe.record(begin)
-    await write(ports, scribe.episode.opened.episode_id, EpisodeStarted(
+    journal.record(begin)
+    await write(ports, journal.episode.opened.episode_id, EpisodeStarted(
         node="rival", attempt=1, claim_revision=2
     ))  # fmt: skip
     await turned()
 
     with pytest.raises(VersionConflict):
-        scribe.record(step())
-    assert await commits(ports, scribe) == [[EpisodeOpened], [EpisodeStarted]]
+        journal.record(step())
+    assert await commits(ports, journal) == [[EpisodeOpened], [EpisodeStarted]]
 
 
 @pytest.mark.parametrize("error", [VersionConflict("s", expected=1), Unavailable("s", detail="")])
-async def test_a_barrier_says_why_something_is_not_durable(held, scribe, error):
+async def test_a_barrier_says_why_something_is_not_durable(held, journal, error):
     held.fails_with = error
     held.open.set()
-    scribe.record(begin)
+    journal.record(begin)
     with pytest.raises(type(error)):
-        await scribe.barrier()
+        await journal.barrier()
 
 
-async def test_many_events_are_split_into_commits_of_a_bounded_number(ports, held, scribe):
+async def test_many_events_are_split_into_commits_of_a_bounded_number(ports, held, journal):
     held.open.set()
-    scribe.record(begin, *(step() for _ in range(2 * EVENTS_PER_COMMIT_MAX)))
-    await scribe.barrier()
+    journal.record(begin, *(step() for _ in range(2 * EVENTS_PER_COMMIT_MAX)))
+    await journal.barrier()
 
-    sizes = [len(kinds) for kinds in await commits(ports, scribe)]
+    sizes = [len(kinds) for kinds in await commits(ports, journal)]
     assert sizes == [1, EVENTS_PER_COMMIT_MAX, EVENTS_PER_COMMIT_MAX, 1]
 
 
-async def test_a_commit_too_large_for_one_message_is_split(ports, held, scribe):
+async def test_a_commit_too_large_for_one_message_is_split(ports, held, journal):
     held.open.set()
-    scribe.record(begin, *(step("x" * 200_000) for _ in range(9)))
-    await scribe.barrier()
+    journal.record(begin, *(step("x" * 200_000) for _ in range(9)))
+    await journal.barrier()
 
-    kinds = await commits(ports, scribe)
+    kinds = await commits(ports, journal)
     assert [kind for commit in kinds for kind in commit] == [
         EpisodeOpened,
         EpisodeStarted,
@@ -201,36 +201,36 @@ async def test_a_commit_too_large_for_one_message_is_split(ports, held, scribe):
     ]
 
 
-async def test_one_event_too_large_for_a_message_is_refused(held, scribe):
+async def test_one_event_too_large_for_a_message_is_refused(held, journal):
     held.open.set()
-    scribe.record(begin, step("x" * 2_000_000))
+    journal.record(begin, step("x" * 2_000_000))
     with pytest.raises(TooLarge):
-        await scribe.barrier()
+        await journal.barrier()
 
 
-async def test_the_journal_folds_to_what_the_scribe_knows_but_for_moments(ports, held, scribe):
+async def test_the_journal_folds_to_what_the_scribe_knows_but_for_moments(ports, held, journal):
     held.open.set()
-    scribe.record(begin, step(), step(), FailEpisode(error_class="x"))
-    await scribe.barrier()
+    journal.record(begin, step(), step(), FailEpisode(error_class="x"))
+    await journal.barrier()
 
-    folded = fold(await ports.log.read(scribe._subject))
-    assert folded.status is scribe.episode.status
-    assert folded.traces == scribe.episode.traces
-    assert folded.finished == scribe.episode.finished
-    assert folded.wall_used_s == pytest.approx(scribe.episode.wall_used_s, abs=0.1)
+    folded = fold(await ports.log.read(journal._subject))
+    assert folded.status is journal.episode.status
+    assert folded.traces == journal.episode.traces
+    assert folded.finished == journal.episode.finished
+    assert folded.wall_used_s == pytest.approx(journal.episode.wall_used_s, abs=0.1)
 
 
-async def test_what_does_not_fit_the_state_is_rejected_and_not_written(ports, held, scribe):
+async def test_what_does_not_fit_the_state_is_rejected_and_not_written(ports, held, journal):
     held.open.set()
     with pytest.raises(Rejected, match="Performed while queued"):
-        scribe.record(step())
-    await scribe.barrier()
-    assert await commits(ports, scribe) == [[EpisodeOpened]]
+        journal.record(step())
+    await journal.barrier()
+    assert await commits(ports, journal) == [[EpisodeOpened]]
 
 
-async def test_a_closed_scribe_writes_no_more(ports, held, scribe):
-    scribe.record(begin)
-    await scribe.close()
+async def test_a_closed_scribe_writes_no_more(ports, held, journal):
+    journal.record(begin)
+    await journal.close()
     held.open.set()
     await turned()
-    assert await commits(ports, scribe) == [[EpisodeOpened]]
+    assert await commits(ports, journal) == [[EpisodeOpened]]

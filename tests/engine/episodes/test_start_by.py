@@ -48,12 +48,12 @@ async def served(ports, app, *since, **said):
     if since:
         await write(ports, opened.episode_id, *since)
         command = Recover(actor_id="worker", episode_id=opened.episode_id, reason="lapsed")
-        await ports.inbox.send(command, id="lapse")
+        await ports.commands.send(command, id="lapse")
     else:
         await ask_start(ports, opened.episode_id)
     async with running(app, ports):
         await lived(ports, opened.episode_id)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     return await life(ports, opened.episode_id)
 
 

@@ -85,7 +85,7 @@ async def want_canceled(ports, episode_id, *, reason="not wanted"):
 async def command_alone(ports, episode_id, *, id_="c1"):
     """Send the command, as if its key had lapsed."""
     command = Cancel(actor_id="worker", episode_id=episode_id, by="ada", reason="not wanted")
-    await ports.inbox.send(command, id=id_)
+    await ports.commands.send(command, id=id_)
 
 
 async def opened_alone(ports, app):
@@ -111,7 +111,7 @@ async def test_an_episode_that_is_queued_ends_and_none_of_its_code_runs(ports):
     await want_canceled(ports, id_)
     async with running(app, ports):
         life_ = await lived(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     check_canceled(life_)
     assert not life_.of(EpisodeStarted)
     assert [name for name, _ in told(ports)] == ["episode.canceled"]
@@ -125,7 +125,7 @@ async def test_a_start_that_comes_later_finds_it_ended(ports):
     async with running(app, ports):
         await lived(ports, id_)
         await ask_start(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     check_canceled(await life(ports, id_))
     assert len(told(ports)) == 1
 
@@ -138,12 +138,12 @@ async def test_a_command_that_comes_before_the_first_commit_waits_for_it(ports):
         await eventually(lambda: _deliveries(ports) > 1)
         await write(ports, opened.episode_id, opened)
         check_canceled(await lived(ports, opened.episode_id))
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
 
 
 def _deliveries(ports):
     given = [
-        each for queue in ports.inbox._durables.values() for each in queue._unanswered.values()
+        each for queue in ports.commands._durables.values() for each in queue._unanswered.values()
     ]
     return max((each.deliveries for each in given), default=0)
 
@@ -178,33 +178,33 @@ async def test_an_episode_that_runs_is_interrupted(ports, most):
         check_canceled(await lived(ports, id_))
         # It was handed back, and not left to come again.
         async with asyncio.timeout(ACK_WAIT_S / 2):
-            await all_answered(ports.inbox)
+            await all_answered(ports.commands)
     assert await ports.gates.get(cancel_key(id_)) is None
 
 
 class Uncalled:
     """An inbox to whose node nobody says anything about its episodes."""
 
-    def __init__(self, inbox):
-        self._inbox = inbox
+    def __init__(self, commands):
+        self._commands = commands
 
     def __getattr__(self, name):
-        return getattr(self._inbox, name)
+        return getattr(self._commands, name)
 
     async def open_attending(self, actor):
-        return await self._inbox.open_attending(f"not-{actor}")
+        return await self._commands.open_attending(f"not-{actor}")
 
 
 async def test_who_gets_the_command_has_the_node_that_runs_it_hear_of_it(ports):
     app, tool = held(most=1)
-    deaf = dataclasses.replace(ports, inbox=Uncalled(ports.inbox))
+    deaf = dataclasses.replace(ports, commands=Uncalled(ports.commands))
     async with running(app, deaf, "n1"):
         id_ = await open_episode(ports, app)
         await asyncio.wait_for(tool.called.wait(), WAIT_S)
         async with running(app, ports, "n2"):
             await command_alone(ports, id_)
             check_canceled(await lived(ports, id_))
-            await all_answered(ports.inbox)
+            await all_answered(ports.commands)
     assert tool.calls == ["a"]
 
 
@@ -215,7 +215,7 @@ async def test_of_two_who_cancel_at_once_one_says_why_and_both_are_answered(port
         await asyncio.wait_for(tool.called.wait(), WAIT_S)
         await asyncio.gather(want_canceled(ports, id_), cancel(ports, "worker", id_, by="bob"))
         life_ = await lived(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert len(life_.of(EpisodeFinished)) == 1
     assert life_.end.error_detail in ("by ada: not wanted", "by bob")
     assert len(news(ports, "episode.canceled")) == 1
@@ -243,7 +243,7 @@ async def test_the_next_owner_cancels_what_a_crashed_node_ran(ports):
     await want_canceled(ports, id_)
     async with running(app, ports):
         life_ = await lived(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     check_canceled(life_)
     assert tool.calls == ["a"]
     assert len(life_.of(EpisodeStarted)) == 1
@@ -255,7 +255,7 @@ async def test_the_next_owner_cancels_what_a_stopping_node_left(ports):
     await want_canceled(ports, id_)
     async with running(app, ports):
         check_canceled(await lived(ports, id_))
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
 
 
 class CutOff:
@@ -299,7 +299,7 @@ async def test_the_next_owner_cancels_what_a_node_runs_that_is_cut_off(ports):
         gates=Deaf(ports.gates),
         leases=CutOff(ports.leases, cut),
         log=CutOff(ports.log, cut),
-        inbox=CutOff(ports.inbox, cut),
+        commands=CutOff(ports.commands, cut),
     )
     async with doomed(app, away, "away"):
         id_ = await open_episode(ports, app)
@@ -308,36 +308,36 @@ async def test_the_next_owner_cancels_what_a_node_runs_that_is_cut_off(ports):
         await want_canceled(ports, id_)
         async with running(app, ports, "n2"):
             check_canceled(await lived(ports, id_))
-            await all_answered(ports.inbox)
+            await all_answered(ports.commands)
     assert tool.calls == ["a"]
 
 
 async def test_an_end_that_nobody_could_be_told_of_is_told_when_the_command_comes_again(ports):
     app = untouchable()
     id_ = await opened_alone(ports, app)
-    silent = Silent(ports.world)
+    silent = Silent(ports.domain_events)
     await command_alone(ports, id_)
-    async with running(app, replace(ports, world=silent)):
+    async with running(app, replace(ports, domain_events=silent)):
         await lived(ports, id_)
         await asyncio.wait_for(silent.was_asked.wait(), WAIT_S)
         silent.is_silent = False
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert [name for name, _ in told(ports)] == ["episode.canceled"]
 
 
 class Silent:
     """A world that can be told nothing for a while."""
 
-    def __init__(self, world):
-        self._world, self.is_silent = world, True
+    def __init__(self, domain_events):
+        self._domain_events, self.is_silent = domain_events, True
         self.was_asked = asyncio.Event()
-        self.open = world.open
+        self.open = domain_events.open
 
     async def publish(self, name, payload, *, id, hops=0, trace=""):
         if self.is_silent:
             self.was_asked.set()
             raise Unavailable(name, detail="away")
-        return await self._world.publish(name, payload, id=id, hops=hops, trace=trace)
+        return await self._domain_events.publish(name, payload, id=id, hops=hops, trace=trace)
 
 
 def test_who_stood_still_with_the_command_tells_of_the_end_for_whoever_died_of_it():
@@ -347,11 +347,11 @@ def test_who_stood_still_with_the_command_tells_of_the_end_for_whoever_died_of_i
         ports = memory_ports(clock=SimClock())
         app = untouchable()
         id_ = await opened_alone(ports, app)
-        source = await ports.inbox.open_attending("worker")
+        source = await ports.commands.open_attending("worker")
         await command_alone(ports, id_)
         (held,) = await source.receive(room=1, wait_s=0)
         (dies,) = await source.receive(room=1, wait_s=2 * ACK_WAIT_S)
-        await carry_out(app, replace(ports, world=Silent(ports.world)), dies)
+        await carry_out(app, replace(ports, domain_events=Silent(ports.domain_events)), dies)
         before = told(ports)
         assert await carry_out(app, ports, held)
         return before, told(ports)
@@ -365,8 +365,8 @@ async def carry_out(app, ports, delivery) -> bool:
     clock = SimClock()
     keeper = Keeper(ports.leases, holder="n1", clock=clock)
     life_ = await life(ports, delivery.content.episode_id)
-    crew = crew_of(app, ports, clock=clock)
-    cancellation = CancelHandler(crew, keeper, delivery.content, delivery)
+    context = crew_of(app, ports, clock=clock)
+    cancellation = CancelHandler(context, keeper, delivery.content, delivery)
     return await cancellation.carry_out(life_.episode, life_.records)
 
 
@@ -385,7 +385,7 @@ async def test_an_end_that_others_have_told_or_are_called_to_is_not_told_again(p
     await ports.log.append(ports.stack.episode(opened.episode_id), commit, after=START)
     await command_alone(ports, opened.episode_id)
     async with running(app, ports):
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert told(ports) == []
 
 
@@ -398,7 +398,7 @@ async def test_what_is_true_already_is_carried_out(ports):
     await want_canceled(ports, id_)
     async with running(app, ports):
         assert (await lived(ports, id_)).end.status is EndStatus.DONE
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert await ports.gates.get(cancel_key(id_)) is None
 
 
@@ -408,7 +408,7 @@ async def test_a_command_that_comes_too_late_is_answered_and_leaves_the_rest_to_
     await write(ports, id_, STARTED, EpisodeConverged())
     await command_alone(ports, id_)
     async with running(app, ports):
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert (await life(ports, id_)).episode.status is Status.CONVERGING
 
 
@@ -417,9 +417,9 @@ async def test_an_episode_that_has_ended_stays_as_it_is(ports):
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await lived(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
         await want_canceled(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
         assert (await life(ports, id_)).end.status is EndStatus.DONE
     assert await ports.gates.get(cancel_key(id_)) is None
 
@@ -431,7 +431,7 @@ async def test_an_episode_that_no_node_can_run_any_more_is_canceled(ports):
     await command_alone(ports, id_)
     async with running(other, ports):
         check_canceled(await lived(ports, id_))
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert [name for name, _ in told(ports)] == ["episode.canceled"]
 
 
@@ -464,7 +464,7 @@ def impatient(monkeypatch):
 async def test_a_dead_letter_that_was_to_cancel_gives_nobodys_turn_away(ports):
     async with running(laned(cluster=1), ports):
         await command_alone(ports, "e1")
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert len(await _letters(ports)) == 1
     assert b"left.e1" not in stored(ports)
 
@@ -477,7 +477,7 @@ async def test_a_command_for_an_episode_that_never_was_is_a_dead_letter_and_can_
     id_ = opening(app).episode_id
     async with running(app, ports):
         await command_alone(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
         (letter,) = await _letters(ports)
         assert letter.reason == "no_such_episode"
         await opened_alone(ports, app)

@@ -41,7 +41,7 @@ async def dry_run(ports, strategy, given=None, **declared):
     await ask_start(ports, opened.episode_id)
     async with running(app, ports):
         await lived(ports, opened.episode_id)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     return await life(ports, opened.episode_id)
 
 
@@ -249,8 +249,8 @@ async def test_a_dry_run_that_has_ended_is_told_of_by_nobody_who_looks_again(por
     before = await dry_run(ports, plan)
     command = Recover(actor_id="worker", episode_id=opening(app).episode_id, reason="lapsed")
     async with running(app, ports):
-        await ports.inbox.send(command, id="again")
-        await all_answered(ports.inbox)
+        await ports.commands.send(command, id="again")
+        await all_answered(ports.commands)
     assert told(ports) == []
     assert await life(ports, opening(app).episode_id) == before
 
@@ -263,7 +263,7 @@ async def test_a_dry_run_is_taken_over_with_its_overrides(ports):
     await write(ports, opened.episode_id, opened)
     await write(ports, opened.episode_id, STARTED, kept())
     command = Recover(actor_id="worker", episode_id=opened.episode_id, reason="lapsed")
-    await ports.inbox.send(command, id="lapse")
+    await ports.commands.send(command, id="lapse")
     async with running(app, ports):
         life_ = await lived(ports, opened.episode_id)
     assert (life_.episode.attempts, life_.seen, tool.calls) == (2, [7], [])

@@ -101,7 +101,7 @@ class Plot:
 
         async def played(scene: Scene) -> None:
             # Word that nobody could hear yet would be no word.
-            await (await scene.ports.world.open(QUEUE, [RESOLVED])).close()
+            await (await scene.ports.domain_events.open(QUEUE, [RESOLVED])).close()
             weather.begin(scene)
             async with scene.node("n2"):
                 await self.story(scene)
@@ -271,7 +271,9 @@ async def approved(scene: Scene) -> None:
 
 async def resolved(scene: Scene) -> None:
     await asked(scene)
-    await scene.ports.world.publish(RESOLVED, {"ref": REF, "result": 1, "by": "bank"}, id="w")
+    await scene.ports.domain_events.publish(
+        RESOLVED, {"ref": REF, "result": 1, "by": "bank"}, id="w"
+    )
 
 
 async def expired(scene: Scene) -> None:
@@ -319,7 +321,7 @@ def crowded(strategy: Scripted, **outputs: object) -> App:
 async def crowd(scene: Scene) -> None:
     """Take the slots of both nodes."""
     for name in ("c1", "c2"):
-        await scene.ports.world.publish(CROWD, {}, id=name)
+        await scene.ports.domain_events.publish(CROWD, {}, id=name)
     hold = scene.app.tools["hold"]
 
     async def is_full() -> bool:

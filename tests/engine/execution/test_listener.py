@@ -105,7 +105,7 @@ def proposing(pager: Pager, **asking: object) -> App:
 
 
 async def take_the_slot(scene: Scene) -> None:
-    await scene.ports.world.publish(BUSY, {}, id="busy")
+    await scene.ports.domain_events.publish(BUSY, {}, id="busy")
 
     async def is_taken() -> bool:
         return scene.app.tools["hold"].called.is_set()
@@ -130,7 +130,7 @@ async def reached(scene: Scene, id_: str, status: Status) -> Life:
 async def blocked_and_full(scene: Scene) -> Life:
     """Return the life of an episode that waits, while others have taken the only slot."""
     # Word that nobody could hear yet would be no word.
-    await (await scene.ports.world.open(QUEUE, [RESOLVED])).close()
+    await (await scene.ports.domain_events.open(QUEUE, [RESOLVED])).close()
     id_ = await scene.open()
     life = await reached(scene, id_, Status.BLOCKED)
     await take_the_slot(scene)
@@ -139,7 +139,7 @@ async def blocked_and_full(scene: Scene) -> Life:
 
 def told(scene: Scene, name: str) -> list[dict]:
     kept = scene.ports.log._streams[scene.ports.stack.stream(Stream.EVENTS)]
-    events = [scene.ports.world._parse(message) for message in kept.past(0)]
+    events = [scene.ports.domain_events._parse(message) for message in kept.past(0)]
     return [one.payload for one in events if one.name == name]
 
 
@@ -194,7 +194,9 @@ def decision(how: Callable[..., Awaitable[str]]) -> Callable[[Scene, Life], Awai
 
 
 async def word(scene: Scene, _: Life) -> None:
-    await scene.ports.world.publish(RESOLVED, {"ref": REF, "result": 7, "by": "bank"}, id="w")
+    await scene.ports.domain_events.publish(
+        RESOLVED, {"ref": REF, "result": 7, "by": "bank"}, id="w"
+    )
 
 
 ANSWERS: Final = {
@@ -335,7 +337,7 @@ def test_what_is_due_later_tells_the_world_of_no_answer_a_second_time():
         before = await blocked_and_full(scene)
         await decision(approve)(scene, before)
         await scene.clock.sleep(LONG_S)
-        held = scene.ports.inbox._durables["inbox-worker", 0].backlog
+        held = scene.ports.commands._durables["inbox-worker", 0].backlog
         return [len(told(scene, each)) for each in ("episode.blocked", "episode.resumed")], held
 
     (counts, calls), _ = play(story, waiting(approval({}, expires_s=LONG_S - 60)))
@@ -346,7 +348,7 @@ def test_a_decision_long_after_the_expiry_tells_the_world_of_it_no_second_time()
     async def story(scene: Scene):
         before = await blocked_and_full(scene)
         await scene.clock.sleep(LONG_S)
-        await scene.ports.inbox.send(late_decision(before), id="late")
+        await scene.ports.commands.send(late_decision(before), id="late")
         await scene.clock.sleep(MOMENT_S)
         return len(told(scene, "episode.resumed"))
 
@@ -360,22 +362,22 @@ def test_who_stood_still_with_an_expiry_calls_who_goes_on_for_whoever_died_of_it
 
     async def story():
         scene = Scene(waiting(approval({}, expires_s=5)), Doom())
-        await (await scene.ports.world.open("worker", [HAPPENED])).close()
+        await (await scene.ports.domain_events.open("worker", [HAPPENED])).close()
         async with scene.node():
             id_ = await scene.open()
             before = await reached(scene, id_, Status.BLOCKED)
         await scene.clock.sleep(HELD_S)
-        source = await scene.ports.inbox.open_attending("worker")
+        source = await scene.ports.commands.open_attending("worker")
         due = Attend(actor_id="worker", episode_id=id_)
-        await scene.ports.inbox.send(late_decision(before) if is_decision else due, id="said")
+        await scene.ports.commands.send(late_decision(before) if is_decision else due, id="said")
         (held,) = await source.receive(room=1, wait_s=0)
         (dies,) = await source.receive(room=1, wait_s=2 * ACK_WAIT_S)
-        cut_off = dataclasses.replace(scene.ports, inbox=Away())
+        cut_off = dataclasses.replace(scene.ports, commands=Away())
         with pytest.raises(Unavailable):
             await attend(scene, dies, await scene.life(id_), cut_off)
         answered = await scene.life(id_)
         assert await attend(scene, held, answered, scene.ports)
-        calls = await scene.ports.inbox.open("worker")
+        calls = await scene.ports.commands.open("worker")
         return answer_in(answered)[0].resolution, await calls.receive(room=9, wait_s=0)
 
     resolution, calls = simulate(story())
@@ -397,8 +399,8 @@ def late_decision(life: Life) -> Decide:
 
 
 async def attend(scene: Scene, delivery: Delivery[Command], life: Life, ports: Ports) -> bool:
-    crew = crew_of(scene.app, ports, clock=scene.clock)
-    return await WaitHandler(crew).attend(delivery, delivery.content, life.episode, life.records)
+    context = crew_of(scene.app, ports, clock=scene.clock)
+    return await WaitHandler(context).attend(delivery, delivery.content, life.episode, life.records)
 
 
 class Away:
@@ -518,7 +520,7 @@ def test_people_are_reminded_of_one_output_while_another_waits_for_a_slot():
         await output_and_full(scene)
         await scene.clock.sleep(HELD_S)
         numbers = [said["number"] for name, said in scene.told if name == "output.reminder"]
-        return numbers, scene.ports.inbox._durables["inbox-worker", 0].backlog
+        return numbers, scene.ports.commands._durables["inbox-worker", 0].backlog
 
     outputs = [first, second]
     (numbers, calls), _ = play(story, with_one_slot(Proposing(outputs=outputs), pager=pager))
@@ -552,13 +554,13 @@ async def test_no_more_is_ruled_on_at_a_time_than_there_is_room_for(ports):
         for id_ in ids:
             await lived(ports, id_)
     for id_ in ids:
-        await ports.inbox.send(Attend(actor_id="worker", episode_id=id_), id=f"attend.{id_}")
-    queue = ports.inbox._durables["attend-worker", 0]
+        await ports.commands.send(Attend(actor_id="worker", episode_id=id_), id=f"attend.{id_}")
+    queue = ports.commands._durables["attend-worker", 0]
     async with running(app, dataclasses.replace(ports, log=log)):
         await eventually(lambda: len(queue._unanswered) == ROOM_MAX)
         assert queue.pending == ROOM_MAX
         log.may.set()
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
 
 
 # Calls to run an episode.
@@ -571,13 +573,13 @@ async def test_a_command_in_the_wrong_queue_is_a_dead_letter_that_can_be_requeue
         await blocked(ports, id_)
         canceling = Cancel(actor_id="worker", episode_id=id_, by="ada")
         subject, said = ports.stack.episode_inbox("worker", id_), codec.encode_command(canceling)
-        seq = ports.inbox.publish_raw(subject, said, {})
-        await all_answered(ports.inbox)
+        seq = ports.commands.publish_raw(subject, said, {})
+        await all_answered(ports.commands)
         letter = f"{ports.stack.stream(Stream.WORK)}.{seq}"
         (record,) = await ports.log.read(ports.stack.dead_letter(letter))
         await DeadLetterRequests(ports, CLOCK).requeue(letter, by="ada")
         life = await lived(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     (buried,) = record.commit.events
     assert (buried.reason, buried.subject) == (
         "wrong_queue", ports.stack.attending_inbox("worker", id_),
@@ -594,8 +596,8 @@ async def test_a_call_to_go_on_with_an_answer_that_others_follow_is_answered_for
         await say(ports, id_, await blocked(ports, id_))
         await tool.called.wait()
         late = Start(actor_id="worker", episode_id=id_, answered_step=1)
-        await ports.inbox.send(late, id="late")
-        await all_answered(ports.inbox)
+        await ports.commands.send(late, id="late")
+        await all_answered(ports.commands)
         tool.gate.set()
         assert len((await lived(ports, id_)).of(EpisodeStarted)) == 2
 
@@ -606,16 +608,16 @@ async def test_an_answer_is_not_told_of_on_the_word_of_a_replica(ports):
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await blocked(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     mark = fingerprint(approval({}))
     step = StepRecorded(step_no=1, kind=StepKind.APPROVAL, fingerprint=mark, result=raw(None))
     resolved = EpisodeResolved(step_no=1, resolution=Resolution.APPROVED, decision_id="d")
     await write(ports, id_, step, resolved)
     await write(ports, id_, EpisodeFinished(status=EndStatus.CANCELED))
     recover = Recover(actor_id="worker", episode_id=id_, reason="swept")
-    await ports.inbox.send(recover, id="recover")
+    await ports.commands.send(recover, id="recover")
     async with running(app, dataclasses.replace(ports, log=Lagging(ports.log, EpisodeFinished))):
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert "episode.resumed" not in names(ports)
 
 
@@ -627,6 +629,6 @@ async def test_a_call_to_carry_outputs_comes_again_while_a_replica_does_not_know
         deferred = lambda so_far: so_far.episode.status is Status.DELIVERING  # noqa: E731
         await lived(ports, id_, deferred)
         await eventually(lambda: not held(ports))
-    await ports.inbox.send(Carry(actor_id="worker", episode_id=id_), id="carry")
+    await ports.commands.send(Carry(actor_id="worker", episode_id=id_), id="carry")
     async with running(app, dataclasses.replace(ports, log=Lagging(ports.log, EpisodeDeferred))):
         await lived(ports, id_, lambda so_far: len(so_far.of(EpisodeStarted)) == 2)

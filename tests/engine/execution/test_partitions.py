@@ -68,9 +68,9 @@ async def test_every_event_becomes_an_episode_in_whichever_partition(ports, app)
     """I1, I4."""
     episode_ids = [opening(app, id_=name).episode_id for name in NAMES]
     async with running(app, ports, "n1"), running(app, ports, "n2"):
-        await (await ports.world.open("worker", [HAPPENED])).close()
+        await (await ports.domain_events.open("worker", [HAPPENED])).close()
         for name in NAMES * 2:
-            await ports.world.publish(HAPPENED, {}, id=name)
+            await ports.domain_events.publish(HAPPENED, {}, id=name)
         lives = [await lived(ports, each) for each in episode_ids]
     assert [life.end.status for life in lives] == [EndStatus.DONE] * len(NAMES)
     assert partitions_of(ports, episode_ids) == set(range(PARTITIONS))
@@ -78,13 +78,13 @@ async def test_every_event_becomes_an_episode_in_whichever_partition(ports, app)
 
 async def test_commands_with_one_sequence_in_several_queues_are_several_dead_letters(ports, app):
     """I5."""
-    undertaker = DeadLetterWriter(ports, CLOCK)
+    dead_letters = DeadLetterWriter(ports, CLOCK)
     opened = [opening(app, id_=name) for name in NAMES]
     homes = {ports.stack.partition_of(Kind.EPISODE, each.episode_id): each for each in opened}
     for each in homes.values():
         await write(ports, each.episode_id, each)
         command = Start(actor_id="worker", episode_id=each.episode_id)
-        await undertaker.bury_command(command, seq=1, reason="no_such_expectation", detail="")
+        await dead_letters.bury_command(command, seq=1, reason="no_such_expectation", detail="")
     letters = await everything(ports)
     assert len(letters) == len(homes) == PARTITIONS
     async with running(app, ports):
@@ -109,7 +109,7 @@ async def test_a_letter_of_another_layout_can_be_requeued(ports, app):
     _, key = ports.stack.aggregate_of(letter.subject)
     requeued = await DeadLetterRequests(ports, CLOCK).requeue(key, by="ann")
     assert requeued.episode_id == opened.episode_id
-    assert await ports.inbox.is_waiting("worker", opened.episode_id)
+    assert await ports.commands.is_waiting("worker", opened.episode_id)
 
 
 async def everything(ports):
@@ -199,7 +199,7 @@ async def test_what_was_carried_out_before_a_move_to_one_partition_is_not_carrie
         await write(before, mine.episode_id, mine)
         await write(before, mine.episode_id, STARTED, EpisodeConverged(findings=(disk,)))
         recover = Recover(actor_id="worker", episode_id=mine.episode_id, reason="lapsed")
-        await before.inbox.send(recover, id="lapse.1")
+        await before.commands.send(recover, id="lapse.1")
         applier = FindingApplier(before, ACTORS, CLOCK, Turns())
         await applier.apply([disk], opened=mine, attempt=1)
         await applier.apply([clear_finding(key)], opened=other, attempt=1)

@@ -65,14 +65,14 @@ async def test_the_same_events_again_are_the_same_events(ports):
 )  # fmt: skip
 async def test_what_cannot_be_published_fails_in_words(ports, action, args, error_class):
     with pytest.raises(ToolFailed) as failed:
-        await PublishTool(ports.world).call(action, args, CTX)
+        await PublishTool(ports.domain_events).call(action, args, CTX)
     assert failed.value.error_class == error_class
 
 
 async def test_while_the_log_is_away_the_step_says_so(ports):
-    world = Away(ports.world._stream, stack=ports.stack)
+    domain_events = Away(ports.domain_events._stream, stack=ports.stack)
     with pytest.raises(ToolFailed) as failed:
-        await PublishTool(world).call(
+        await PublishTool(domain_events).call(
             "publish", {"name": "a.b", "events": [{"id": "a", "payload": {}}]}, CTX
         )
     assert failed.value.error_class == "tool_unavailable"
@@ -81,4 +81,4 @@ async def test_while_the_log_is_away_the_step_says_so(ports):
 @pytest.mark.parametrize("events", [None, 3, "x"])
 def test_arguments_of_any_shape_can_be_shown(ports, events):
     args = tool_call("vigil", "publish", {"name": "a.b", "events": events}).args
-    assert PublishTool(ports.world).redact(args) == {"name": "a.b", "events": 0}
+    assert PublishTool(ports.domain_events).redact(args) == {"name": "a.b", "events": 0}

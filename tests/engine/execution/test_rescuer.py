@@ -57,7 +57,7 @@ async def no_more(source):
 
 
 async def test_a_lapse_calls_for_one_recovery_however_many_nodes_watch(ports, rescuers):
-    source = await ports.inbox.open("worker")
+    source = await ports.commands.open("worker")
     for _ in range(3):
         rescuers.start()
     await ports.leases.acquire(EPISODE, holder="dead")
@@ -74,12 +74,12 @@ async def test_a_lapse_that_nobody_watched_is_seen_by_the_next_node(ports, rescu
     await ports.leases.acquire(EPISODE, holder="dead")
     await eventually(lambda: lapsed(ports))
     rescuers.start()
-    source = await ports.inbox.open("worker")
+    source = await ports.commands.open("worker")
     assert (await next_command(source)).episode_id == "e1"
 
 
 async def test_each_lapse_of_one_episode_calls_anew(ports, rescuers):
-    source = await ports.inbox.open("worker")
+    source = await ports.commands.open("worker")
     rescuers.start()
     for _ in range(2):
         await ports.leases.acquire(EPISODE, holder="dead")
@@ -88,7 +88,7 @@ async def test_each_lapse_of_one_episode_calls_anew(ports, rescuers):
 
 @pytest.mark.parametrize("key", ["episode.stranger.e1", "projector.main"])
 async def test_what_is_not_this_nodes_work_is_left_alone(ports, rescuers, key):
-    mine, strange = [await ports.inbox.open(actor) for actor in ("worker", "stranger")]
+    mine, strange = [await ports.commands.open(actor) for actor in ("worker", "stranger")]
     rescuers.start()
     await ports.leases.acquire(key, holder="dead")
     await ports.leases.acquire(EPISODE, holder="dead")
@@ -97,7 +97,7 @@ async def test_what_is_not_this_nodes_work_is_left_alone(ports, rescuers, key):
 
 
 async def test_a_release_calls_for_nothing(ports, rescuers):
-    source = await ports.inbox.open("worker")
+    source = await ports.commands.open("worker")
     rescuers.start()
     lease = await ports.leases.acquire("episode.worker.done", holder="n1")
     await ports.leases.complete(lease)
@@ -115,11 +115,11 @@ async def test_a_call_that_found_the_log_away_is_made_again(ports, rescuers, mon
             if self.times:
                 self.times -= 1
                 raise Unavailable("send", detail="away")
-            await ports.inbox.send(command, id=id, trace=trace)
+            await ports.commands.send(command, id=id, trace=trace)
 
-    rescuers.start(ports=replace(ports, inbox=AwayAtFirst()))
+    rescuers.start(ports=replace(ports, commands=AwayAtFirst()))
     await ports.leases.acquire(EPISODE, holder="dead")
-    assert (await next_command(await ports.inbox.open("worker"))).episode_id == "e1"
+    assert (await next_command(await ports.commands.open("worker"))).episode_id == "e1"
 
 
 async def test_what_lapsed_before_its_actor_came_is_called_for_when_it_comes(
@@ -129,7 +129,7 @@ async def test_what_lapsed_before_its_actor_came_is_called_for_when_it_comes(
     monkeypatch.setattr(takeover, "WAIT_S", 0.01)
     actors = {"worker"}
     rescuers.start(actors=actors)
-    own, late = [await ports.inbox.open(actor) for actor in ("worker", "late")]
+    own, late = [await ports.commands.open(actor) for actor in ("worker", "late")]
     await ports.leases.acquire("episode.late.e2", holder="dead")
     await ports.leases.acquire(EPISODE, holder="dead")
     assert (await next_command(own)).episode_id == "e1"

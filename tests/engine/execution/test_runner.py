@@ -69,14 +69,14 @@ def full_app(hang, *, most):
 
 async def happen(ports, count):
     """Publish events that the gate sees, though it may not have opened its queue yet."""
-    await (await ports.world.open("worker", [HAPPENED])).close()
+    await (await ports.domain_events.open("worker", [HAPPENED])).close()
     for number in range(count):
-        await ports.world.publish(HAPPENED, {}, id=f"happened-{number}")
+        await ports.domain_events.publish(HAPPENED, {}, id=f"happened-{number}")
 
 
 async def was_given(ports):
     """Wait until a node has a command that it has not answered for."""
-    durables = ports.inbox._durables
+    durables = ports.commands._durables
     await eventually(lambda: durables and durables["inbox-worker", 0]._unanswered)
 
 
@@ -137,7 +137,7 @@ async def test_a_command_that_waits_for_a_slot_goes_to_another_node_when_its_nod
     hang = Counter(open_=False)
     full = full_app(hang, most=1)
     async with running(full, ports, "stopping") as stopping:
-        await eventually(lambda: ports.inbox._durables)
+        await eventually(lambda: ports.commands._durables)
         await happen(ports, 1)
         await hang.called.wait()
         id_ = await open_episode(ports, full)
@@ -150,10 +150,10 @@ async def test_a_command_that_waits_for_a_slot_goes_to_another_node_when_its_nod
 
 
 async def test_a_node_that_stops_begins_nothing_that_it_was_just_given(ports):
-    inbox = StopsWhenAsked(ports.inbox)
+    commands = StopsWhenAsked(ports.commands)
     id_ = await open_episode(ports, APP)
-    node = node_of(APP, dataclasses.replace(ports, inbox=inbox))
-    inbox.stop = node.stop
+    node = node_of(APP, dataclasses.replace(ports, commands=commands))
+    commands.stop = node.stop
     assert await node.run()
     assert (await life(ports, id_)).of(EpisodeStarted) == []
     async with running(APP, ports, "other"):
@@ -165,7 +165,7 @@ async def test_hand_backs_for_want_of_a_slot_do_not_make_an_episode_missing(port
     monkeypatch.setattr(commands, "OBSTACLE_MAX_S", 0.001)
     begun = opening(APP)
     await ask_start(ports, begun.episode_id)
-    source = await ports.inbox.open("worker")
+    source = await ports.commands.open("worker")
     for _ in range(2 * commands.MISSING_DELIVERIES_MAX):
         (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
         await delivery.nak()
@@ -184,7 +184,7 @@ async def test_a_command_for_an_episode_that_never_was_is_a_dead_letter_in_the_e
 ):
     await ask_start(ports, "nobody")
     async with running(APP, ports):
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
 
     (letter,) = await letters(ports)
     assert (letter.reason, letter.episode_id) == ("no_such_episode", "nobody")
@@ -196,7 +196,7 @@ async def test_an_unknown_expectation_is_left_to_a_newer_node_without_a_claim(po
     id_ = await open_episode(ports, APP)
     with capture_logs() as logs:
         async with running(old, ports, "old"):
-            durables = ports.inbox._durables
+            durables = ports.commands._durables
             await eventually(lambda: durables and given_more_than_once(durables["inbox-worker", 0]))
             claims = dict(ports.leases._bucket)
             async with running(APP, ports, "new"):
@@ -231,7 +231,7 @@ async def test_what_no_node_can_have_for_an_hour_is_a_dead_letter_that_says_why(
     app = without_expectation() if reason == "no_such_expectation" else APP
     with capture_logs() as logs:
         async with running(app, ports):
-            await all_answered(ports.inbox)
+            await all_answered(ports.commands)
 
     (letter,) = await letters(ports)
     assert (letter.reason, letter.episode_id) == (reason, begun.episode_id)
@@ -244,7 +244,7 @@ async def test_an_episode_that_ended_needs_no_expectation_any_more(ports, impati
         first = await lived(ports, id_)
     await ask_start(ports, id_, id_="again")
     async with running(without_expectation(), ports):
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert await letters(ports) == []
     assert await life(ports, id_) == first
 
@@ -252,7 +252,7 @@ async def test_an_episode_that_ended_needs_no_expectation_any_more(ports, impati
 async def test_requeuing_the_letter_calls_a_node_to_the_same_episode(ports, impatient):
     id_ = await open_episode(ports, APP)
     async with running(without_expectation(), ports):
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     (letter,) = await letters(ports)
     key = f"{letter.stream}.{letter.seq}"
 
@@ -266,7 +266,7 @@ async def test_requeuing_the_letter_calls_a_node_to_the_same_episode(ports, impa
 async def test_a_letter_for_an_episode_that_never_was_cannot_be_requeued(ports, impatient):
     await ask_start(ports, "nobody")
     async with running(APP, ports):
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     (letter,) = await letters(ports)
     with pytest.raises(Rejected, match="does not hold its episode"):
         await DeadLetterRequests(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ann")

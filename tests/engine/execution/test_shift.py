@@ -65,8 +65,8 @@ def shape(life_):
 async def woken(ports, app):
     """The life of the episode that one event opens on a node with room."""
     async with running(app, ports):
-        await eventually(lambda: gates(ports.world))
-        await ports.world.publish(HAPPENED, {}, id="x1")
+        await eventually(lambda: gates(ports.domain_events))
+        await ports.domain_events.publish(HAPPENED, {}, id="x1")
         return await lived(ports, opening(app).episode_id)
 
 
@@ -102,10 +102,10 @@ async def test_an_event_is_acknowledged_before_its_episode_ends_only_under_a_cla
     tool = Counter(open_=False)
     app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
     async with running(app, ports):
-        await eventually(lambda: gates(ports.world))
-        await ports.world.publish(HAPPENED, {}, id="x1")
+        await eventually(lambda: gates(ports.domain_events))
+        await ports.domain_events.publish(HAPPENED, {}, id="x1")
         await tool.called.wait()
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
         (started,) = (await life(ports, opening(app).episode_id)).of(EpisodeStarted)
         tool.gate.set()
     assert started.claim_revision > NO_CLAIM
@@ -114,24 +114,24 @@ async def test_an_event_is_acknowledged_before_its_episode_ends_only_under_a_cla
 class Silent:
     """A world that can be told nothing for a while."""
 
-    def __init__(self, world):
-        self._world, self.is_silent = world, True
-        self.open = world.open
+    def __init__(self, domain_events):
+        self._domain_events, self.is_silent = domain_events, True
+        self.open = domain_events.open
 
     async def publish(self, name, payload, *, id, hops=0, trace=""):
         if self.is_silent:
             raise Unavailable(name, detail="away")
-        return await self._world.publish(name, payload, id=id, hops=hops, trace=trace)
+        return await self._domain_events.publish(name, payload, id=id, hops=hops, trace=trace)
 
 
 async def test_an_event_whose_episode_could_not_be_told_of_comes_again(ports):
     app = app_of(Scripted())
-    world = Silent(ports.world)
-    async with doomed(app, replace(ports, world=world)):
-        await eventually(lambda: gates(ports.world))
-        await ports.world.publish(HAPPENED, {}, id="x1")
+    domain_events = Silent(ports.domain_events)
+    async with doomed(app, replace(ports, domain_events=domain_events)):
+        await eventually(lambda: gates(ports.domain_events))
+        await ports.domain_events.publish(HAPPENED, {}, id="x1")
         await lived(ports, opening(app).episode_id)
-    (queue,) = gates(ports.world).values()
+    (queue,) = gates(ports.domain_events).values()
     assert queue.pending or queue._unanswered
 
 
@@ -159,11 +159,11 @@ async def test_no_tool_is_called_before_the_fence_is_durable(ports, is_queued):
     app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
     closed = Closed(ports.log)
     async with running(app, replace(ports, log=closed)):
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         if is_queued:
             await open_episode(ports, app)
         else:
-            await ports.world.publish(HAPPENED, {}, id="x1")
+            await ports.domain_events.publish(HAPPENED, {}, id="x1")
         await closed.tried.wait()
         await asyncio.sleep(0)
         assert tool.calls == []
@@ -177,11 +177,11 @@ async def test_an_event_that_is_published_again_calls_no_tool_again(ports):
     tool = Counter()
     app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
     first = await woken(ports, app)
-    seq = await ports.world.publish(HAPPENED, {}, id="x1")
+    seq = await ports.domain_events.publish(HAPPENED, {}, id="x1")
     async with running(app, ports):
-        await ports.world.republish(seq, id="again")
-        await all_answered(ports.world)
-        await all_answered(ports.inbox)
+        await ports.domain_events.republish(seq, id="again")
+        await all_answered(ports.domain_events)
+        await all_answered(ports.commands)
     assert tool.calls == ["a"]
     assert (await life(ports, opening(app).episode_id)) == first
 
@@ -253,14 +253,14 @@ class Overtaken:
 class Noting:
     """An inbox that notes what it is sent."""
 
-    def __init__(self, inbox):
-        self._inbox, self.sent = inbox, []
-        self.open, self.is_waiting = inbox.open, inbox.is_waiting
-        self.open_attending = inbox.open_attending
+    def __init__(self, commands):
+        self._commands, self.sent = commands, []
+        self.open, self.is_waiting = commands.open, commands.is_waiting
+        self.open_attending = commands.open_attending
 
     async def send(self, command, *, id, trace=""):
         self.sent.append((id.partition(".")[0], command))
-        await self._inbox.send(command, id=id, trace=trace)
+        await self._commands.send(command, id=id, trace=trace)
 
 
 async def test_who_takes_a_lapsed_claim_in_vain_calls_for_recovery_itself(ports):
@@ -275,10 +275,10 @@ async def test_who_takes_a_lapsed_claim_in_vain_calls_for_recovery_itself(ports)
             changes = await watch.receive(most=10, wait_s=WAIT_S)
             lapsed = any(change.state == "expired" for change in changes)
 
-    inbox = Noting(ports.inbox)
+    commands = Noting(ports.commands)
     log = Overtaken(ports, (id_, STARTED))
     await ask_start(ports, id_)
-    async with running(app, replace(ports, log=log, inbox=inbox)):
+    async with running(app, replace(ports, log=log, commands=commands)):
         await lived(ports, id_)
-    called = [command for name, command in inbox.sent if name == "refused"]
+    called = [command for name, command in commands.sent if name == "refused"]
     assert called == [Recover(actor_id="worker", episode_id=id_, reason="lapsed")]

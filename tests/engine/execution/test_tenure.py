@@ -59,7 +59,7 @@ async def test_an_episode_that_ended_answers_another_start_without_running_again
         id_ = await open_episode(ports, app)
         first = await lived(ports, id_)
         await ask_start(ports, id_, id_="again")
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
 
     assert tool.calls == ["a"]
     assert await life(ports, id_) == first
@@ -74,7 +74,7 @@ async def test_an_episode_that_ended_in_silence_is_told_of_when_it_is_asked_for_
     await write(ports, begun.episode_id, STARTED, CONVERGED, finished)
     await ask_start(ports, begun.episode_id)
     async with running(app, ports):
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert [name for name, _ in told(ports)] == ["episode.completed"]
 
 

@@ -80,7 +80,7 @@ async def say(ports, word):
     """Have an episode intend something, and wait until it has."""
     await asyncio.sleep(1)  # A node that has just begun sees what comes from now on.
     head, said = await ports.log.head(), set()
-    await ports.world.publish(HAPPENED, {"say": word}, id=f"{word}.{head}")
+    await ports.domain_events.publish(HAPPENED, {"say": word}, id=f"{word}.{head}")
     async with asyncio.timeout(WAIT_S), ports.log.follow(after=head) as follower:
         while ports.stack.finding("disk") not in said:
             said |= {one.subject for one in await follower.receive(most=100, wait_s=WAIT_S)}
@@ -395,17 +395,17 @@ class StandsStill:
 class Dumb:
     """A world to which nobody can say that a finding has expired: whoever tries dies of it."""
 
-    def __init__(self, world):
-        self._world, self.is_tried = world, asyncio.Event()
+    def __init__(self, domain_events):
+        self._domain_events, self.is_tried = domain_events, asyncio.Event()
 
     def __getattr__(self, name):
-        return getattr(self._world, name)
+        return getattr(self._domain_events, name)
 
     async def publish(self, name, payload, **options):
         if name == "finding.expired":
             self.is_tried.set()
             await asyncio.Event().wait()
-        return await self._world.publish(name, payload, **options)
+        return await self._domain_events.publish(name, payload, **options)
 
 
 def test_an_expiry_is_told_by_who_stood_still_with_the_timer_if_its_finder_dies_before():
@@ -414,9 +414,11 @@ def test_an_expiry_is_told_by_who_stood_still_with_the_timer_if_its_finder_dies_
     async def work(ports):
         app = app_of(Says())
         finding = await raised(ports, app)
-        slow, dumb = StandsStill(ports.log, ports.stack), Dumb(ports.world)
+        slow, dumb = StandsStill(ports.log, ports.stack), Dumb(ports.domain_events)
         still = FindingExpiry(crew_of(app, replace(ports, log=slow), clock=SimClock()))
-        finder = FindingExpiry(crew_of(app, replace(ports, world=dumb), "n2", clock=SimClock()))
+        finder = FindingExpiry(
+            crew_of(app, replace(ports, domain_events=dumb), "n2", clock=SimClock())
+        )
         stands = asyncio.create_task(look(still, ports, finding, at=MINUTE))
         await slow.is_asked.wait()
         finds = asyncio.create_task(look(finder, ports, finding, at=MINUTE))

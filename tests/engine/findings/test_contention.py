@@ -136,9 +136,9 @@ async def test_an_episode_that_lost_every_race_is_handed_over_and_nobody_says_th
 
 
 def recoveries(ports):
-    messages = ports.inbox._streams[ports.stack.stream(Stream.WORK)].past(0)
-    inbox = [message for message in messages if ".inbox." in message.subject]
-    commands = [codec.decode_command(message.data) for message in inbox]
+    messages = ports.commands._streams[ports.stack.stream(Stream.WORK)].past(0)
+    commands = [message for message in messages if ".inbox." in message.subject]
+    commands = [codec.decode_command(message.data) for message in commands]
     return [command.reason for command in commands if isinstance(command, Recover)]
 
 
@@ -147,9 +147,12 @@ async def test_a_storm_of_events_about_one_thing_ends_quickly(nats, stack, nodes
     app = app_of(Scripted(findings=[disk]), most=64)
     actor = app.actors["worker"]
     async with connect(nats.url, stack=stack) as ports, asyncio.timeout(PROMPT_S):
-        await (await ports.world.open(actor.id, actor.event_names())).close()
+        await (await ports.domain_events.open(actor.id, actor.event_names())).close()
         await asyncio.gather(
-            *(ports.world.publish(HAPPENED, {}, id=f"x{number}") for number in range(EVENTS))
+            *(
+                ports.domain_events.publish(HAPPENED, {}, id=f"x{number}")
+                for number in range(EVENTS)
+            )
         )
         names = [f"n{number}" for number in range(nodes)]
         async with asyncio.TaskGroup() as group, ports.log.follow() as follower:

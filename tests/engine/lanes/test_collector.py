@@ -89,11 +89,11 @@ async def test_ticks_take_turns_as_well(ports):
 
 
 async def test_events_of_another_stream_are_followed_in_its_order(ports):
-    orders = ports.world.add_stream("ORDERS")
+    orders = ports.domain_events.add_stream("ORDERS")
     for number in range(20):
         orders.publish("orders.paid", b'{"k": 1}', {"Nats-Msg-Id": f"o{number}"})
-    feed = event(stream="ORDERS", subject="orders.>", start="all")
-    app = laned(thing={"on": feed, "concurrency_key": "k"})
+    foreign = event(stream="ORDERS", subject="orders.>", start="all")
+    app = laned(thing={"on": foreign, "concurrency_key": "k"})
     async with running(app, ports, "n1"), running(app, ports, "n2"):
         lane = await lane_reached(
             ports, lambda lane: lane.newest_number == 20 and not lane.admitted + lane.waiting
@@ -110,8 +110,8 @@ def _warned(lines):
 
 def _listening():
     """Return an app that listens to a stream of others, to its own events and to the clock."""
-    feed = event(stream="ORDERS", subject="orders.>")
-    return laned(thing={"on": [feed, event(HAPPENED), every(1)]})
+    foreign = event(stream="ORDERS", subject="orders.>")
+    return laned(thing={"on": [foreign, event(HAPPENED), every(1)]})
 
 
 async def test_an_actor_whose_stream_is_missing_takes_what_else_wakes_it(ports):
@@ -131,7 +131,7 @@ async def test_all_of_a_stream_that_was_missing_is_read_once_it_is_there(ports, 
     monkeypatch.setattr(events, "STREAM_LOOK_S", LOOK_S)
     async with running(_listening(), ports):
         await begun(ports)
-        orders = ports.world.add_stream("ORDERS")
+        orders = ports.domain_events.add_stream("ORDERS")
         orders.publish("orders.paid", b"{}", {"Nats-Msg-Id": "o1"})
         await lane_reached(ports, lambda lane: lane.cursors.get("ORDERS/orders.>") == 1)
 
@@ -147,7 +147,7 @@ async def test_where_a_stream_that_was_missing_begins_is_noted_before_anything_c
     with capture_logs() as lines:
         async with running(app, ports):
             await eventually(lambda: _warned(lines))
-            ports.world.add_stream("ORDERS")
+            ports.domain_events.add_stream("ORDERS")
             await lane_reached(ports, lambda lane: lane.cursors == {"ORDERS/orders.>": 0})
 
 
@@ -157,8 +157,8 @@ async def test_what_cannot_be_opened_is_a_dead_letter_and_blocks_nothing(ports):
     grows = b'{"n":[' + b",".join([b"1e15"] * 100_000) + b"]}"
     async with running(app, ports):
         await begun(ports)
-        ports.world.publish_raw(HAPPENED, grows, {})
-        ports.world.publish_raw(HAPPENED, b"no json", {})
+        ports.domain_events.publish_raw(HAPPENED, grows, {})
+        ports.domain_events.publish_raw(HAPPENED, b"no json", {})
         await all_ruled_on(ports, app)
         letters = await events_of(ports, DeadLettered, Stream.DEAD)
 
@@ -186,10 +186,10 @@ async def test_an_event_that_comes_again_when_its_episode_has_ended_gets_no_plac
     app = laned()
     async with running(app, ports):
         await begun(ports)
-        ports.world.publish_raw(HAPPENED, b"{}", {"ce-id": "x1"})
+        ports.domain_events.publish_raw(HAPPENED, b"{}", {"ce-id": "x1"})
         await lived(ports, opening(app).episode_id)
         await lane_reached(ports, lambda lane: lane.newest_number and not lane.admitted)
-        ports.world.publish_raw(HAPPENED, b"{}", {"ce-id": "x1"})
+        ports.domain_events.publish_raw(HAPPENED, b"{}", {"ce-id": "x1"})
         await all_ruled_on(ports, app)
         lane = await lane_reached(ports, lambda lane: not lane.admitted)
 

@@ -211,7 +211,7 @@ class Unheard:
 
 async def test_nothing_is_dropped_because_nobody_has_heard_of_a_node_yet(ports):
     app = laned(cluster=1, overflow="drop")
-    await (await ports.world.open("worker", [HAPPENED])).close()
+    await (await ports.domain_events.open("worker", [HAPPENED])).close()
     await publish(ports, "x0")
     gates = Unheard(ports.gates)
     async with running(app, replace(ports, gates=gates)):
@@ -288,8 +288,8 @@ def _is_end(timer, *, id, trace=""):
         pytest.param(Point("log", "append", _is_opening, is_done=True), id="after opening"),
         pytest.param(Point("log", "append", _is_lane_commit), id="before the commit"),
         pytest.param(Point("log", "append", _is_lane_commit, is_done=True), id="after the commit"),
-        pytest.param(Point("inbox", "send", _is_turn), id="before calling"),
-        pytest.param(Point("inbox", "send", _is_turn, is_done=True), id="before answering"),
+        pytest.param(Point("commands", "send", _is_turn), id="before calling"),
+        pytest.param(Point("commands", "send", _is_turn, is_done=True), id="before answering"),
         pytest.param(Point("timers", "send", _is_end), id="before giving the turn back"),
         pytest.param(Point("timers", "send", _is_end, is_done=True), id="after giving it back"),
     ],
@@ -359,7 +359,7 @@ async def test_a_clean_stop_has_another_node_dispatch_at_once(monkeypatch):
         await publish(ports, "x0")
         await all_lived(ports, app, ["x0"])
         async with running(app, ports, "n2") as second:
-            await eventually(lambda: second._vacancies._freed)
+            await eventually(lambda: second._lease_events._freed)
             first.stop()
             await publish(ports, "x1")
             await all_lived(ports, app, ["x1"])
@@ -417,8 +417,8 @@ async def test_a_dead_letter_that_is_requeued_takes_its_turn(ports):
     gone = opening(app, id_="gone")
     await write(ports, gone.episode_id, gone)
     await write(ports, gone.episode_id, EpisodeFinished(status=EndStatus.FAILED))
-    undertaker = DeadLetterWriter(ports, CLOCK)
-    await undertaker.bury_episode(gone, reason="attempts_exhausted", detail="")
+    dead_letters = DeadLetterWriter(ports, CLOCK)
+    await dead_letters.bury_episode(gone, reason="attempts_exhausted", detail="")
     _, letter = ports.stack.aggregate_of(ports.stack.dead("episode", gone.episode_id))
     async with running(app, ports):
         await begun(ports)
@@ -477,7 +477,7 @@ async def test_a_start_of_an_episode_that_has_its_turn_is_passed_on(ports):
     async with running(app, ports):
         await begun(ports)
         first = Start(actor_id="worker", episode_id=begun_.episode_id)
-        await ports.inbox.send(first, id="recall")
+        await ports.commands.send(first, id="recall")
         assert (await lived(ports, begun_.episode_id)).end
         await lane_reached(ports, lambda lane: lane.newest_number and not lane.admitted)
 
@@ -542,14 +542,14 @@ async def test_a_lane_is_closed_though_a_stream_that_the_actor_listens_to_is_mis
 
 
 async def test_events_that_gates_have_not_answered_for_wait_for_the_first_dispatcher(ports):
-    await (await ports.world.open("worker", [HAPPENED])).close()
+    await (await ports.domain_events.open("worker", [HAPPENED])).close()
     await publish(ports, "x0", "x1")
     app = laned(cluster=1)
     async with running(app, ports):
         await all_lived(ports, app, ["x0", "x1"])
         await publish(ports, "x2")
         await all_lived(ports, app, ["x2"])
-        assert await ports.world.backlog("worker") == 0
+        assert await ports.domain_events.backlog("worker") == 0
 
 
 async def test_a_version_that_watches_more_misses_nothing_of_it(ports):
@@ -560,7 +560,7 @@ async def test_a_version_that_watches_more_misses_nothing_of_it(ports):
         await begun(ports)
         async with running(new, ports, "new"):
             await lane_reached(ports, lambda lane: "thing.changed" in lane.cursors)
-            await ports.world.publish("thing.changed", {}, id="changed")
+            await ports.domain_events.publish("thing.changed", {}, id="changed")
             await publish(ports, "x0")
             await all_lived(ports, old, ["x0"])
     async with running(new, ports, "new"):

@@ -248,7 +248,7 @@ async def test_what_was_opened_is_completed_though_the_gates_are_shut_by_now(por
     async with killed_at(app, ports, Point("log", "append", is_placing)):
         await publish(ports, "x0")
     await set_breaker(ports, opened_at=datetime.now(UTC))
-    async with running(app, replace(ports, world=LateWorld(ports.world)), "n2"):
+    async with running(app, replace(ports, domain_events=LateWorld(ports.domain_events)), "n2"):
         await all_ended(ports, app, "x0")
 
 
@@ -394,8 +394,8 @@ async def test_what_is_dropped_leaves_a_cooldown_that_is_not_its_own(ports):
     other = dropped.episode_id.encode()[::-1]
     trigger = msgspec.structs.replace(dropped.trigger, entity_id="2")
     await ports.gates.put(key, other)
-    arbiter = TriggerEvaluator(crew_of(app, ports))
-    await arbiter.take_back(msgspec.structs.replace(dropped, trigger=trigger))
+    evaluator = TriggerEvaluator(crew_of(app, ports))
+    await evaluator.take_back(msgspec.structs.replace(dropped, trigger=trigger))
     entry = await ports.gates.get(key)
     assert entry is not None
     assert entry.value == other
@@ -423,7 +423,7 @@ async def test_the_world_hears_of_what_was_dropped_though_the_dispatcher_died(po
     def is_news(name, *rest, **more):
         return name == "episode.dropped"
 
-    async with killed_at(app, ports, Point("world", "publish", is_news)):
+    async with killed_at(app, ports, Point("domain_events", "publish", is_news)):
         await publish(ports, "x0")
         await tool.called.wait()
         await publish(ports, "x1")
@@ -453,9 +453,9 @@ async def test_what_waits_for_longer_than_it_is_worth_beginning_is_canceled(port
 
 
 async def test_nothing_is_kept_for_those_that_have_left(ports):
-    usher = LaneEffects(crew_of(laned(), ports), traces={"waited": "00-1", "waits": "00-2"})
-    await usher.carry_out(LaneMoved(left=("waited",)), EMPTY, version=1, openings={})
-    assert usher.traces == {"waits": "00-2"}
+    effects = LaneEffects(crew_of(laned(), ports), traces={"waited": "00-1", "waits": "00-2"})
+    await effects.carry_out(LaneMoved(left=("waited",)), EMPTY, version=1, builder={})
+    assert effects.traces == {"waits": "00-2"}
 
 
 # Wishes and streams that nobody knows.
@@ -503,15 +503,15 @@ def _most_deliveries(ports):
 
 
 async def test_a_stream_that_was_made_anew_is_followed_from_its_beginning(ports):
-    feed = event(stream="ORDERS", subject="orders.>", start="all")
-    app = laned(thing={"on": [event(HAPPENED), feed]})
-    orders = ports.world.add_stream("ORDERS")
+    foreign = event(stream="ORDERS", subject="orders.>", start="all")
+    app = laned(thing={"on": [event(HAPPENED), foreign]})
+    orders = ports.domain_events.add_stream("ORDERS")
     for number in range(5):
         orders.publish("orders.x", b"{}", {"Nats-Msg-Id": f"old{number}"})
     async with doomed(app, ports):
         await lane_reached(ports, lambda lane: lane.cursors.get("ORDERS/orders.>") == 5)
-    del ports.world._foreign["ORDERS"]
-    anew = ports.world.add_stream("ORDERS")
+    del ports.domain_events._foreign["ORDERS"]
+    anew = ports.domain_events.add_stream("ORDERS")
     anew.publish("orders.x", b"{}", {"Nats-Msg-Id": "new"})
     async with running(app, ports, "n2"):
         await publish(ports, "x0")
@@ -530,14 +530,14 @@ class ReadOnce:
     def __getattr__(self, name):
         return getattr(self._real, name)
 
-    def follow_feed(self, feed, *, after):
-        raise Incompatible(f"stream {feed.stream} drops what it gave", remedy="Follow a mirror.")
+    def follow_feed(self, foreign, *, after):
+        raise Incompatible(f"stream {foreign.stream} drops what it gave", remedy="Follow a mirror.")
 
 
 async def test_a_stream_that_cannot_be_followed_holds_up_nothing_else(ports):
-    ports.world.add_stream("JOBS")
+    ports.domain_events.add_stream("JOBS")
     app = laned(thing={"on": [event(HAPPENED), manual(), event(stream="JOBS")]})
-    async with running(app, replace(ports, world=ReadOnce(ports.world))):
+    async with running(app, replace(ports, domain_events=ReadOnce(ports.domain_events))):
         await begun(ports)
         await publish(ports, "x0")
         await all_ended(ports, app, "x0")

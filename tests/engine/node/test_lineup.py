@@ -53,7 +53,7 @@ async def test_what_is_applied_while_a_node_runs_is_run_within_moments(ports):
         await says(ports, lambda info: not info.actors)
         await apply(ports, agent("a"))
         info = await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         done = await lived(ports, await happen(ports))
     assert done.end.status is EndStatus.DONE
     assert info.problems == {}
@@ -65,7 +65,7 @@ async def test_a_new_revision_takes_what_comes_and_what_runs_ends_as_it_began(po
     async with running(app_with(tool), ports):
         await apply(ports, agent("old", "old"))
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         first = await happen(ports, "x1")
         await eventually(lambda: tool.calls == ["old"])
         await apply(ports, agent("new"))
@@ -84,7 +84,7 @@ async def test_episodes_of_all_revisions_together_are_no_more_than_there_is_room
     async with running(app_with(tool), ports):
         await apply(ports, agent("old", most=3))
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         ids = [await happen(ports, f"x{number}") for number in range(3)]
         await eventually(lambda: len(tool.calls) == 3)
         await apply(ports, agent("new", most=4))
@@ -106,7 +106,7 @@ async def test_a_node_that_is_stopped_while_it_replaces_an_actor_hands_all_over(
     async with running(app_with(tool), ports, "n1") as first:
         await apply(ports, agent("old", "end"))
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         old = await happen(ports, "x1")
         await eventually(lambda: tool.calls == ["old"])
         await apply(ports, agent("new", "end"))
@@ -128,7 +128,7 @@ async def test_a_node_that_is_killed_while_it_replaces_an_actor_loses_nothing(po
     tool = Counter(open_=False)
     async with doomed(app_with(tool), ports):
         await says(ports, runs(1), "doomed")
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         old = await happen(ports, "x1")
         await eventually(lambda: tool.calls == ["old"])
         await apply(ports, agent("new", "end"))
@@ -144,7 +144,7 @@ async def test_what_is_disabled_is_woken_no_more_until_it_is_applied_again(ports
     async with running(app_with(tool), ports):
         await apply(ports, agent("a"))
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         first = await happen(ports, "x1")
         await eventually(lambda: tool.calls == ["a"])
         await disable(ports, "worker")
@@ -165,7 +165,7 @@ async def test_what_runs_when_its_actor_is_disabled_keeps_the_rules_for_its_find
     async with running(app_with(tool, templates=templates), ports):
         await apply(ports, agent(template="raising"))
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         id_ = await happen(ports)
         await eventually(lambda: tool.calls)
         await disable(ports, "worker")
@@ -180,7 +180,7 @@ async def test_what_runs_when_its_definition_is_deleted_ends(ports):
     async with running(app_with(tool), ports):
         await apply(ports, agent("a", "b"))
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         id_ = await happen(ports)
         await eventually(lambda: tool.calls == ["a"])
         await ports.registry.delete(key, after=(await ports.registry.get(key)).revision)
@@ -194,7 +194,7 @@ async def test_what_runs_when_its_actor_is_disabled_can_be_canceled(ports):
     async with running(app_with(tool), ports):
         await apply(ports, agent("a"))
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         id_ = await happen(ports)
         await eventually(lambda: tool.calls == ["a"])
         await disable(ports, "worker")
@@ -211,9 +211,9 @@ async def test_an_actor_that_comes_while_it_is_paused_is_not_woken(ports):
         await apply(ports, agent("a"))
         info = await says(ports, runs(1))
         assert not info.actors["worker"].wakes
-        assert not gates(ports.world)
+        assert not gates(ports.domain_events)
         await ports.registry.delete(pause_key("worker"))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         await lived(ports, await happen(ports))
 
 
@@ -270,7 +270,7 @@ async def test_what_was_pulled_for_an_actor_that_goes_is_for_others(ports, how):
     async with running(app_with(tool), ports):
         await apply(ports, agent("a", most=1))
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         ids = [await happen(ports, f"x{number}") for number in range(3)]
         await eventually(lambda: tool.calls)
         await (apply(ports, agent("b", most=1)) if how == "replaced" else disable(ports, "worker"))
@@ -289,32 +289,32 @@ async def test_what_was_pulled_for_an_actor_that_goes_is_for_others(ports, how):
 class Opening:
     """A world in which the second opening of an actor's queue of events waits."""
 
-    def __init__(self, world):
-        self._world, self.opened, self.go = world, 0, asyncio.Event()
+    def __init__(self, domain_events):
+        self._domain_events, self.opened, self.go = domain_events, 0, asyncio.Event()
 
     def __getattr__(self, name):
-        return getattr(self._world, name)
+        return getattr(self._domain_events, name)
 
     async def open(self, actor, names, *, after=None):
         if actor == "worker":
             self.opened += 1
             if self.opened == 2:
                 await self.go.wait()
-        return await self._world.open(actor, names, after=after)
+        return await self._domain_events.open(actor, names, after=after)
 
 
 async def test_a_node_says_that_it_runs_a_revision_once_it_sees_what_that_watches(ports):
     """Whoever waits for it, and publishes then, is heard."""
-    world = Opening(ports.world)
-    async with running(app_with(), dataclasses.replace(ports, world=world)):
+    domain_events = Opening(ports.domain_events)
+    async with running(app_with(), dataclasses.replace(ports, domain_events=domain_events)):
         await apply(ports, agent("a"))
         await says(ports, runs(1))
         await apply(ports, agent("a", on="other.happened"))
-        await eventually(lambda: world.opened == 2)
+        await eventually(lambda: domain_events.opened == 2)
         await apply(ports, agent("a", id_="another"))
         info = await says(ports, runs(1, "another"))
         assert info.actors["worker"].revision == 1, "it is on the way, and the old one still said"
-        world.go.set()
+        domain_events.go.set()
         await says(ports, runs(2))
 
 
@@ -352,7 +352,7 @@ async def test_who_waits_for_room_leaves_when_they_are_replaced(ports):
     async with running(app_with(tool), ports):
         await apply(ports, agent("a", most=1))
         await says(ports, runs(1))
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         await happen(ports)
         await eventually(lambda: tool.calls)
         for action in ("b", "c", "d"):

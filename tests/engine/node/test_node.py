@@ -58,41 +58,41 @@ async def test_a_stopping_node_hands_over_at_the_next_barrier_and_another_finish
 class SlowToOpen:
     """A world whose queues are open only once they may be."""
 
-    def __init__(self, world):
-        self._world = world
+    def __init__(self, domain_events):
+        self._domain_events = domain_events
         self.asked, self.may = asyncio.Event(), asyncio.Event()
 
     async def open(self, actor, names, *, after=None):
         self.asked.set()
         await self.may.wait()
-        return await self._world.open(actor, names, after=after)
+        return await self._domain_events.open(actor, names, after=after)
 
 
 async def test_a_node_says_that_it_is_up_once_whatever_is_published_will_be_seen(ports):
-    world = SlowToOpen(ports.world)
+    domain_events = SlowToOpen(ports.domain_events)
 
     def said():
         return [line["event"] for line in lines].count("node up")
 
     with capture_logs() as lines:
-        async with running(app_of(Scripted()), replace(ports, world=world)):
-            await world.asked.wait()
+        async with running(app_of(Scripted()), replace(ports, domain_events=domain_events)):
+            await domain_events.asked.wait()
             await asyncio.sleep(0)
             assert not said()
-            world.may.set()
+            domain_events.may.set()
             await eventually(said)
 
 
 class Failing:
     """An inbox whose queue breaks when it is told to."""
 
-    def __init__(self, inbox):
-        self._inbox, self.breaks = inbox, asyncio.Event()
-        self.send, self.is_waiting = inbox.send, inbox.is_waiting
-        self.open_attending = inbox.open_attending
+    def __init__(self, commands):
+        self._commands, self.breaks = commands, asyncio.Event()
+        self.send, self.is_waiting = commands.send, commands.is_waiting
+        self.open_attending = commands.open_attending
 
     async def open(self, actor):
-        return Breaking(await self._inbox.open(actor), self.breaks)
+        return Breaking(await self._commands.open(actor), self.breaks)
 
 
 class Breaking:
@@ -114,13 +114,13 @@ async def test_a_node_that_stops_waits_for_what_a_broken_queue_had_brought(ports
     monkeypatch.setattr(module, "RESTART_S", WAIT_S)
     tool = Counter(open_=False)
     app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
-    inbox = Failing(ports.inbox)
-    node = node_of(app, replace(ports, inbox=inbox))
+    commands = Failing(ports.commands)
+    node = node_of(app, replace(ports, commands=commands))
     with capture_logs() as lines:
         task = asyncio.create_task(node.run())
         await open_episode(ports, app)
         await tool.called.wait()
-        inbox.breaks.set()
+        commands.breaks.set()
         await eventually(lambda: "waiting for the log" in [line["event"] for line in lines])
         node.stop()
         await asyncio.sleep(0)
@@ -187,15 +187,15 @@ class FailingOnce:
 
 
 @pytest.mark.parametrize("error", [Unavailable("open", detail="away"), KeyError("a bug")])
-@pytest.mark.parametrize("port", ["inbox", "world"])
+@pytest.mark.parametrize("port", ["commands", "domain_events"])
 async def test_a_doer_that_fails_is_started_again(ports, monkeypatch, port, error):
     monkeypatch.setattr(module, "RESTART_S", 0.01)
     app = app_of(Scripted())
     failing = replace(ports, **{port: FailingOnce(getattr(ports, port), error)})
     async with running(app, failing):
-        if port == "world":
-            await eventually(lambda: gates(ports.world))
-            await ports.world.publish("thing.happened", {}, id="x1")
+        if port == "domain_events":
+            await eventually(lambda: gates(ports.domain_events))
+            await ports.domain_events.publish("thing.happened", {}, id="x1")
         else:
             await open_episode(ports, app)
         life_ = await lived(ports, opening(app).episode_id)
@@ -231,7 +231,7 @@ async def test_a_command_for_an_episode_that_is_not_there_yet_waits_for_it(ports
     begun = opening(app)
     async with running(app, ports):
         await ask_start(ports, begun.episode_id)
-        durable = ports.inbox._durables
+        durable = ports.commands._durables
         await eventually(lambda: durable and durable["inbox-worker", 0]._unanswered)
         await write(ports, begun.episode_id, begun)
         life_ = await lived(ports, begun.episode_id)
@@ -243,7 +243,7 @@ async def test_a_command_that_does_not_parse_is_one_dead_letter(ports):
     (work,) = (s for s in ports.log._streams.values() if s.name.endswith("-work"))
     work.publish(ports.stack.episode_inbox("worker", "e1"), b"nonsense", {})
     async with running(app_of(Scripted()), ports):
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
 
     async with ports.log.follow(Stream.DEAD) as dead:
         (record,) = await dead.receive(most=10, wait_s=0)

@@ -104,8 +104,8 @@ def ports_in_time() -> MemoryPorts:
 
 def counted(ports: MemoryPorts, taken: list) -> MemoryPorts:
     """Return ports that count what their node takes."""
-    inbox, timers = Counted(ports.inbox, taken), Counted(ports.timers, taken)
-    return dataclasses.replace(ports, inbox=inbox, timers=timers)
+    commands, timers = Counted(ports.commands, taken), Counted(ports.timers, taken)
+    return dataclasses.replace(ports, commands=commands, timers=timers)
 
 
 @asynccontextmanager
@@ -288,7 +288,7 @@ def test_of_what_is_disabled_only_that_is_left_to_others_which_could_not_be_made
             taken.clear()
             await approve(ports, id_, plan_hash=asked, by="ada")
             done = await lived(ports, id_)
-            return old.understudies, new.understudies, done.end.status, taken
+            return old.fallbacks, new.fallbacks, done.end.status, taken
 
     assert simulate(play()) == ((), (), EndStatus.DONE, [])
 
@@ -305,7 +305,7 @@ def test_what_is_disabled_and_no_node_could_make_is_seen_to_by_all():
             await apply(ports, agent(template="newer"))
             await disable(ports, "worker")
             infos = [await says(ports, lambda info: info.closed, node) for node in ("old", "older")]
-            return [each.understudies for each in infos]
+            return [each.fallbacks for each in infos]
 
     assert simulate(play()) == [("worker",), ("worker",)]
 

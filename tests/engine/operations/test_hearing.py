@@ -29,7 +29,7 @@ def node(
     *,
     actors=None,
     closed=(),
-    understudies=(),
+    fallbacks=(),
     mode: NodeMode = NodeMode.FULL,
     **problems: object,
 ):
@@ -43,7 +43,7 @@ def node(
         lease_s=30.0,
         actors=actors or {},
         closed=dict.fromkeys(closed, 1),
-        understudies=tuple(understudies),
+        fallbacks=tuple(fallbacks),
         **problems,
     )
 
@@ -62,7 +62,7 @@ def stands_in(
     return node(
         name,
         closed=["dba"],
-        understudies=[] if could else ["dba"],
+        fallbacks=[] if could else ["dba"],
         problems={AGENT: problem} if problem else {},
         problems_at={} if about is None else {AGENT: about},
     )
@@ -188,19 +188,19 @@ def test_an_episode_of_an_actor_in_code_needs_its_expectation():
     assert told.why.startswith("no node that is up runs actor 'dba' with expectation 'shrink' (")
 
 
-def edition(*, holds: bool) -> RegisteredDefinition:
+def registered(*, holds: bool) -> RegisteredDefinition:
     body = raw({"name": "review"}) if holds else NOTHING
     return RegisteredDefinition(
         kind=DefinitionKind.WORKFLOW, id="review", revision=1, seq=1, body=body
     )
 
 
-HOLDS, DISABLED = edition(holds=True), edition(holds=False)
+HOLDS, DISABLED = registered(holds=True), registered(holds=False)
 
 
 def test_a_node_that_runs_a_workflow_hears_what_is_said_to_its_instances():
     nodes = [node(actors=has(actor="workflow-review"))]
-    assert instance_unheard(nodes, "review", edition=None) is None
+    assert instance_unheard(nodes, "review", registered=None) is None
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_node_that_runs_a_workflow_hears_what_is_said_to_its_instances():
 def test_any_node_may_see_to_what_is_open_of_a_workflow_that_was_defined(
     nodes, of, is_certain, why
 ):
-    told = instance_unheard(nodes, "review", edition=of)
+    told = instance_unheard(nodes, "review", registered=of)
     assert told.is_certain is is_certain
     assert "workflow 'review'" in told.why
     assert told.why.endswith(why)
@@ -227,7 +227,7 @@ def test_any_node_may_see_to_what_is_open_of_a_workflow_that_was_defined(
 @pytest.mark.parametrize("mode", [NodeMode.DISABLED, NodeMode.TRIGGER_ONLY])
 @pytest.mark.parametrize("of", [HOLDS, DISABLED])
 def test_a_node_that_runs_nothing_takes_nothing_of_a_workflow_that_was_defined(mode, of):
-    told = instance_unheard([node(mode=mode)], "review", edition=of)
+    told = instance_unheard([node(mode=mode)], "review", registered=of)
     assert (told.is_certain, told.is_tried) == (True, False)
     assert told.why.endswith(f"(n1: it is in mode {mode}, and runs nothing)")
     assert told.remedy == "`vigil mode n1 full`, or start one that does"

@@ -51,7 +51,7 @@ async def swept(ports, id_, *, is_dry=False, clock=None):
 
 async def emptied(ports) -> None:
     """Lose the commands that wait, as somebody does who empties the queue."""
-    source = await ports.inbox.open_workflow("w")
+    source = await ports.commands.open_workflow("w")
     for delivery in await source.receive(room=100, wait_s=0):
         await delivery.ack()
     await source.close()

@@ -134,7 +134,7 @@ def test_a_deploy_that_drops_an_expectation_ends_what_waits_of_it_and_says_who_w
         async with running(old, ports, clock=CLOCK):
             await asyncio.sleep(1)
             for name in ("happened", "stays"):
-                await ports.world.publish(f"thing.{name}", {}, id=name)
+                await ports.domain_events.publish(f"thing.{name}", {}, id=name)
             await asyncio.sleep(1)
             ids = await blocked(ports)
         new = app_of(plan=[ASK], stay=event("thing.stays"))
@@ -423,7 +423,7 @@ def test_what_was_disarmed_and_is_declared_is_armed_again_though_something_has_f
 
 
 async def watch(ports, *names):
-    await (await ports.world.open("worker", names)).close()
+    await (await ports.domain_events.open("worker", names)).close()
 
 
 def test_a_queue_holds_no_event_any_more_that_no_node_watches():
@@ -431,7 +431,7 @@ def test_a_queue_holds_no_event_any_more_that_no_node_watches():
         await watch(ports, "thing.a", "thing.b", "thing.c")
         await be_there(ports, app_of(one=event("thing.b")), "n1")
         await be_there(ports, app_of(one=event("thing.c")), "n2", mode=NodeMode.DISABLED)
-        return told(await reconciled(ports)), await ports.world.watched("worker")
+        return told(await reconciled(ports)), await ports.domain_events.watched("worker")
 
     done, watched = simulated(work)
     assert done == [("unwatch", "stops watching thing.a", "done")]
@@ -444,9 +444,9 @@ def test_a_queue_holds_again_what_a_node_relies_on_that_comes_up_meanwhile():
         await be_there(ports, app_of(one=event("thing.b")))
         doing = asyncio.create_task(reconciled(ports))
         await asyncio.sleep(reconciler.SETTLE_S * 1.5)
-        narrowed = await ports.world.watched("worker")
+        narrowed = await ports.domain_events.watched("worker")
         await be_there(ports, app_of(one=event("thing.a")), "n2")
-        return narrowed, told(await doing)[0][2], await ports.world.watched("worker")
+        return narrowed, told(await doing)[0][2], await ports.domain_events.watched("worker")
 
     narrowed, outcome, watched = simulated(work)
     assert (narrowed, outcome) == ({"thing.b"}, "overtaken")
@@ -461,9 +461,9 @@ def test_an_event_that_a_node_adds_in_the_moment_of_narrowing_is_added_again():
     async def work(ports):
         await watch(ports, "thing.a", "thing.b", "thing.new")
         await be_there(ports, app_of(one=event("thing.b", "thing.new")))
-        return told(await reconciled(ports))[0][2], await ports.world.watched("worker")
+        return told(await reconciled(ports))[0][2], await ports.domain_events.watched("worker")
 
-    outcome, watched = simulated(work, world=as_(Overwritten))
+    outcome, watched = simulated(work, domain_events=as_(Overwritten))
     assert (outcome, watched) == ("done", {"thing.b", "thing.new"})
 
 

@@ -56,7 +56,7 @@ async def bury_event(ports, *, seq=None):
         reason="unreadable",
         detail="not JSON",
         stream=stream,
-        seq=seq or ports.world.publish_raw(HAPPENED, b"{ no", {"ce-id": "c-1"}),
+        seq=seq or ports.domain_events.publish_raw(HAPPENED, b"{ no", {"ce-id": "c-1"}),
         subject=ports.stack.event(HAPPENED),
         headers={},
         data=b"{ no",
@@ -71,8 +71,8 @@ async def bury_episode(ports, opened=None):
         opened = opening(APP)
         await write(ports, opened.episode_id, opened)
     await write(ports, opened.episode_id, STARTED, FAILED)
-    undertaker = DeadLetterWriter(ports, CLOCK)
-    await undertaker.bury_episode(opened, reason="attempts_exhausted", detail="3 nodes crashed")
+    dead_letters = DeadLetterWriter(ports, CLOCK)
+    await dead_letters.bury_episode(opened, reason="attempts_exhausted", detail="3 nodes crashed")
     return f"episode.{opened.episode_id}"
 
 
@@ -105,12 +105,12 @@ async def test_an_event_is_published_again_as_it_came(ports, settler):
 async def test_an_event_that_opened_an_episode_opens_no_other_when_it_is_requeued(ports, settler):
     """I1, for an event that was too large for one actor and not for another."""
     async with running(APP, ports):
-        await (await ports.world.open("worker", [HAPPENED])).close()
-        seq = await ports.world.publish(HAPPENED, {}, id="ev-1")
+        await (await ports.domain_events.open("worker", [HAPPENED])).close()
+        seq = await ports.domain_events.publish(HAPPENED, {}, id="ev-1")
         first = await lived(ports, opening(APP, id_="ev-1").episode_id)
         await settler.requeue(await bury_event(ports, seq=seq), by="ann")
-        await all_answered(ports.world)
-        await all_answered(ports.inbox)
+        await all_answered(ports.domain_events)
+        await all_answered(ports.commands)
     assert len(published(ports)) == 2
     assert await ports.log.head() == first.records[-1].seq
 
@@ -211,7 +211,7 @@ async def test_an_episode_that_was_opened_and_not_called_for_is_started_the_seco
     ports, settler
 ):
     key = await bury_episode(ports)
-    deaf = replace(ports, inbox=DeafInbox(ports.inbox._streams, stack=ports.stack))
+    deaf = replace(ports, commands=DeafInbox(ports.commands._streams, stack=ports.stack))
     with pytest.raises(Unavailable):
         await DeadLetterRequests(deaf, CLOCK).requeue(key, by="ann")
 

@@ -90,7 +90,7 @@ async def test_a_held_episode_is_left_to_its_node(ports):
 async def test_an_episode_that_spoke_a_moment_ago_is_left_alone(ports, app):
     episode_id = await opened(ports, app)
     assert await swept(ports, episode_id, clock=SystemClock()) is SweepVerdict.HELD
-    assert not await ports.inbox.is_waiting("worker", episode_id)
+    assert not await ports.commands.is_waiting("worker", episode_id)
 
 
 async def test_an_episode_whose_command_waits_is_not_called_again(ports, app):
@@ -114,7 +114,7 @@ async def test_what_this_version_cannot_read_is_left_to_a_newer_one(ports, app):
 async def test_a_dry_run_calls_nobody(ports, app):
     episode_id = await opened(ports, app)
     assert await swept(ports, episode_id, is_dry=True) is SweepVerdict.RECOVERED
-    assert not await ports.inbox.is_waiting("worker", episode_id)
+    assert not await ports.commands.is_waiting("worker", episode_id)
 
 
 async def test_a_sweep_leaves_the_claim_free(ports, app):
@@ -128,7 +128,7 @@ async def test_two_sweeps_at_once_call_once(ports, app):
     episode_id = await opened(ports, app)
     one, other = await asyncio.gather(swept(ports, episode_id), swept(ports, episode_id))
     assert SweepVerdict.RECOVERED in {one, other}
-    source = await ports.inbox.open("worker")
+    source = await ports.commands.open("worker")
     assert len(await source.receive(room=10, wait_s=0)) == 1
     await source.close()
 

@@ -46,16 +46,16 @@ def app():
 @pytest.fixture
 def carry(app, ports):
     """Has an episode, called after its event, carry the output as far as it gets."""
-    crew, pens = crew_of(app, ports), count(1)
-    crew.permits.runs.turn(on=True)
+    context, writer_ids = crew_of(app, ports), count(1)
+    context.permits.runs.turn(on=True)
 
     async def carried(id_: str, *, meanwhile: Act | None = None) -> None:
         log = SlowToBury(ports.log._streams, stack=ports.stack)
         log.meanwhile = [meanwhile] if meanwhile else []
-        slow = replace(crew, ports=replace(ports, log=log))
-        await OutputDelivery(slow, opening(app, id_=id_), f"p{next(pens)}", lambda: None).carry(
-            "disk", WANTED
-        )
+        slow = replace(context, ports=replace(ports, log=log))
+        await OutputDelivery(
+            slow, opening(app, id_=id_), f"p{next(writer_ids)}", lambda: None
+        ).carry("disk", WANTED)
 
     return carried
 
@@ -128,8 +128,8 @@ async def test_a_letter_is_settled_though_a_replica_does_not_know_of_it_yet(port
             return [] if subject == letter else await super().read(subject, **said)
 
     behind = replace(ports, log=Behind(ports.log._streams, stack=ports.stack))
-    crew = crew_of(app, behind)
-    crew.permits.runs.turn(on=True)
-    await OutputDelivery(crew, opening(app, id_="x2"), "p", lambda: None).carry("disk", WANTED)
+    context = crew_of(app, behind)
+    context.permits.runs.turn(on=True)
+    await OutputDelivery(context, opening(app, id_="x2"), "p", lambda: None).carry("disk", WANTED)
     first, *_ = await letters(ports)
     assert first[1:] == [by_worker(app, "x2")]

@@ -47,7 +47,7 @@ def test_a_decision_on_one_episodes_output_holds_for_no_other_that_has_its_key(t
             plan_hash=asked.approval.plan_hash,
             output_key="disk",
         )
-        await scene.ports.inbox.send(late, id="d1")
+        await scene.ports.commands.send(late, id="d1")
         await scene.clock.sleep(60.0)
         return await scene.output("disk"), (await scene.life(second)).episode.status
 
@@ -86,9 +86,9 @@ def test_what_was_to_be_tried_again_before_its_episode_waited_is_not_handed_back
     async def story(scene: Scene):
         id_ = await failed_while_it_waits(scene)
         retry = RetryOutput(actor_id="worker", episode_id=id_, id="r1", output_key="disk", by="ann")
-        await scene.ports.inbox.send(retry, id="r1")
+        await scene.ports.commands.send(retry, id="r1")
         await scene.clock.sleep(60.0)
-        queue = scene.ports.inbox._durables["attend-worker", 0]
+        queue = scene.ports.commands._durables["attend-worker", 0]
         return list(queue._unanswered.values()), await scene.output("disk")
 
     asks = output("pager", PAGE, dedupe_key="disk")
@@ -101,11 +101,11 @@ def test_what_was_to_be_tried_again_before_its_episode_waited_is_not_handed_back
 class Unhurried:
     """An inbox that has sent a command only once a node has followed it."""
 
-    inbox: CommandQueue
+    commands: CommandQueue
     is_followed: Callable[[], Awaitable[None]]
 
     async def send(self, command, *, id, trace=""):
-        await self.inbox.send(command, id=id, trace=trace)
+        await self.commands.send(command, id=id, trace=trace)
         await self.is_followed()
 
 
@@ -118,7 +118,7 @@ def test_whoever_requeues_a_letter_is_not_refused_because_a_node_was_faster_at_t
         async def is_followed() -> None:
             await scene.reached("disk", OutputStatus.DELIVERED)
 
-        slow = replace(scene.ports, inbox=Unhurried(scene.ports.inbox, is_followed))
+        slow = replace(scene.ports, commands=Unhurried(scene.ports.commands, is_followed))
         return await DeadLetterRequests(slow, scene.clock).requeue(key, by="ann")
 
     pager = Pager(broken())

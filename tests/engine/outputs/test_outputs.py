@@ -952,9 +952,9 @@ async def test_an_adapter_is_not_called_once_the_claim_has_lapsed(ports):
 
     pager = Pager()
     app = paging(pager=pager)
-    crew = crew_of(app, ports)
-    crew.permits.runs.turn(on=True)
-    courier = OutputDelivery(crew, opening(app), "pen", check_claim)
+    context = crew_of(app, ports)
+    context.permits.runs.turn(on=True)
+    courier = OutputDelivery(context, opening(app), "pen", check_claim)
     with pytest.raises(LeaseLost):
         await courier.carry("disk", page(), is_new=True)
     output_ = fold(await ports.log.read(ports.stack.output("disk")))

@@ -140,7 +140,7 @@ def test_a_request_that_comes_again_is_one_and_tells_once_more():
         again = CancelOutput(
             actor_id="worker", episode_id=id_, id="c1", output_key="disk", by="ann"
         )
-        await scene.ports.inbox.send(again, id="c1")
+        await scene.ports.commands.send(again, id="c1")
         return await scene.ended(id_)
 
     _, scene = play(story, paging(outputs=[page(dedupe_key="disk", requires_approval=True)]))
@@ -203,7 +203,7 @@ async def test_what_was_announced_and_came_to_nothing_is_not_proposed_by_who_sto
 
 async def test_what_has_failed_for_others_stays_theirs_and_free_for_the_next(ports):
     app, other = paging(), "another"
-    pen = courier_of(app, ports, "others")
+    writer_id = courier_of(app, ports, "others")
     theirs = OutputProposed(
         output_key="disk",
         adapter="pager",
@@ -213,7 +213,7 @@ async def test_what_has_failed_for_others_stays_theirs_and_free_for_the_next(por
         expectation_id="thing",
     )
     await left(ports, "disk", theirs, OutputFailed(attempt=0, error_class="gone"))
-    await pen.cancel("disk", page(), reason="by bob")
+    await writer_id.cancel("disk", page(), reason="by bob")
     carried = await courier_of(app, ports, "zombie").carry("disk", page())
     assert carried.status == "canceled"
     third = courier_of(app, ports, "third", id_="x3")

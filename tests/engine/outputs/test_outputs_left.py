@@ -66,11 +66,11 @@ async def ends(scene: Scene):
     return await scene.ended(await scene.open())
 
 
-def courier_of(app: App, ports, pen: str, *, id_: str = "x1") -> OutputDelivery:
+def courier_of(app: App, ports, writer_id: str, *, id_: str = "x1") -> OutputDelivery:
     """Return a courier of an episode of `app` whose claim holds."""
-    crew = crew_of(app, ports)
-    crew.permits.runs.turn(on=True)
-    return OutputDelivery(crew, opening(app, id_=id_), pen, lambda: None)
+    context = crew_of(app, ports)
+    context.permits.runs.turn(on=True)
+    return OutputDelivery(context, opening(app, id_=id_), writer_id, lambda: None)
 
 
 def test_nothing_is_delivered_after_an_episode_was_canceled():
@@ -121,10 +121,10 @@ def test_what_a_canceled_episode_is_found_to_have_proposed_is_canceled():
         await cancel(scene.ports, "worker", id_, by="bob")
         await scene.ended(id_)
         ports, at = wired(Life("zombie"), scene.servers), scene.clock.now()
-        parcel = OutputStore(ports, scene.clock, "disk", pen="zombie")
-        await parcel.read()
-        await parcel.append(proposal(page(), "disk", opening(app), proposal_no=2, at=at))
-        await scene.ports.inbox.send(Attend(actor_id="worker", episode_id=id_), id="attend")
+        output_store = OutputStore(ports, scene.clock, "disk", writer_id="zombie")
+        await output_store.read()
+        await output_store.append(proposal(page(), "disk", opening(app), proposal_no=2, at=at))
+        await scene.ports.commands.send(Attend(actor_id="worker", episode_id=id_), id="attend")
         await scene.clock.sleep(60.0)
         return await scene.output("disk")
 
@@ -162,7 +162,7 @@ async def test_a_node_that_lacks_its_expectation_cancels_an_episode_that_deliver
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await lived(ports, id_, lambda so_far: so_far.of(EpisodeDeferred))
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     actor = Actor("worker")
     actor.expect("another", Scripted(), on=event(HAPPENED))
     async with running(App(actors=[actor]), ports, "newer"):
@@ -196,7 +196,7 @@ async def test_a_node_that_lacks_its_expectation_leaves_findings_to_one_that_has
 async def test_whoever_looks_at_what_has_failed_sees_to_its_dead_letter(ports):
     """Whoever saw it fail may have died before they did."""
     app = app_of(Proposing(), {"pager": Pager()})
-    await OutputStore(ports, CLOCK, "disk", pen="who died").append(
+    await OutputStore(ports, CLOCK, "disk", writer_id="who died").append(
         proposal(page(), "disk", opening(app), proposal_no=1, at=CLOCK.now()),
         OutputAttempted(attempt=1, node="n1"),
         OutputFailed(attempt=1, error_class="gone", error_detail="for good"),

@@ -60,5 +60,5 @@ async def play(app: App, opened: EpisodeOpened, *, ports: MemoryPorts | None = N
 def published(ports: MemoryPorts, name: str) -> list[DomainEvent]:
     """Return the domain events of that name, in order."""
     (stream,) = (each for each in ports.log._streams.values() if each.name.endswith("-events"))
-    events = [ports.world._parse(message) for message in stream.past(0)]
+    events = [ports.domain_events._parse(message) for message in stream.past(0)]
     return [each for each in events if each.name == name]

@@ -130,7 +130,7 @@ async def test_after_a_crash_it_goes_on_where_it_stopped(ports):
         announced_step(4, rest, episode_id=opened.episode_id),
     )
     # The node that died had told of one of the rest.
-    await ports.world.publish(NAME, events[-1].payload, id=events[-1].id, hops=4)
+    await ports.domain_events.publish(NAME, events[-1].payload, id=events[-1].id, hops=4)
     await ask_start(ports, opened.episode_id)
     async with running(app, ports):
         life = await lived(ports, opened.episode_id)

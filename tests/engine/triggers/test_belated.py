@@ -102,7 +102,7 @@ async def abandoned(app: App = COOLED, mode=NodeMode.FULL, after_s=5.0) -> Async
     node = Node(app, replace(ports, log=way), name="n1", clock=SimClock(), mode=mode)
     task = asyncio.create_task(node.run())
     await asyncio.sleep(1)
-    await ports.world.publish(HAPPENED, {}, id="x1")
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
     await asyncio.sleep(after_s)
     assert way.sent
     task.cancel()
@@ -185,7 +185,7 @@ def test_of_one_that_never_arrives_nothing_is_left():
         async with abandoned() as scene, scene.refusing(cooldown_of_another):
             looked_for = await scene.ports.timers.keys("worker", BELATED)
             await asyncio.sleep(2 * BELATED_S)
-            commands = await scene.ports.inbox.backlog("worker")
+            commands = await scene.ports.commands.backlog("worker")
             left = await scene.ports.timers.keys("worker", BELATED)
             return len(looked_for), left, commands, scene.news, await scene.letters()
 
@@ -200,7 +200,7 @@ def test_what_is_refused_when_it_comes_first_is_not_looked_for():
         await cooldown_of_another(ports)
         async with running(COOLED, ports, clock=SimClock()):
             await asyncio.sleep(1)
-            await ports.world.publish(HAPPENED, {}, id="x1")
+            await ports.domain_events.publish(HAPPENED, {}, id="x1")
             await asyncio.sleep(1)
             return await ports.timers.keys("worker", BELATED)
 
@@ -226,14 +226,14 @@ def test_who_refuses_what_others_may_have_let_in_meanwhile_has_it_looked_for():
         clock = SimClock()
         ports = replace(memory_ports(clock=clock), gates=SlowToLook(clock))
         await cooldown_of_another(ports)
-        arbiter = TriggerEvaluator(crew_of(COOLED, ports, clock=clock))
-        source = await ports.world.open("worker", [HAPPENED])
-        await ports.world.publish(HAPPENED, {}, id="x1")
+        evaluator = TriggerEvaluator(crew_of(COOLED, ports, clock=clock))
+        source = await ports.domain_events.open("worker", [HAPPENED])
+        await ports.domain_events.publish(HAPPENED, {}, id="x1")
         (delivery,) = await source.receive(room=1, wait_s=1)
-        (part,) = await arbiter.rule(delivery.content, is_repeat=False)
+        (part,) = await evaluator.rule(delivery.content, is_repeat=False)
         since_s = clock.monotonic_s()
-        receipt = Acknowledgement(delivery, parts=1, room=Slots(1), clock=clock, since_s=since_s)
-        opened = await arbiter.settle(part, is_late=lambda: receipt.is_overdue)
+        ack = Acknowledgement(delivery, parts=1, room=Slots(1), clock=clock, since_s=since_s)
+        opened = await evaluator.settle(part, is_late=lambda: ack.is_overdue)
         await source.close()
         return opened, len(await ports.timers.keys("worker", BELATED))
 
@@ -243,14 +243,14 @@ def test_who_refuses_what_others_may_have_let_in_meanwhile_has_it_looked_for():
 class LateToLook:
     """A world whose source stands still with the first event, before anybody has looked at it."""
 
-    def __init__(self, world):
-        self._world, self.is_still = world, asyncio.Event()
+    def __init__(self, domain_events):
+        self._domain_events, self.is_still = domain_events, asyncio.Event()
 
     def __getattr__(self, name):
-        return getattr(self._world, name)
+        return getattr(self._domain_events, name)
 
     async def open(self, *args, **options):
-        return LateSource(await self._world.open(*args, **options), self.is_still)
+        return LateSource(await self._domain_events.open(*args, **options), self.is_still)
 
 
 class LateSource:
@@ -271,10 +271,10 @@ class LateSource:
 def test_who_stood_still_before_they_looked_at_a_cause_and_refuse_it_have_it_looked_for():
     async def story():
         ports = memory_ports(clock=SimClock())
-        late, way = LateToLook(ports.world), OnItsWay(ports.log, ports.stack)
-        async with running(COOLED, replace(ports, world=late), "n1", clock=SimClock()):
+        late, way = LateToLook(ports.domain_events), OnItsWay(ports.log, ports.stack)
+        async with running(COOLED, replace(ports, domain_events=late), "n1", clock=SimClock()):
             await asyncio.sleep(1)
-            await ports.world.publish(HAPPENED, {}, id="x1")
+            await ports.domain_events.publish(HAPPENED, {}, id="x1")
             await late.is_still.wait()
             other = Node(COOLED, replace(ports, log=way), name="n2", clock=SimClock())
             task = asyncio.create_task(other.run())
@@ -316,7 +316,7 @@ def test_nobody_is_called_to_an_episode_whose_node_is_well(step):
         slow = replace(ports, log=SlowToOpen(ports.log, ports.stack))
         async with running(app, slow, "n1", clock=SimClock()):
             await asyncio.sleep(1)
-            await ports.world.publish(HAPPENED, {}, id="x1")
+            await ports.domain_events.publish(HAPPENED, {}, id="x1")
             await asyncio.sleep(ACK_WAIT_S / 2)
             await cooldown_of_another(ports)
             async with running(app, ports, "n2", clock=SimClock()):
@@ -339,7 +339,7 @@ def test_of_a_long_backlog_only_what_may_have_been_opened_is_looked_for(monkeypa
         async with running(LANED, ports, "n1", clock=SimClock()):
             await asyncio.sleep(1)
         for number in range(9):
-            await ports.world.publish(HAPPENED, {}, id=f"x{number}")
+            await ports.domain_events.publish(HAPPENED, {}, id=f"x{number}")
         async with running(LANED, ports, "n2", clock=SimClock()):
             await asyncio.sleep(ACK_WAIT_S)
             return len(await ports.timers.keys("worker", BELATED))
@@ -351,7 +351,7 @@ def test_a_node_is_called_to_one_that_only_a_newer_version_can_read():
     async def story():
         ports = memory_ports(clock=SimClock())
         ports.log.publish_raw(ports.stack.episode("e1"), b"{ no", {})
-        openings = TriggerEvaluator(crew_of(COOLED, ports, clock=SimClock())).openings
-        return await openings.may_lack_call("e1"), await openings.may_lack_call("e2")
+        builder = TriggerEvaluator(crew_of(COOLED, ports, clock=SimClock())).builder
+        return await builder.may_lack_call("e1"), await builder.may_lack_call("e2")
 
     assert simulate(story()) == (True, False)

@@ -70,7 +70,7 @@ def test_the_newest_takes_the_place_of_what_is_held_and_calm_is_waited_for_anew(
 @pytest.mark.parametrize("late", [happened(4), happened(9, seq=8)])
 def test_what_is_older_than_what_is_held_is_counted_and_changes_nothing_else(late):
     held = held_after(happened(9))
-    counted = msgspec.structs.replace(held.calming, coalesced=1)
+    counted = msgspec.structs.replace(held.debounced, coalesced=1)
     assert hold(expecting(), late, held, now=after(12)) == Rearm(counted, held.due_at)
 
 
@@ -112,7 +112,7 @@ def test_in_whatever_order_events_come_the_newest_stands_for_all_of_them(order):
     held = None
     for number in order:
         held = hold(expecting(), happened(number), held, now=after(10))
-    assert (held.calming.event.id, held.calming.coalesced) == ("x6", 5)
+    assert (held.debounced.event.id, held.debounced.coalesced) == ("x6", 5)
 
 
 CLOUD = CloudEvent(type="t", source="s")
@@ -123,9 +123,9 @@ CLOUD = CloudEvent(type="t", source="s")
     [happened(1), happened(2, hops=3, stream="ORDERS"), happened(3, cloud=CLOUD)],
 )
 def test_a_timer_says_all_that_was_held(one):
-    calming = PendingDebounce(expectation="limits", event=one, since=after(1), coalesced=7)
-    sent = msgspec.json.decode(msgspec.json.encode(payload_of(calming)))
-    assert calming_in(sent) == calming
+    debounced = PendingDebounce(expectation="limits", event=one, since=after(1), coalesced=7)
+    sent = msgspec.json.decode(msgspec.json.encode(payload_of(debounced)))
+    assert calming_in(sent) == debounced
 
 
 @pytest.mark.parametrize("said", [{}, {"expectation": "limits"}, {"expectation": 1, "event": {}}])

@@ -60,8 +60,8 @@ async def held(ports, *, host="a"):
     """Return the id of the event that is held, and how many it stands for besides."""
     timer = await pending(ports, host=host)
     assert timer is not None, "nothing is held"
-    calming = calming_in(timer.payload)
-    return calming.event.id, calming.coalesced
+    debounced = calming_in(timer.payload)
+    return debounced.event.id, debounced.coalesced
 
 
 async def test_an_event_is_held_until_its_subject_has_been_calm(app, ports):
@@ -101,9 +101,9 @@ async def test_what_was_armed_and_not_answered_for_is_armed_once(app, ports):
 async def fire(app, ports, event):
     """Have `event` fire, as its timer would."""
     await hold(app, ports, event)
-    calming = calming_in((await pending(ports)).payload)
+    debounced = calming_in((await pending(ports)).payload)
     await ports.timers.cancel("worker", PURPOSE, "thing/a")
-    fired = fired_of(calming, thing_of(app), is_repeat=False)
+    fired = fired_of(debounced, thing_of(app), is_repeat=False)
     assert (fired.event.id, fired.is_calm) == (event.id, True)
     await DebounceStore(crew_of(app, ports)).note_fired(fired)
 

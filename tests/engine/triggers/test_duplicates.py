@@ -42,12 +42,12 @@ DUE = BreakerState(status="open", failures=("e1",), opened_at=EPOCH)
 
 async def watched(ports, app):
     actor = app.actors["worker"]
-    await (await ports.world.open(actor.id, actor.event_names())).close()
+    await (await ports.domain_events.open(actor.id, actor.event_names())).close()
 
 
 async def publish(ports, id_, **payload):
-    await ports.world.publish(HAPPENED, payload, id=id_)
-    await all_answered(ports.world)
+    await ports.domain_events.publish(HAPPENED, payload, id=id_)
+    await all_answered(ports.domain_events)
 
 
 async def remembered(ports, key):
@@ -73,8 +73,8 @@ async def test_an_id_that_is_used_again_after_long_begins_no_cooldown(ports):
     async with running(app, ports):
         for _ in range(2):
             await ports.gates.delete(COOLDOWN)
-            ports.world.publish_raw(HAPPENED, b"{}", {"ce-id": "x1"})
-            await all_answered(ports.world)
+            ports.domain_events.publish_raw(HAPPENED, b"{}", {"ce-id": "x1"})
+            await all_answered(ports.domain_events)
         assert await remembered(ports, COOLDOWN) is None
 
 
@@ -149,8 +149,8 @@ async def test_an_event_that_comes_again_has_its_episode_told_of_which_ended_wit
     """Its node died before it told anybody, and without a claim that would lapse."""
     app = app_of(Scripted(), dedupe=by_value("order"))
     actor = app.actors["worker"]
-    source = await ports.world.open(actor.id, actor.event_names())
-    await ports.world.publish(HAPPENED, {"order": 1}, id="x1")
+    source = await ports.domain_events.open(actor.id, actor.event_names())
+    await ports.domain_events.publish(HAPPENED, {"order": 1}, id="x1")
     (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
     begun = opening_of_order(app)
     failed = EpisodeFinished(status=EndStatus.FAILED, error_class="crash")
@@ -163,6 +163,8 @@ async def test_an_event_that_comes_again_has_its_episode_told_of_which_ended_wit
 
 def opening_of_order(app):
     """Return the opening that the event of order 1 has."""
-    arbiter = TriggerEvaluator(crew_of(app, memory_ports(clock=CLOCK)))
+    evaluator = TriggerEvaluator(crew_of(app, memory_ports(clock=CLOCK)))
     trigger = EventTrigger(event_id="x1", event_type=HAPPENED, payload={"order": 1})
-    return arbiter.openings.of(app.actors["worker"].expectations["thing"], trigger, "value:order=1")
+    return evaluator.builder.of(
+        app.actors["worker"].expectations["thing"], trigger, "value:order=1"
+    )

@@ -58,19 +58,21 @@ class SlowToLook(MemoryBucket):
 async def test_what_several_queues_bring_at_one_moment_leaves_as_much_room_as_before(ports):
     """Each asked for as much as there was room for."""
     app = app_of(Scripted())
-    crew, names = crew_of(app, ports), app.actors["worker"].event_names()
-    hands, undertaker = NodeTasks(lambda work: work), DeadLetterWriter(ports, CLOCK)
+    context, names = crew_of(app, ports), app.actors["worker"].event_names()
+    tasks, dead_letters = NodeTasks(lambda work: work), DeadLetterWriter(ports, CLOCK)
     keeper = Keeper(ports.leases, holder="n1", clock=CLOCK)
-    entrance = Admission(crew, keeper, undertaker, hands, TriggerEvaluator(crew), room=Slots(1))
-    source = await ports.world.open("worker", names)
+    admission = Admission(
+        context, keeper, dead_letters, tasks, TriggerEvaluator(context), room=Slots(1)
+    )
+    source = await ports.domain_events.open("worker", names)
     for _ in range(3):
-        ports.world.publish_raw(HAPPENED, b"{ no", {})
+        ports.domain_events.publish_raw(HAPPENED, b"{ no", {})
     for delivery in await source.receive(room=3, wait_s=WAIT_S):
-        await entrance.let_in(delivery, [delivery.content], since_s=CLOCK.monotonic_s())
-    assert entrance.room.free == 0
-    await hands.finish()
+        await admission.let_in(delivery, [delivery.content], since_s=CLOCK.monotonic_s())
+    assert admission.room.free == 0
+    await tasks.finish()
     await source.close()
-    assert entrance.room.free == 1
+    assert admission.room.free == 1
 
 
 @pytest.mark.parametrize("mode", [NodeMode.FULL, NodeMode.TRIGGER_ONLY])
@@ -84,7 +86,7 @@ def test_who_stood_still_until_a_message_was_given_to_others_opens_nothing(mode)
         node = Node(app, ports, name="n1", clock=SimClock(), mode=mode)
         task = asyncio.create_task(node.run())
         await asyncio.sleep(1)
-        await ports.world.publish(HAPPENED, {}, id="x1")
+        await ports.domain_events.publish(HAPPENED, {}, id="x1")
         await asyncio.sleep(4 * ACK_WAIT_S)
         node.stop()
         await task
@@ -102,16 +104,16 @@ def test_who_stood_still_before_the_cooldown_began_does_not_begin_it():
         clock = SimClock()
         ports = replace(memory_ports(clock=clock), gates=SlowToLook(clock))
         app = app_of(Scripted(), cooldown_s=600)
-        crew, names = crew_of(app, ports, clock=clock), app.actors["worker"].event_names()
-        hands, undertaker = NodeTasks(lambda work: work), DeadLetterWriter(ports, clock)
+        context, names = crew_of(app, ports, clock=clock), app.actors["worker"].event_names()
+        tasks, dead_letters = NodeTasks(lambda work: work), DeadLetterWriter(ports, clock)
         keeper = Keeper(ports.leases, holder="n1", clock=clock)
-        entrance = Admission(crew, keeper, undertaker, hands, TriggerEvaluator(crew))
-        source = await ports.world.open("worker", names)
-        await ports.world.publish(HAPPENED, {}, id="x1")
+        admission = Admission(context, keeper, dead_letters, tasks, TriggerEvaluator(context))
+        source = await ports.domain_events.open("worker", names)
+        await ports.domain_events.publish(HAPPENED, {}, id="x1")
         (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
-        parts = await entrance.arbiter.rule(delivery.content, is_repeat=False)
-        await entrance.let_in(delivery, parts, since_s=clock.monotonic_s())
-        await hands.finish()
+        parts = await admission.evaluator.rule(delivery.content, is_repeat=False)
+        await admission.let_in(delivery, parts, since_s=clock.monotonic_s())
+        await tasks.finish()
         await source.close()
         return await ports.gates.get(COOLDOWN), await ports.log.head()
 

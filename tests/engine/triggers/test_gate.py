@@ -56,7 +56,7 @@ async def app(ports):
 
 async def watch(ports, app):
     actor = app.actors["worker"]
-    await (await ports.world.open(actor.id, actor.event_names())).close()
+    await (await ports.domain_events.open(actor.id, actor.event_names())).close()
 
 
 async def records(ports, stream=Stream.JOURNAL):
@@ -73,7 +73,7 @@ async def opened(ports):
 
 
 async def test_an_event_opens_an_episode_that_knows_what_happened(ports, app):
-    await ports.world.publish(HAPPENED, {"host": "web-1", "n": 1}, id="x1", hops=2)
+    await ports.domain_events.publish(HAPPENED, {"host": "web-1", "n": 1}, id="x1", hops=2)
     async with running(app, ports):
         life_ = await lived(ports, opening(app).episode_id)
 
@@ -91,9 +91,9 @@ async def test_an_event_published_twice_opens_one_episode(ports, app):
     """I1, also after the server has forgotten the message id."""
     headers = {"ce-id": "x1"}
     for _ in range(2):
-        ports.world.publish_raw(HAPPENED, b"{}", headers)
+        ports.domain_events.publish_raw(HAPPENED, b"{}", headers)
     async with running(app, ports):
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
         await lived(ports, opening(app).episode_id)
 
     assert len(await opened(ports)) == 1
@@ -101,7 +101,7 @@ async def test_an_event_published_twice_opens_one_episode(ports, app):
 
 async def test_two_gates_share_the_events(ports, app):
     for number in range(20):
-        await ports.world.publish(HAPPENED, {}, id=f"x{number}")
+        await ports.domain_events.publish(HAPPENED, {}, id=f"x{number}")
     async with running(app, ports, "n1"), running(app, ports, "n2"):
         for number in range(20):
             await lived(ports, opening(app, id_=f"x{number}").episode_id)
@@ -112,7 +112,7 @@ async def test_two_gates_share_the_events(ports, app):
 async def test_a_crash_between_opening_and_asking_for_the_start_is_made_good(ports, app):
     begun = opening(app)
     await write(ports, begun.episode_id, begun)
-    await ports.world.publish(HAPPENED, {}, id="x1")
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
     async with running(app, ports):
         life_ = await lived(ports, begun.episode_id)
 
@@ -124,10 +124,10 @@ async def test_an_event_fires_every_expectation_that_wants_it(ports):
     app = app_of(Scripted())
     app.actors["worker"].expect("other", Scripted(), on=event(HAPPENED, filter={"n": 1}))
     await watch(ports, app)
-    await ports.world.publish(HAPPENED, {"n": 1}, id="x1")
-    await ports.world.publish(HAPPENED, {"n": 2}, id="x2")
+    await ports.domain_events.publish(HAPPENED, {"n": 1}, id="x1")
+    await ports.domain_events.publish(HAPPENED, {"n": 2}, id="x2")
     async with running(app, ports):
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
 
     assert sorted(one.expectation_id for one in await opened(ports)) == ["other", "thing", "thing"]
 
@@ -138,11 +138,11 @@ async def test_an_event_fires_every_expectation_that_wants_it(ports):
 )
 async def test_what_is_no_event_is_one_dead_letter_and_blocks_nothing(ports, app, data, reason):
     """I5."""
-    ports.world.publish_raw(HAPPENED, data, {MESSAGE_ID_HEADER: "bad"})
-    await ports.world.publish(HAPPENED, {}, id="x1")
+    ports.domain_events.publish_raw(HAPPENED, data, {MESSAGE_ID_HEADER: "bad"})
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
     async with running(app, ports, "n1"), running(app, ports, "n2"):
         await lived(ports, opening(app).episode_id)
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
 
     (letter,) = await records(ports, Stream.DEAD)
     assert isinstance(letter, DeadLettered)
@@ -153,11 +153,11 @@ async def test_an_event_that_would_not_fit_an_episode_is_a_dead_letter_and_block
     ports, app
 ):
     grows = b'{"n":[' + b",".join([b"1e15"] * 100_000) + b"]}"
-    ports.world.publish_raw(HAPPENED, grows, {})
-    await ports.world.publish(HAPPENED, {}, id="x1")
+    ports.domain_events.publish_raw(HAPPENED, grows, {})
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
     async with running(app, ports):
         await lived(ports, opening(app).episode_id)
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
 
     (letter,) = await records(ports, Stream.DEAD)
     assert letter.reason == "too_large"
@@ -168,10 +168,10 @@ async def test_an_episode_that_nobody_could_read_is_a_dead_letter_and_blocks_not
     expectations = app.actors["worker"].expectations
     sound = expectations["thing"]
     expectations["broken"] = replace(sound, name="broken", budget=Budget(wall_s=math.inf))
-    await ports.world.publish(HAPPENED, {}, id="x1")
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
     async with running(app, ports):
         await lived(ports, opening(app).episode_id)
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
 
     (letter,) = await records(ports, Stream.DEAD)
     assert (letter.reason, letter.payload) == ("unwritable", b"{}")
@@ -182,10 +182,10 @@ async def test_a_missing_filter_key_is_logged_once_and_opens_nothing(ports):
     app = app_of(Scripted(), on=event(HAPPENED, filter={"mount": "/"}))
     await watch(ports, app)
     for number in range(3):
-        await ports.world.publish(HAPPENED, {}, id=f"x{number}")
+        await ports.domain_events.publish(HAPPENED, {}, id=f"x{number}")
     with capture_logs() as logs:
         async with running(app, ports):
-            await all_answered(ports.world)
+            await all_answered(ports.domain_events)
 
     warnings = [line for line in logs if "lacks a key" in line["event"]]
     assert [(line["key"], line["event_id"]) for line in warnings] == [("mount", "x0")]
@@ -196,10 +196,10 @@ async def test_a_value_that_the_filter_cannot_compare_is_logged_once_and_opens_n
     app = app_of(Scripted(), on=event(HAPPENED, filter={"disk.used": gt(90)}))
     await watch(ports, app)
     for number, used in enumerate(("95", None, 90)):
-        await ports.world.publish(HAPPENED, {"disk": {"used": used}}, id=f"x{number}")
+        await ports.domain_events.publish(HAPPENED, {"disk": {"used": used}}, id=f"x{number}")
     with capture_logs() as logs:
         async with running(app, ports):
-            await all_answered(ports.world)
+            await all_answered(ports.domain_events)
 
     warnings = [line for line in logs if "cannot compare" in line["event"]]
     assert [(line["key"], line["event_id"]) for line in warnings] == [("disk.used", "x0")]
@@ -210,10 +210,10 @@ async def test_an_event_that_fits_several_triggers_opens_one_episode(ports):
     high, lost = event(HAPPENED, filter={"used": gt(90)}), event(HAPPENED, "disk.lost")
     app = app_of(Scripted(), on=[high, lost])
     await watch(ports, app)
-    await ports.world.publish(HAPPENED, {"used": 95}, id="x1")
-    await ports.world.publish("disk.lost", {}, id="x2")
+    await ports.domain_events.publish(HAPPENED, {"used": 95}, id="x1")
+    await ports.domain_events.publish("disk.lost", {}, id="x2")
     async with running(app, ports):
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
 
     assert sorted(one.trigger.event_id for one in await opened(ports)) == ["x1", "x2"]
 
@@ -223,9 +223,9 @@ async def test_nodes_agree_on_the_sample_and_open_no_others(ports):
     await watch(ports, app)
     ids = [f"x{number}" for number in range(20)]
     for id_ in ids:
-        await ports.world.publish(HAPPENED, {}, id=id_)
+        await ports.domain_events.publish(HAPPENED, {}, id=id_)
     async with running(app, ports, "n1"), running(app, ports, "n2"):
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
 
     events = {id_: DomainEvent(id=id_, name=HAPPENED, payload={}, seq=1, at=EPOCH) for id_ in ids}
     chosen = {id_ for id_, one in events.items() if share_of(id_, "vigil", "worker", "thing") < 0.5}
@@ -235,9 +235,11 @@ async def test_nodes_agree_on_the_sample_and_open_no_others(ports):
 
 @pytest.mark.parametrize(("hops", "count"), [(16, 1), (17, 0)])
 async def test_a_chain_of_engine_made_events_ends(ports, app, hops, count):
-    ports.world.publish_raw(HAPPENED, b"{}", {HOPS_HEADER: str(hops), MESSAGE_ID_HEADER: "x1"})
+    ports.domain_events.publish_raw(
+        HAPPENED, b"{}", {HOPS_HEADER: str(hops), MESSAGE_ID_HEADER: "x1"}
+    )
     async with running(app, ports):
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
     assert len(await opened(ports)) == count
 
 
@@ -255,12 +257,12 @@ async def test_an_event_that_only_a_newer_node_watches_waits_for_one(ports):
     with capture_logs() as logs:
         async with running(old, ports, "old"):
             for number in range(3):
-                await ports.world.publish("thing.new", {}, id=f"x{number}")
-            (durable,) = gates(ports.world).values()
+                await ports.domain_events.publish("thing.new", {}, id=f"x{number}")
+            (durable,) = gates(ports.domain_events).values()
             await eventually(lambda: len(durable._unanswered) == 3)
             assert await opened(ports) == []
             async with running(new, ports, "new"):
-                await all_answered(ports.world)
+                await all_answered(ports.domain_events)
 
     assert sorted(one.trigger.event_id for one in await opened(ports)) == ["x0", "x1", "x2"]
     said = [line for line in logs if "does not watch" in line["event"]]
@@ -272,9 +274,9 @@ async def test_an_event_that_no_node_watches_any_more_does_not_come_for_ever(por
     monkeypatch.setattr(gate_module, "STRANGE_DELIVERIES_MAX", 5)
     old, new = of_two_versions()
     await watch(ports, new)
-    await ports.world.publish("thing.new", {}, id="x1")
+    await ports.domain_events.publish("thing.new", {}, id="x1")
     async with running(old, ports):
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
     assert await opened(ports) == []
 
 
@@ -283,11 +285,13 @@ async def test_what_came_before_its_queue_was_narrowed_does_not_come_for_ever(po
     monkeypatch.setattr(gate_module, "QUEUE_LOOK_S", 0.01)
     old, new = of_two_versions()
     await watch(ports, new)
-    await ports.world.publish("thing.new", {}, id="x1")
+    await ports.domain_events.publish("thing.new", {}, id="x1")
     async with running(old, ports):
-        await eventually(lambda: all(each._unanswered for each in gates(ports.world).values()))
-        await ports.world.unwatch("worker", ["thing.new"])
-        await all_answered(ports.world)
+        await eventually(
+            lambda: all(each._unanswered for each in gates(ports.domain_events).values())
+        )
+        await ports.domain_events.unwatch("worker", ["thing.new"])
+        await all_answered(ports.domain_events)
     assert await opened(ports) == []
 
 
@@ -307,8 +311,8 @@ async def test_events_that_say_the_same_open_one_episode_and_run_no_code_again(p
     await watch(ports, app)
     async with running(app, ports):
         for number, order in enumerate(("o-1", "o-1", "o-2", "o-1")):
-            await ports.world.publish(HAPPENED, {"order": {"id": order}}, id=f"x{number}")
-            await all_answered(ports.world)
+            await ports.domain_events.publish(HAPPENED, {"order": {"id": order}}, id=f"x{number}")
+            await all_answered(ports.domain_events)
 
     begun = await opened(ports)
     assert [one.dedupe_key for one in begun] == ['value:order.id="o-1"', 'value:order.id="o-2"']
@@ -324,15 +328,15 @@ async def test_a_crash_is_made_good_by_the_next_event_that_says_the_same(ports):
     app = app_of(Scripted(), dedupe=by_value("n"))
     actor = app.actors["worker"]
     await watch(ports, app)
-    await ports.world.publish(HAPPENED, {"n": 1}, id="x1")
-    source = await ports.world.open(actor.id, actor.event_names())
+    await ports.domain_events.publish(HAPPENED, {"n": 1}, id="x1")
+    source = await ports.domain_events.open(actor.id, actor.event_names())
     (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
     id_ = await left_open(ports, app)
-    await ports.world.publish(HAPPENED, {"n": 1}, id="x2")
+    await ports.domain_events.publish(HAPPENED, {"n": 1}, id="x2")
     async with running(app, ports):
         await lived(ports, id_)
         await delivery.nak()
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
     await source.close()
     assert len((await life(ports, id_)).of(EpisodeOpened)) == 1
 
@@ -343,9 +347,9 @@ async def test_an_episode_that_only_a_newer_version_can_read_is_opened_all_the_s
     await watch(ports, app)
     id_ = await left_open(ports, app)
     ports.log.publish_raw(ports.stack.episode(id_), b"{ no", {})
-    await ports.world.publish(HAPPENED, {"n": 1}, id="x2")
+    await ports.domain_events.publish(HAPPENED, {"n": 1}, id="x2")
     async with running(app, ports):
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
     assert strategy.begun == 0
     key = replace_struct(opening(app), episode_id=id_, dedupe_key="value:n=1")
     assert await OpeningBuilder(crew_of(app, ports)).is_begun(key), "it takes no second delivery"
@@ -379,10 +383,10 @@ async def test_an_event_that_gets_no_key_is_a_dead_letter_and_blocks_nothing(
     app = app_of(Scripted())
     app.actors["worker"].expect("other", Scripted(), on=event(HAPPENED), dedupe=own_key)
     await watch(ports, app)
-    await ports.world.publish(HAPPENED, {"n": 1}, id="x1")
-    await ports.world.publish(HAPPENED, {}, id="x2")
+    await ports.domain_events.publish(HAPPENED, {"n": 1}, id="x1")
+    await ports.domain_events.publish(HAPPENED, {}, id="x2")
     async with running(app, ports):
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
 
     letters = await records(ports, Stream.DEAD)
     assert [(one.reason, one.seq, one.payload) for one in letters] == [
@@ -397,15 +401,15 @@ async def test_an_event_that_gets_no_key_is_a_dead_letter_and_blocks_nothing(
 class AwayAtFirst:
     """An inbox whose first answers are that the log is away."""
 
-    def __init__(self, inbox, *, times):
-        self._inbox, self._times = inbox, times
-        self.open = inbox.open
+    def __init__(self, commands, *, times):
+        self._commands, self._times = commands, times
+        self.open = commands.open
 
     async def send(self, command, *, id, trace=""):
         if self._times:
             self._times -= 1
             raise Unavailable("send", detail="away")
-        await self._inbox.send(command, id=id, trace=trace)
+        await self._commands.send(command, id=id, trace=trace)
 
 
 class AwayFor:
@@ -431,9 +435,9 @@ def prompt(monkeypatch):
 
 async def test_an_event_that_comes_again_opens_its_episode_alone(ports, app):
     """It may have crashed a node; now whoever starts the episode is counted."""
-    await ports.world.publish(HAPPENED, {}, id="x1")
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
     actor = app.actors["worker"]
-    source = await ports.world.open(actor.id, actor.event_names())
+    source = await ports.domain_events.open(actor.id, actor.event_names())
     (delivery,) = await source.receive(room=1, wait_s=WAIT_S)
     await delivery.nak()
     await source.close()
@@ -447,9 +451,9 @@ async def test_an_event_that_comes_again_opens_its_episode_alone(ports, app):
 
 async def test_an_event_that_found_the_log_away_is_handed_back_and_comes_again(ports, app, prompt):
     id_ = opening(app).episode_id
-    log, inbox = AwayFor(ports.log, id_), AwayAtFirst(ports.inbox, times=1)
-    await ports.world.publish(HAPPENED, {}, id="x1")
-    async with running(app, replace(ports, log=log, inbox=inbox)):
+    log, commands = AwayFor(ports.log, id_), AwayAtFirst(ports.commands, times=1)
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
+    async with running(app, replace(ports, log=log, commands=commands)):
         life_ = await lived(ports, id_)
     assert len(life_.of(EpisodeOpened)) == 1
 
@@ -465,10 +469,10 @@ async def test_an_event_is_acknowledged_when_every_episode_that_it_opens_is_dura
         )
         for name in ("thing", "other")
     }
-    await ports.world.publish(HAPPENED, {}, id="x1")
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
     async with running(app, replace(ports, log=AwayFor(ports.log, ids["other"]))):
         lives = [await lived(ports, id_) for id_ in ids.values()]
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
     assert [len(life_.of(EpisodeOpened)) for life_ in lives] == [1, 1]
 
 
@@ -478,8 +482,8 @@ async def test_a_node_without_room_opens_the_episode_for_whoever_has(ports):
     await watch(ports, app)
     async with running(app, ports):
         for id_ in ("x1", "x2", "x3"):
-            await ports.world.publish(HAPPENED, {}, id=id_)
-        await all_answered(ports.world)
+            await ports.domain_events.publish(HAPPENED, {}, id=id_)
+        await all_answered(ports.domain_events)
         await eventually(lambda: tool.calls)  # What is answered for is not begun yet.
         assert len(tool.calls) == 1
         assert len(await opened(ports)) == 3
@@ -489,10 +493,10 @@ async def test_a_node_without_room_opens_the_episode_for_whoever_has(ports):
 
 
 async def test_a_gate_sees_only_the_events_that_its_actor_names(ports, app):
-    await ports.world.publish("unrelated.event", {}, id="x1")
-    await ports.world.publish(HAPPENED, {}, id="x2")
+    await ports.domain_events.publish("unrelated.event", {}, id="x1")
+    await ports.domain_events.publish(HAPPENED, {}, id="x2")
     async with running(app, ports):
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
     assert [one.trigger.event_id for one in await opened(ports)] == ["x2"]
 
 
@@ -506,7 +510,7 @@ async def test_a_gate_whose_stream_is_missing_says_so_once_and_others_go_on(port
     with capture_logs() as lines:
         async with running(app, ports):
             await eventually(lambda: "node up" in [line["event"] for line in lines])
-            await ports.world.publish(HAPPENED, {}, id="x1")
+            await ports.domain_events.publish(HAPPENED, {}, id="x1")
             await lived(ports, opening(app).episode_id)
 
     said = [line["event"] for line in lines if line["log_level"] == "warning"]
@@ -518,7 +522,7 @@ async def test_a_gate_reads_all_of_a_stream_that_was_missing_once_it_is_there(po
     with capture_logs() as lines:
         async with running(_listening(), ports):
             await eventually(lambda: any(line["log_level"] == "warning" for line in lines))
-            orders = ports.world.add_stream("ORDERS")
+            orders = ports.domain_events.add_stream("ORDERS")
             orders.publish("orders.paid", b"{}", {"Nats-Msg-Id": "o1"})
             await eventually(lambda: told(ports))
 

@@ -66,7 +66,7 @@ def standing(**seen):
 
 
 def ruling(expectation, event_, seen=None):
-    return rule(expectation, event_, stack="vigil", actor="monitor", standing=seen)
+    return rule(expectation, event_, stack="vigil", actor="monitor", trigger_state=seen)
 
 
 ALL_GATES = {"cooldown_s": 60, "debounce_s": 3, "breaker": Breaker(threshold=1)}
@@ -179,7 +179,7 @@ TICKED = ScheduleTrigger(scheduled_at=EPOCH, schedule="every 900s")
 
 
 def tick_ruling(expectation, seen):
-    return rule_tick(expectation, TICKED, stack="vigil", actor="monitor", standing=seen)
+    return rule_tick(expectation, TICKED, stack="vigil", actor="monitor", trigger_state=seen)
 
 
 @pytest.mark.parametrize(

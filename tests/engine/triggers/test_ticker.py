@@ -78,13 +78,13 @@ class Overtaken(Ticker):
     """A ticker of which another node is ahead by a moment."""
 
     async def _arm(self, expectation, schedule, at, *, expecting, asks=False):
-        await Ticker._arm(Ticker(self.crew), expectation, schedule, at + QUARTER, expecting=None)
+        await Ticker._arm(Ticker(self.context), expectation, schedule, at + QUARTER, expecting=None)
         await super()._arm(expectation, schedule, at, expecting=expecting)
 
 
 def test_of_two_nodes_that_start_at_the_same_moment_one_arms():
     async def work(ports):
-        await Overtaken(ticker_of(ports).crew).ensure()
+        await Overtaken(ticker_of(ports).context).ensure()
         return (await pending(ports)).due_at
 
     assert simulated(work) == EPOCH + 2 * QUARTER

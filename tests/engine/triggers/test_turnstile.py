@@ -37,8 +37,8 @@ def opened_by(app, id_, *, host="a"):
     return replace(opened, trigger=trigger)
 
 
-async def look(turnstile, app, opened):
-    return await turnstile.look(thing(app), opened)
+async def look(cooldowns, app, opened):
+    return await cooldowns.look(thing(app), opened)
 
 
 async def cooled(ports, *, host="a"):
@@ -50,7 +50,7 @@ async def test_who_fires_begins_the_cooldown_and_everybody_sees_whose_it_is(app,
     one, other = Cooldowns(crew_of(app, ports, "n1")), Cooldowns(crew_of(app, ports, "n2"))
     first, second = opened_by(app, "x1"), opened_by(app, "x2")
     assert await one.cool(thing(app), first, await look(one, app, first))
-    assert (await look(other, app, second)).standing.cooled_by == first.episode_id
+    assert (await look(other, app, second)).trigger_state.cooled_by == first.episode_id
 
 
 async def test_of_two_events_at_the_same_moment_one_begins_it(app, ports):
@@ -72,10 +72,10 @@ async def test_a_cause_that_comes_again_before_its_episode_was_opened_passes(app
 
 
 async def test_each_subject_rests_for_itself(app, ports):
-    turnstile = Cooldowns(crew_of(app, ports))
+    cooldowns = Cooldowns(crew_of(app, ports))
     one, other = opened_by(app, "x1", host="a"), opened_by(app, "x2", host="b")
     for opened in (one, other):
-        assert await turnstile.cool(thing(app), opened, await look(turnstile, app, opened))
+        assert await cooldowns.cool(thing(app), opened, await look(cooldowns, app, opened))
     assert (await cooled(ports, host="a"), await cooled(ports, host="b")) == (
         one.episode_id,
         other.episode_id,
@@ -85,30 +85,30 @@ async def test_each_subject_rests_for_itself(app, ports):
 def test_the_rest_is_over_when_its_time_is(app):
     async def rest():
         ports = memory_ports(clock=SimClock())
-        turnstile = Cooldowns(crew_of(app, ports, clock=SimClock()))
+        cooldowns = Cooldowns(crew_of(app, ports, clock=SimClock()))
         first, second = opened_by(app, "x1"), opened_by(app, "x2")
-        await turnstile.cool(thing(app), first, await look(turnstile, app, first))
+        await cooldowns.cool(thing(app), first, await look(cooldowns, app, first))
         await asyncio.sleep(REST_S - 0.001)
-        before = (await look(turnstile, app, second)).standing.cooled_by
+        before = (await look(cooldowns, app, second)).trigger_state.cooled_by
         await asyncio.sleep(0.001)
-        return before, (await look(turnstile, app, second)).standing.cooled_by
+        return before, (await look(cooldowns, app, second)).trigger_state.cooled_by
 
     assert simulate(rest()) == (opened_by(app, "x1").episode_id, "")
 
 
 async def test_what_a_person_fires_begins_it_anew_whoever_began_it(app, ports):
-    turnstile = Cooldowns(crew_of(app, ports))
+    cooldowns = Cooldowns(crew_of(app, ports))
     first, fired = opened_by(app, "x1"), opened_by(app, "k1")
-    await turnstile.cool(thing(app), first, await look(turnstile, app, first))
-    await turnstile.cool_anew(thing(app), fired)
+    await cooldowns.cool(thing(app), first, await look(cooldowns, app, first))
+    await cooldowns.cool_anew(thing(app), fired)
     assert await cooled(ports) == fired.episode_id
 
 
 async def test_without_a_cooldown_nothing_is_remembered(ports):
     app = app_of(Scripted(), breaker=Breaker())
-    turnstile, opened = Cooldowns(crew_of(app, ports)), opened_by(app, "x1")
-    assert await turnstile.cool(thing(app), opened, await look(turnstile, app, opened))
-    await turnstile.cool_anew(thing(app), opened)
+    cooldowns, opened = Cooldowns(crew_of(app, ports)), opened_by(app, "x1")
+    assert await cooldowns.cool(thing(app), opened, await look(cooldowns, app, opened))
+    await cooldowns.cool_anew(thing(app), opened)
     assert await ports.gates.entries() == {}
 
 
@@ -117,19 +117,19 @@ async def test_of_two_nodes_that_saw_the_breaker_one_has_the_probe(ports):
     one, other = Cooldowns(crew_of(app, ports, "n1")), Cooldowns(crew_of(app, ports, "n2"))
     first, second = opened_by(app, "x1"), opened_by(app, "x2")
     seen, also_seen = await look(one, app, first), await look(other, app, second)
-    for turnstile, opened, sight, is_let in (
+    for cooldowns, opened, snapshot, is_let in (
         (one, first, seen, True),
         (other, second, also_seen, False),
     ):
         probing = BreakerState(status="half_open", probe=opened.episode_id)
         fire = Fire(opened.trigger, probing)
-        assert await turnstile.probe(thing(app), fire, sight) == is_let
-    assert (await look(other, app, second)).standing.breaker.probe == first.episode_id
+        assert await cooldowns.probe(thing(app), fire, snapshot) == is_let
+    assert (await look(other, app, second)).trigger_state.breaker.probe == first.episode_id
 
 
 async def test_who_needs_no_probe_leaves_the_breaker_as_it_is(ports):
     app = app_of(Scripted(), breaker=Breaker())
-    turnstile, opened = Cooldowns(crew_of(app, ports)), opened_by(app, "x1")
-    sight = await look(turnstile, app, opened)
-    assert await turnstile.probe(thing(app), Fire(opened.trigger), sight)
+    cooldowns, opened = Cooldowns(crew_of(app, ports)), opened_by(app, "x1")
+    snapshot = await look(cooldowns, app, opened)
+    assert await cooldowns.probe(thing(app), Fire(opened.trigger), snapshot)
     assert await ports.gates.entries() == {}

@@ -207,8 +207,8 @@ async def test_what_was_opened_and_not_answered_for_is_completed_though_a_gate_h
     """Its node died before it asked for the start; then the breaker opened."""
     app = app_of(Scripted(), breaker=Breaker(threshold=1))
     actor, begun = app.actors["worker"], opening(app)
-    source = await ports.world.open(actor.id, actor.event_names())
-    await ports.world.publish(HAPPENED, {}, id="x1")
+    source = await ports.domain_events.open(actor.id, actor.event_names())
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
     (delivery,) = await source.receive(room=1, wait_s=1)
     await write(ports, begun.episode_id, begun)
     await ports.gates.put(breaker_key("worker", "thing"), msgspec.json.encode(OPEN))
@@ -216,20 +216,20 @@ async def test_what_was_opened_and_not_answered_for_is_completed_though_a_gate_h
     await source.close()
     async with running(app, ports):
         life_ = await lived(ports, begun.episode_id)
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
     assert [len(life_.of(each)) for each in (EpisodeOpened, EpisodeStarted)] == [1, 1]
 
 
 async def test_a_cooldown_that_a_crash_left_without_an_episode_lets_its_cause_pass(ports):
     app = app_of(Scripted(), cooldown_s=60)
     actor, begun = app.actors["worker"], opening(app)
-    await (await ports.world.open(actor.id, actor.event_names())).close()
+    await (await ports.domain_events.open(actor.id, actor.event_names())).close()
     taken = begun.episode_id.encode()
     await ports.gates.put(cooldown_key("worker", "thing", ""), taken, ttl_s=60)
-    await ports.world.publish(HAPPENED, {}, id="x1")
-    await ports.world.publish(HAPPENED, {}, id="x2")
+    await ports.domain_events.publish(HAPPENED, {}, id="x1")
+    await ports.domain_events.publish(HAPPENED, {}, id="x2")
     async with running(app, ports, "n1"), running(app, ports, "n2"):
-        await all_answered(ports.world)
+        await all_answered(ports.domain_events)
         await lived(ports, begun.episode_id)
     assert [one.trigger.event_id for one in await opened(ports)] == ["x1"]
 
@@ -247,9 +247,9 @@ async def test_an_event_that_a_late_node_held_does_not_fire_after_a_newer_one(po
 async def test_a_burst_shared_by_two_nodes_fires_once_with_the_newest_which_stands_for_all(ports):
     app = app_of(Scripted(), debounce_s=0.2)
     actor = app.actors["worker"]
-    await (await ports.world.open(actor.id, actor.event_names())).close()
+    await (await ports.domain_events.open(actor.id, actor.event_names())).close()
     for number in range(20):
-        await ports.world.publish(HAPPENED, {}, id=f"x{number:02}")
+        await ports.domain_events.publish(HAPPENED, {}, id=f"x{number:02}")
     async with running(app, ports, "n1"), running(app, ports, "n2"):
         begun = await lived(ports, opening(app, id_="x19").episode_id)
         await all_answered(ports.timers)

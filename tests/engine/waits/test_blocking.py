@@ -110,7 +110,7 @@ async def say(ports, id_, block, verdict=Verdict.APPROVE, *, by="ada", id=None, 
         by=by,
         step_no=block.step_no,
     )
-    await ports.inbox.send(decision, id=uuid4().hex)
+    await ports.commands.send(decision, id=uuid4().hex)
     return decision.id
 
 
@@ -220,9 +220,9 @@ async def test_people_are_reminded_once_for_each_time_that_is_due(ports):
     events = (opened, STARTED, kept(), block)
     await ports.log.append(subject, Commit(id="b", at=long_ago, events=events), after=0)
     attend = Attend(actor_id="worker", episode_id=opened.episode_id)
-    await ports.inbox.send(attend, id="a")
+    await ports.commands.send(attend, id="a")
     async with running(app, ports):
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     (reminder,) = [payload for name, payload in told(ports) if name == "episode.reminder"]
     assert (reminder["number"], reminder["step_no"]) == (2, 1)
     armed = await ports.timers.pending("worker", ATTEND, opened.episode_id)
@@ -262,7 +262,7 @@ async def test_a_node_refuses_it_again_and_says_why_and_the_episode_waits_on(por
             id_ = await open_episode(ports, app)
             block = await blocked(ports, id_)
             await say(ports, id_, block, **wrong)
-            await all_answered(ports.inbox)
+            await all_answered(ports.commands)
             assert (await life(ports, id_)).episode.status is Status.BLOCKED
             await say(ports, id_, block)
             await lived(ports, id_)
@@ -291,7 +291,7 @@ async def test_of_two_who_decide_at_once_one_stands_and_the_other_is_told(ports)
     with capture_logs() as logs:
         async with running(app, ports, "n1"), running(app, ports, "n2"):
             done = await lived(ports, id_)
-            await all_answered(ports.inbox)
+            await all_answered(ports.commands)
     (resolved,) = done.of(EpisodeResolved)
     refused = [each for each in logs if each["event"] == "refused"]
     assert {resolved.decision_id, *(each["id"] for each in refused)} == {first, second}
@@ -308,7 +308,7 @@ async def test_the_same_decision_told_twice_is_one(ports):
             await say(ports, id_, block, id="d1")
         with capture_logs() as logs:
             done = await lived(ports, id_)
-            await all_answered(ports.inbox)
+            await all_answered(ports.commands)
     assert len(done.of(EpisodeResolved)) == 1
     assert not [each for each in logs if each["event"] == "refused"]
 
@@ -318,7 +318,7 @@ async def test_a_decision_that_no_node_could_follow_is_sent_again_by_requeuing_i
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         block = await blocked(ports, id_)
-    undertaker = DeadLetterWriter(ports, CLOCK)
+    dead_letters = DeadLetterWriter(ports, CLOCK)
     decision = Decide(
         actor_id="worker",
         episode_id=id_,
@@ -328,7 +328,7 @@ async def test_a_decision_that_no_node_could_follow_is_sent_again_by_requeuing_i
         by="ada",
         step_no=block.step_no,
     )
-    await undertaker.bury_command(decision, seq=7, reason="newer_state", detail="not here")
+    await dead_letters.bury_command(decision, seq=7, reason="newer_state", detail="not here")
     (letter,) = await letters(ports)
     await DeadLetterRequests(ports, CLOCK).requeue(f"{letter.stream}.{letter.seq}", by="ada")
     async with running(app, ports):
@@ -348,7 +348,7 @@ async def test_what_follows_a_block_is_done_by_whoever_is_called_next(ports):
     block = EpisodeBlocked(step_no=1, reason=BlockReason.WAIT, fingerprint=mark, wait=waiting)
     id_ = await leave(ports, app, kept(), block)
     async with running(app, ports):
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
         before = await life(ports, id_)
         assert len(before.of(EpisodeStarted)) == 1, "nothing was written"
         assert (await ports.timers.pending("worker", ATTEND, id_)).due_at == later
@@ -377,7 +377,7 @@ async def test_an_answer_that_was_durable_when_its_node_died_is_gone_on_with(por
     resolved = EpisodeResolved(step_no=1, resolution=Resolution.RESOLVED, by="x", decision_id="d")
     await write(ports, opened.episode_id, step, resolved)
     recover = Recover(actor_id="worker", episode_id=opened.episode_id, reason="swept")
-    await ports.inbox.send(recover, id="r")
+    await ports.commands.send(recover, id="r")
     async with running(app, ports):
         done = await lived(ports, opened.episode_id)
     assert done.seen == ["paid"]
@@ -422,7 +422,7 @@ async def test_a_slow_node_that_sees_to_an_old_block_leaves_the_new_one_seen_to(
     await resolve(ports, "payment:42", by="x")
     async with running(app, ports):
         await lived(ports, id_, lambda so_far: len(so_far.of(EpisodeBlocked)) == 2)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     slow = WaitRegistry(crew_of(app, dataclasses.replace(ports, log=stale)))
     await slow.watch(opened, after=CLOCK.now())
     assert await ports.registry.get(wait_key("payment:42", id_, 1)) is None
@@ -433,7 +433,7 @@ async def test_a_slow_node_that_sees_to_an_old_block_leaves_the_new_one_seen_to(
 
 
 async def publish_word(ports, id_="w1", **said):
-    await ports.world.publish("wait.resolved", {"ref": "payment:42", **said}, id=id_)
+    await ports.domain_events.publish("wait.resolved", {"ref": "payment:42", **said}, id=id_)
 
 
 async def test_word_that_is_published_reaches_every_episode_that_waits_for_it(ports):
@@ -451,7 +451,7 @@ async def test_word_that_is_published_reaches_every_episode_that_waits_for_it(po
 
 async def put_by(ports, count: int) -> None:
     """Wait until the queue holds no word any more, and so much of it was put by."""
-    queues = ports.world._durables
+    queues = ports.domain_events._durables
     (queue,) = [each for name, each in queues.items() if name.endswith(signals.QUEUE)]
     await eventually(lambda: not queue.pending and not queue._unanswered)
     assert len(await ports.timers.keys(signals.QUEUE, signals.WORD)) == count
@@ -460,7 +460,7 @@ async def put_by(ports, count: int) -> None:
 async def test_word_that_comes_before_anybody_waits_is_kept_for_them(ports):
     app = app_of(Scripted(PAYMENT))
     async with running(app, ports):
-        queues = ports.world._durables
+        queues = ports.domain_events._durables
         await eventually(lambda: [name for name in queues if name.endswith(signals.QUEUE)])
         await publish_word(ports, result="early")
         await put_by(ports, 1)
@@ -478,7 +478,7 @@ async def test_word_that_was_brought_is_no_dead_letter_though_nobody_waits_any_m
         await blocked(ports, id_)
         await publish_word(ports, result={"paid": 1})
         await lived(ports, id_)
-        queues = ports.world._durables
+        queues = ports.domain_events._durables
         (queue,) = [each for name, each in queues.items() if name.endswith(signals.QUEUE)]
         await eventually(lambda: not queue.pending and not queue._unanswered)
     assert await ports.timers.keys(signals.QUEUE, signals.WORD) == []
@@ -492,9 +492,9 @@ async def test_word_that_helps_nobody_is_a_dead_letter(ports, monkeypatch, paylo
     monkeypatch.setattr(signal, "KEPT_S", 0)
     monkeypatch.setattr(signal, "LOOK_S", 0.0)
     async with running(app_of(Scripted()), ports):
-        queues = ports.world._durables
+        queues = ports.domain_events._durables
         await eventually(lambda: [name for name in queues if name.endswith(signals.QUEUE)])
-        await ports.world.publish("wait.resolved", payload, id="w")
+        await ports.domain_events.publish("wait.resolved", payload, id="w")
         await eventually(lambda: ports.log._streams["vigil-dead"].past(0))
     (letter,) = await letters(ports)
     assert letter.reason == reason
@@ -518,7 +518,7 @@ async def test_an_episode_that_waits_is_canceled_by_any_node_and_nothing_of_it_i
     async with running(app, ports, "n2"):
         await cancel(ports, "worker", id_, by="ada", reason="not needed")
         done = await lived(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert (done.end.status, done.end.error_class) == (EndStatus.CANCELED, "canceled")
     assert await ports.timers.pending("worker", ATTEND, id_) is None
     assert await ports.registry.entries() == {}
@@ -548,7 +548,7 @@ async def test_a_thousand_that_wait_hold_nothing_in_a_node(ports):
         ids = [await open_episode(ports, app, id_=f"x{number}") for number in range(1_000)]
         for id_ in ids:
             await lived(ports, id_, lambda so_far: so_far.episode.status is Status.BLOCKED)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
         await eventually(lambda: not held(ports))
         assert node._running._runs == {}
         tasks = [each for each in asyncio.all_tasks() if "Runner._run" in repr(each)]
@@ -601,7 +601,7 @@ async def test_a_sweep_lets_wait_what_will_be_attended_and_calls_for_what_will_n
         await ports.timers.cancel("worker", ATTEND, id_)
         await ports.registry.delete(wait_key("payment:42", id_, 1))
         assert await swept(ports, id_) is Swept.RECOVERED
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
         assert await swept(ports, id_) is Swept.WAITING
 
 

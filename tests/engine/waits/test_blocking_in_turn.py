@@ -112,7 +112,7 @@ def due_unanswered(ports) -> bool:
     [
         Point("timers", "arm", lambda timer, **_: timer.purpose == "attend"),
         Point("registry", "put", lambda key, *_, **__: key.startswith("wait.")),
-        Point("world", "publish", lambda name, *_, **__: name == "episode.blocked"),
+        Point("domain_events", "publish", lambda name, *_, **__: name == "episode.blocked"),
         Point("timers", "send", lambda timer, **_: timer.payload == {placing.FOR_NOW: True}),
         Point(
             "timers",
@@ -145,7 +145,7 @@ async def test_whatever_its_node_died_at_it_is_found_and_frees_the_place(ports, 
 @pytest.mark.parametrize(
     "point",
     [
-        Point("world", "publish", lambda name, *_, **__: name == "episode.resumed"),
+        Point("domain_events", "publish", lambda name, *_, **__: name == "episode.resumed"),
         Point("registry", "delete", lambda key, **_: key.startswith("wait.")),
         Point("timers", "send", lambda timer, **_: timer.purpose == placing.PLACE),
         Point("timers", "send", lambda timer, **_: timer.purpose == placing.PLACE, is_done=True),
@@ -165,7 +165,7 @@ async def test_an_answer_is_gone_on_with_whatever_its_node_died_at(ports, point)
     again = Resolve(
         actor_id="worker", episode_id=first, id=said, ref="payment:42", by="billing", result=PAID
     )
-    await ports.inbox.send(again, id="again")
+    await ports.commands.send(again, id="again")
     async with running(app, ports, "other"):
         done = await lived(ports, first)
         await lane_reached(ports, lambda lane: not lane.admitted and not lane.waiting)

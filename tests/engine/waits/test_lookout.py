@@ -28,7 +28,7 @@ def waiting(ref: str = REF):
 
 
 async def give(scene: Scene, ref: str, result: object, *, id_: str) -> None:
-    await scene.ports.world.publish(RESOLVED, {"ref": ref, "result": result}, id=id_)
+    await scene.ports.domain_events.publish(RESOLVED, {"ref": ref, "result": result}, id=id_)
 
 
 async def are_put_by(scene: Scene, count: int) -> None:
@@ -39,7 +39,7 @@ async def are_put_by(scene: Scene, count: int) -> None:
 
 
 def unanswered(scene: Scene) -> int:
-    queues = scene.ports.world._durables.items()
+    queues = scene.ports.domain_events._durables.items()
     return sum(len(each._unanswered) for name, each in queues if name.endswith(signals.QUEUE))
 
 
@@ -126,7 +126,7 @@ def test_word_that_somebody_has_had_is_for_nobody_who_comes_later():
 
 
 def test_the_looks_get_rarer_and_end_after_an_hour():
-    kept = KeptSignal(word=Signal(id="w1", ref=REF, by="bank"), at=NOON)
+    kept = KeptSignal(signal=Signal(id="w1", ref=REF, by="bank"), at=NOON)
     looks, after = [], NOON
     while (at := look_at(kept, after=after)) is not None:
         looks.append((at - NOON).total_seconds())

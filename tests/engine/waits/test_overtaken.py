@@ -57,7 +57,7 @@ WORK = tool_call("tool", "a")
 
 
 async def give_word(ports) -> None:
-    await ports.world.publish(RESOLVED, {"ref": REF, "result": 7, "by": "bank"}, id="w1")
+    await ports.domain_events.publish(RESOLVED, {"ref": REF, "result": 7, "by": "bank"}, id="w1")
 
 
 async def two_that_wait(ports, app) -> list[str]:
@@ -124,7 +124,7 @@ async def test_a_call_for_an_earlier_turn_is_none_for_this_one(ports):
         await agree(ports, second)
         await lane_reached(ports, lambda lane: lane.waiting)
         again = Start(actor_id="worker", episode_id=second, admitted=True)
-        await ports.inbox.send(again, id="the call for its first turn, once more")
+        await ports.commands.send(again, id="the call for its first turn, once more")
         await eventually(lambda: not unanswered_of(ports, second))
         assert [each.episode_id for each in (await lane_of(ports)).waiting] == [second]
         tool.gate.set()
@@ -135,7 +135,7 @@ async def test_a_call_for_an_earlier_turn_is_none_for_this_one(ports):
 
 def unanswered_of(ports, episode_id) -> list[int]:
     subject = ports.stack.episode_inbox("worker", episode_id)
-    durable = ports.inbox._durables["inbox-worker", 0]
+    durable = ports.commands._durables["inbox-worker", 0]
     sent = [each.seq for each in durable.stream.past(0) if each.subject == subject]
     return [seq for seq in sent if durable.is_waiting(seq)]
 
@@ -160,13 +160,13 @@ async def test_a_call_that_a_replica_makes_look_premature_comes_again(ports):
     async with running(app, ports):
         id_ = await open_episode(ports, app)
         await blocked(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     mark = fingerprint(wait(REF))
     step = StepRecorded(step_no=1, kind=StepKind.WAIT, fingerprint=mark, result=raw(7))
     resolved = EpisodeResolved(step_no=1, resolution=Resolution.RESOLVED, decision_id="d")
     await write(ports, id_, step, resolved)
     recover = Recover(actor_id="worker", episode_id=id_, reason="swept")
-    await ports.inbox.send(recover, id="recover")
+    await ports.commands.send(recover, id="recover")
     async with running(app, dataclasses.replace(ports, log=Lagging(ports.log, EpisodeResolved))):
         assert (await lived(ports, id_)).seen == [7]
 
@@ -190,8 +190,8 @@ async def test_who_is_called_because_something_is_due_does_it_whatever_its_clock
     events = proposed, OutputAttempted(attempt=1), postponed
     commit = Commit(id="earlier", at=CLOCK.now(), events=events)
     await ports.log.append(ports.stack.output(KEY), commit, after=0)
-    crew = crew_of(app, ports)
-    crew.permits.runs.turn(on=True)
+    context = crew_of(app, ports)
+    context.permits.runs.turn(on=True)
     called_at = retry_at if is_called else None
-    await OutputDelivery(crew, opened, "pen", lambda: None, called_at).carry(KEY, None)
+    await OutputDelivery(context, opened, "pen", lambda: None, called_at).carry(KEY, None)
     assert len(pager.views) == calls

@@ -109,7 +109,7 @@ async def resumed(events, plan) -> Life:
     await write(ports, begun.episode_id, begun)
     await write(ports, begun.episode_id, *events)
     command = Recover(actor_id="worker", episode_id=begun.episode_id, reason="lapsed")
-    await ports.inbox.send(command, id="lapse")
+    await ports.commands.send(command, id="lapse")
     async with running(app, ports):
         return await lived(ports, begun.episode_id)
 

@@ -72,7 +72,7 @@ async def test_nothing_is_left_of_a_wait_that_was_answered_and_canceled(ports):
     async with running(app, ports):
         await cancel(ports, "worker", id_, by="ada")
         await lived(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert await ports.registry.entries() == {}
 
 
@@ -83,5 +83,5 @@ async def test_the_world_is_told_of_an_answer_though_the_episode_is_canceled_at_
     async with running(app, ports):
         await cancel(ports, "worker", id_, by="ada")
         await lived(ports, id_)
-        await all_answered(ports.inbox)
+        await all_answered(ports.commands)
     assert [name for name, _ in told(ports)][-2:] == ["episode.resumed", "episode.canceled"]

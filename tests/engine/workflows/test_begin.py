@@ -165,19 +165,19 @@ async def test_a_cause_begins_the_workflow_as_it_was_when_it_came_if_that_can_st
     await apply(ports, flow("old", expectation="thing" if begun_by == 1 else "gone"))
     await apply(ports, flow("new"))
     app = app_with()
-    editions = RevisionResolver(ports, app)
-    worker = await _actor(ports, editions)
-    now = await editions.workflow("w", 2)
-    casting = CatalogContents(actors={"worker": worker}, workflows={"w": now})
+    revisions = RevisionResolver(ports, app)
+    worker = await _actor(ports, revisions)
+    now = await revisions.workflow("w", 2)
+    contents = CatalogContents(actors={"worker": worker}, workflows={"w": now})
     opened = msgspec.structs.replace(cause(), revision=1)
-    id_, _ = await begin(StartTool(Catalog(casting), editions, ports, CLOCK), opened)
+    id_, _ = await begin(StartTool(Catalog(contents), revisions, ports, CLOCK), opened)
     (started,) = await history(ports, id_)
     assert started.spec.revision == begun_by
 
 
-async def _actor(ports, editions) -> Actor:
+async def _actor(ports, revisions) -> Actor:
     await apply(ports, agent("a"))
-    return await editions.actor("worker", 1)
+    return await revisions.actor("worker", 1)
 
 
 async def test_what_is_no_call_to_begin_a_workflow_is_no_try_again(starter):

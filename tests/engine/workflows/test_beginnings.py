@@ -111,7 +111,7 @@ async def begin_and_die(ports: MemoryPorts, fate: Fate) -> None:
     mortal = dataclasses.replace(
         ports,
         log=Mortal(ports.log, fate),
-        inbox=Mortal(ports.inbox, fate),
+        commands=Mortal(ports.commands, fate),
         gates=Mortal(ports.gates, fate),
     )
     await begin(mortal)
@@ -183,12 +183,12 @@ async def test_who_follows_a_beginning_when_all_is_over_leaves_the_subject_as_it
     ports, is_taken
 ):
     await begin(ports)
-    desk, _ = desk_of(ports)
-    page = await desk.book.read(ID)
+    handler, _ = desk_of(ports)
+    stored = await handler.store.read(ID)
     await desk_of(ports)[0].put(ID, [CancelWorkflow(workflow="w", instance_id=ID, by="ada")])
     assert await ports.gates.get(KEY) is None, "it is over before a step has begun"
     next_one = await begin(ports, ANOTHER) if is_taken else None
-    await desk.effector.follow(page)
+    await handler.effector.follow(stored)
     entry = await ports.gates.get(KEY)
     assert (entry and entry.value.decode()) == (next_one and next_one.instance_id)
 
@@ -218,7 +218,7 @@ def early(monkeypatch) -> Counting:
 
 
 def is_waiting(ports) -> int:
-    return ports.inbox._durables["workflow-w", 0].backlog
+    return ports.commands._durables["workflow-w", 0].backlog
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ async def test_a_call_waits_for_a_beginning_that_takes_long_and_nobody_is_told(
     monkeypatch.setattr(worker, "UNBEGUN_S", age_s)
     with capture_logs() as said:
         async with running(app_of(flow(), script=Script()), ports):
-            await ports.inbox.send(CALL, id=f"begin.{ID}")
+            await ports.commands.send(CALL, id=f"begin.{ID}")
             await eventually(lambda: early.calls > 3)
             assert is_waiting(ports)
             await begin_instance(ports, first_event(), at=CLOCK.now())
@@ -245,7 +245,7 @@ async def test_a_call_goes_without_a_dead_letter_if_nothing_has_begun_for_long(
     monkeypatch.setattr(worker, "UNBEGUN_DELIVERIES", 3)
     monkeypatch.setattr(worker, "UNBEGUN_S", 0.0)
     async with running(app_of(flow(), script=Script()), ports):
-        await ports.inbox.send(CALL, id=f"begin.{ID}")
+        await ports.commands.send(CALL, id=f"begin.{ID}")
         await eventually(lambda: early.calls == 3 and not is_waiting(ports))
     assert await letters(ports) == []
 
@@ -305,7 +305,7 @@ async def test_no_call_goes_while_nobody_can_say_whether_its_instance_has_begun(
     away = dataclasses.replace(ports, log=AwayOnce(ports.log, ports.stack.workflow(ID)))
     with capture_logs() as said:
         async with running(app_of(flow(), script=Script()), away):
-            await ports.inbox.send(CALL, id=f"begin.{ID}")
+            await ports.commands.send(CALL, id=f"begin.{ID}")
             await eventually(lambda: early.calls == 2 and not is_waiting(ports))
     (warning,) = [each for each in said if each["log_level"] in ("warning", "error")]
     assert warning["event"] == "commands handed back: the log is away"
@@ -318,9 +318,9 @@ def test_what_begins_as_late_as_it_can_after_the_last_call_for_it_goes_on(after_
     async def story() -> int:
         ports = memory_ports(clock=SimClock())
         async with running(app_of(flow(), script=Script()), ports, clock=SimClock()):
-            await ports.inbox.send(CALL, id=f"begin.{ID}")
+            await ports.commands.send(CALL, id=f"begin.{ID}")
             await asyncio.sleep(after_s)
-            await ports.inbox.send(CALL, id=f"begin.{ID}")
+            await ports.commands.send(CALL, id=f"begin.{ID}")
             await asyncio.sleep(ARRIVES_S)
             commit = Commit(id=f"begin.{ID}", at=SimClock().now(), events=(first_event(),))
             await ports.log.append(ports.stack.workflow(ID), commit, after=NOTHING)
@@ -335,8 +335,8 @@ async def test_anything_else_that_is_said_to_what_never_began_is_a_dead_letter(p
     monkeypatch.setattr(worker, "HOPELESS_S", 0.0)
     cancel = CancelWorkflow(workflow="w", instance_id=ID, by="ada")
     async with running(app_of(flow(), script=Script()), ports):
-        await ports.inbox.send(cancel, id="c1")
-        await eventually(lambda: ("workflow-w", 0) in ports.inbox._durables)
+        await ports.commands.send(cancel, id="c1")
+        await eventually(lambda: ("workflow-w", 0) in ports.commands._durables)
         await eventually(lambda: not is_waiting(ports))
     (letter,) = await letters(ports)
     assert letter.reason == "no_such_instance"
@@ -362,20 +362,25 @@ class Passing(SystemClock):
 
 def desk_of(ports: MemoryPorts) -> tuple[InstanceHandler, Passing]:
     app, clock = app_of(flow(), script=Script()), Passing(ports)
-    cast, book = Catalog(in_code(app)), InstanceStore(ports, (f"pen{number}" for number in count()))
-    effector = Effector(cast, ports, clock, "n1")
-    return InstanceHandler("w", cast, RevisionResolver(ports, app), clock, book, effector), clock
+    catalog, store = (
+        Catalog(in_code(app)),
+        InstanceStore(ports, (f"pen{number}" for number in count())),
+    )
+    effector = Effector(catalog, ports, clock, "n1")
+    return InstanceHandler(
+        "w", catalog, RevisionResolver(ports, app), clock, store, effector
+    ), clock
 
 
 async def test_what_begins_a_moment_after_the_call_for_it_goes_on_at_once(ports):
-    desk, clock = desk_of(ports)
-    assert await desk.put(ID, [CALL]) == {}
+    handler, clock = desk_of(ports)
+    assert await handler.put(ID, [CALL]) == {}
     assert clock.slept == worker.EARLY_LOOKS
     assert len(await history(ports, ID)) > 1
 
 
 async def test_nobody_waits_a_moment_for_what_nobody_calls_for(ports):
-    desk, clock = desk_of(ports)
+    handler, clock = desk_of(ports)
     with pytest.raises(CannotRun):
-        await desk.put(ID, [CancelWorkflow(workflow="w", instance_id=ID, by="ada")])
+        await handler.put(ID, [CancelWorkflow(workflow="w", instance_id=ID, by="ada")])
     assert clock.slept == 0

@@ -40,11 +40,11 @@ class Holding:
 class Late:
     """A queue that hands something out at the moment when the permit is withdrawn."""
 
-    def __init__(self, inbox, permit: Permit):
-        self._inbox, self._permit, self.pending = inbox, permit, 0
+    def __init__(self, commands, permit: Permit):
+        self._commands, self._permit, self.pending = commands, permit, 0
 
     async def open_workflow(self, workflow):
-        self._source = await self._inbox.open_workflow(workflow)
+        self._source = await self._commands.open_workflow(workflow)
         return self
 
     async def receive(self, *, room, wait_s):
@@ -78,12 +78,12 @@ def conductor(ports, log, permit, monkeypatch) -> WorkflowWorker:
     monkeypatch.setattr(worker, "BUSY_S", 3_600.0)
     monkeypatch.setattr(worker, "EARLY_MAX_S", 3_600.0)
     ports, app = dataclasses.replace(ports, log=log), app_with()
-    cast = Catalog(in_code(app))
-    book = InstanceStore(ports, (f"pen{number}" for number in count()))
-    effector = Effector(cast, ports, CLOCK, "n1")
-    desk = InstanceHandler("w", cast, RevisionResolver(ports, app), CLOCK, book, effector)
+    catalog = Catalog(in_code(app))
+    store = InstanceStore(ports, (f"pen{number}" for number in count()))
+    effector = Effector(catalog, ports, CLOCK, "n1")
+    handler = InstanceHandler("w", catalog, RevisionResolver(ports, app), CLOCK, store, effector)
     return WorkflowWorker(
-        ports, desk, permit, DeadLetterWriter(ports, CLOCK), NodeTasks(_contained)
+        ports, handler, permit, DeadLetterWriter(ports, CLOCK), NodeTasks(_contained)
     )
 
 
@@ -91,14 +91,14 @@ async def test_a_command_that_could_not_be_followed_is_for_others_at_once(
     ports, log, permit, conductor
 ):
     serving = asyncio.create_task(conductor.serve())
-    await ports.inbox.send(Advance(workflow="w", instance_id="i"), id="a")
+    await ports.commands.send(Advance(workflow="w", instance_id="i"), id="a")
     async with asyncio.timeout(WAIT_S):
         await log.asked.wait()
         permit.turn(on=False)
         await serving
         log.go.set()
-        await conductor.hands.finish()
-    others = await ports.inbox.open_workflow("w")
+        await conductor.tasks.finish()
+    others = await ports.commands.open_workflow("w")
     (again,) = await others.receive(room=1, wait_s=0.0)
     assert again.deliveries == 2
 
@@ -106,11 +106,11 @@ async def test_a_command_that_could_not_be_followed_is_for_others_at_once(
 async def test_a_command_that_was_pulled_too_late_is_for_others_at_once(
     ports, log, permit, conductor
 ):
-    inbox = Late(ports.inbox, permit)
-    conductor = dataclasses.replace(conductor, ports=dataclasses.replace(ports, inbox=inbox))
-    await ports.inbox.send(Advance(workflow="w", instance_id="i"), id="a")
+    commands = Late(ports.commands, permit)
+    conductor = dataclasses.replace(conductor, ports=dataclasses.replace(ports, commands=commands))
+    await ports.commands.send(Advance(workflow="w", instance_id="i"), id="a")
     async with asyncio.timeout(WAIT_S):
         await conductor.serve()
     assert not log.asked.is_set(), "nothing was done about it"
-    others = await ports.inbox.open_workflow("w")
+    others = await ports.commands.open_workflow("w")
     assert await others.receive(room=1, wait_s=0.0)

@@ -121,7 +121,7 @@ async def test_a_retry_is_made_when_its_time_has_come_though_all_nodes_were_gone
     async with doomed(app, ports):
         id_ = await begin(ports, "w")
         await reached(ports, id_, lambda i: [*i.with_status(StepStatus.RETRYING)])
-        await eventually(lambda: not any(ports.inbox._durables["workflow-w", 0]._unanswered))
+        await eventually(lambda: not any(ports.commands._durables["workflow-w", 0]._unanswered))
     async with running(app, ports, "another"):
         done = await ended(ports, id_)
     assert (done.status, script.called("rate")) == (WorkflowStatus.DONE, 2)
@@ -139,7 +139,7 @@ async def test_a_paused_step_goes_on_as_a_person_says(ports, script, how, calls)
         resume = ResumeWorkflow(
             workflow="w", instance_id=id_, id="r1", step="rate", how=ResumeHow(how), by="ada"
         )
-        await ports.inbox.send(resume, id="r1")
+        await ports.commands.send(resume, id="r1")
         done = await ended(ports, id_)
     assert (done.status, script.called("rate")) == (WorkflowStatus.DONE, calls)
     assert "workflow.blocked" in _names(ports)
@@ -154,7 +154,7 @@ async def test_a_cancel_reaches_the_episode_that_runs_and_nothing_more_begins(po
         id_ = await begin(ports, "w")
         await script.wait_called("slow")
         cancel = CancelWorkflow(workflow="w", instance_id=id_, by="ada", reason="not wanted")
-        await ports.inbox.send(cancel, id="c1")
+        await ports.commands.send(cancel, id="c1")
         done = await ended(ports, id_)
         (begun,) = [e for e in await history(ports, id_) if isinstance(e, StepBegun)]
         episode = await lived(ports, begun.episode_id)
@@ -197,7 +197,7 @@ async def test_a_cancel_reaches_the_workflow_within(ports, script):
         id_ = await begin(ports, "w")
         await script.wait_called("work")
         cancel = CancelWorkflow(workflow="w", instance_id=id_, by="ada")
-        await ports.inbox.send(cancel, id="c1")
+        await ports.commands.send(cancel, id="c1")
         done = await ended(ports, id_)
         (begun,) = [e for e in await history(ports, id_) if isinstance(e, StepBegun)]
         inside = await ended(ports, begun.episode_id)
@@ -209,15 +209,15 @@ async def test_one_instance_at_a_time_is_busy_with_a_subject_that_may_have_only_
     made.step("slow", "act", "slow")
     let_go = script.hold("slow")
     async with running(app_of(made, script=script), ports):
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         for n, client in enumerate([7, 7, 8]):
-            await ports.world.publish("client.changed", {"client": client}, id=f"e{n}")
+            await ports.domain_events.publish("client.changed", {"client": client}, id=f"e{n}")
         await script.wait_called("slow", 2)
         await eventually(lambda: _begun_and_skipped(ports) == (2, 1))
         let_go.set()
         await eventually(lambda: _names(ports).count("workflow.completed") == 2)
         await _freed(ports, "7")
-        await ports.world.publish("client.changed", {"client": 7}, id="e9")
+        await ports.domain_events.publish("client.changed", {"client": 7}, id="e9")
         await script.wait_called("slow", 3)
 
 
@@ -307,8 +307,8 @@ async def test_a_command_that_comes_twice_changes_nothing(ports, script):
             episode_id=begun.episode_id,
         )
         for n, command in enumerate([again, again, Advance(workflow="w", instance_id=id_)]):
-            await ports.inbox.send(command, id=f"again.{n}")
-        await eventually(lambda: not ports.inbox._durables["workflow-w", 0].backlog)
+            await ports.commands.send(command, id=f"again.{n}")
+        await eventually(lambda: not ports.commands._durables["workflow-w", 0].backlog)
         assert await history(ports, id_) == before
 
 
@@ -316,9 +316,9 @@ async def test_a_cause_that_comes_twice_begins_one_instance(ports, script):
     made = flow(on=event("client.changed"))
     made.step("work", "act", "work")
     async with running(app_of(made, script=script), ports):
-        await eventually(lambda: gates(ports.world))
+        await eventually(lambda: gates(ports.domain_events))
         for _ in range(2):
-            ports.world.publish_raw("client.changed", b"{}", {"ce-id": "same"})
+            ports.domain_events.publish_raw("client.changed", b"{}", {"ce-id": "same"})
         await script.wait_called("work")
         await eventually(lambda: "workflow.completed" in _names(ports))
     assert _names(ports).count("workflow.started") == 1
@@ -330,7 +330,7 @@ async def test_whoever_comes_after_a_crash_does_what_the_last_commit_asked_for(p
     app = app_of(made, script=script)
     id_ = await _left_after_begin(ports, app)
     async with running(app, ports, "another"):
-        await ports.inbox.send(Advance(workflow="w", instance_id=id_), id="left")
+        await ports.commands.send(Advance(workflow="w", instance_id=id_), id="left")
         assert (await ended(ports, id_)).status is WorkflowStatus.DONE
 
 
@@ -390,24 +390,24 @@ async def test_a_timer_that_fires_too_soon_and_comes_with_the_end_of_a_step_is_a
     app = app_of(made, script=script)
     id_ = await _left_after_begin(ports, app)
     begun = {e.step: e for e in await history(ports, id_) if isinstance(e, StepBegun)}
-    desk, advance = _desk(app, ports, Behind()), Advance(workflow="w", instance_id=id_)
+    handler, advance = _handler(app, ports, Behind()), Advance(workflow="w", instance_id=id_)
     fired = await ports.timers.open(starter_id("w"))
-    await desk.put(id_, [advance])
-    await desk.put(id_, [await _ended_as(ports, begun["a"], EndStatus.FAILED, id_)])
+    await handler.put(id_, [advance])
+    await handler.put(id_, [await _ended_as(ports, begun["a"], EndStatus.FAILED, id_)])
     (due,) = await fired.receive(room=1, wait_s=WAIT_S)
     await due.ack()
-    await desk.put(id_, [advance, await _ended_as(ports, begun["b"], EndStatus.DONE, id_)])
+    await handler.put(id_, [advance, await _ended_as(ports, begun["b"], EndStatus.DONE, id_)])
     (again,) = await fired.receive(room=1, wait_s=WAIT_S)
     assert again.seq > due.seq
     assert [*(await instance(ports, id_)).with_status(StepStatus.RETRYING)]
 
 
-def _desk(app, ports, clock) -> InstanceHandler:
+def _handler(app, ports, clock) -> InstanceHandler:
     """Return who decides for the instances of `w` on a node with that clock."""
-    cast = Catalog(in_code(app))
-    book = InstanceStore(ports, (f"pen{number}" for number in count()))
-    effector = Effector(cast, ports, clock, "n1")
-    return InstanceHandler("w", cast, RevisionResolver(ports, app), clock, book, effector)
+    catalog = Catalog(in_code(app))
+    store = InstanceStore(ports, (f"pen{number}" for number in count()))
+    effector = Effector(catalog, ports, clock, "n1")
+    return InstanceHandler("w", catalog, RevisionResolver(ports, app), clock, store, effector)
 
 
 async def _ended_as(ports, begun: StepBegun, status: EndStatus, id_: str) -> StepDone:
@@ -452,7 +452,7 @@ async def test_a_node_that_lacks_a_function_leaves_the_instance_to_others(ports,
 
 
 def _handed_back(ports) -> bool:
-    unanswered = ports.inbox._durables["workflow-w", 0]._unanswered.values()
+    unanswered = ports.commands._durables["workflow-w", 0]._unanswered.values()
     return any(each.deliveries > 1 for each in unanswered)
 
 
@@ -483,9 +483,9 @@ async def test_an_end_is_not_lost_where_what_is_read_lags_behind_what_was_writte
         resume = ResumeWorkflow(
             workflow="w", instance_id=id_, id="r1", step="rate", how=ResumeHow.RETRY, by="ada"
         )
-        await ports.inbox.send(resume, id="r1")
+        await ports.commands.send(resume, id="r1")
         await script.wait_called("rate", 2)
-        await eventually(lambda: not ports.inbox._durables["workflow-w", 0].backlog)
+        await eventually(lambda: not ports.commands._durables["workflow-w", 0].backlog)
     let_go.set()
     # What another node sees at first is that the step is paused, and that nothing of it runs.
     lagging = replace(ports, log=Lagging(ports.log._streams, stack=ports.stack))

@@ -75,7 +75,7 @@ async def test_what_waited_for_a_node_that_could_go_on_is_answered_for_after_the
             await eventually(lambda: _refusals(said))
         await cancel_workflow(ports, id_, by="ada")
         assert (await ended(ports, id_)).status is WorkflowStatus.CANCELED
-        await eventually(lambda: not ports.inbox._durables["workflow-w", 0].backlog)
+        await eventually(lambda: not ports.commands._durables["workflow-w", 0].backlog)
 
 
 async def test_of_commands_that_come_together_the_cancel_goes_first(ports, script):
@@ -86,19 +86,19 @@ async def test_of_commands_that_come_together_the_cancel_goes_first(ports, scrip
     of_a = {"step": "a", "item": 0, "attempt": 1, "episode_id": begun.episode_id}
     end = StepDone(workflow="w", instance_id=id_, **of_a)
     cancel = CancelWorkflow(workflow="w", instance_id=id_, by="ada")
-    desk = desk_of(ports, app_of(flow({}), script=script))
-    assert {*await desk.put(id_, [end, cancel])} == {0}
-    assert await desk.put(id_, [end]) == {}
+    handler = desk_of(ports, app_of(flow({}), script=script))
+    assert {*await handler.put(id_, [end, cancel])} == {0}
+    assert await handler.put(id_, [end]) == {}
     so_far = await instance(ports, id_)
     assert (so_far.goes_on, so_far.steps["a"].items[0].status) == (False, StepStatus.DONE)
 
 
 def desk_of(ports, app) -> InstanceHandler:
     """Return who decides for the instances of `w` on a node of `app`."""
-    cast = Catalog(in_code(app))
-    book = InstanceStore(ports, (f"pen{number}" for number in count()))
-    effector = Effector(cast, ports, CLOCK, "n1")
-    return InstanceHandler("w", cast, RevisionResolver(ports, app), CLOCK, book, effector)
+    catalog = Catalog(in_code(app))
+    store = InstanceStore(ports, (f"pen{number}" for number in count()))
+    effector = Effector(catalog, ports, CLOCK, "n1")
+    return InstanceHandler("w", catalog, RevisionResolver(ports, app), CLOCK, store, effector)
 
 
 async def test_the_time_of_an_instance_is_over_on_a_node_that_could_not_go_on_with_it(

@@ -32,7 +32,7 @@ async def run(ports, said, **options):
     """Run an instance to its end and what follows that, and return it."""
     id_ = await start_workflow(ports, "w", said, by="ada", **options)
     over = await ended(ports, id_)
-    await all_answered(ports.inbox)
+    await all_answered(ports.commands)
     return over
 
 

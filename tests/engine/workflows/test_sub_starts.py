@@ -159,7 +159,7 @@ async def test_what_tells_of_a_start_that_was_called_off_is_answered_for_where_n
     async with running(app_with(), cut_off):
         id_ = await _decided(ports, log)
         await reached(ports, id_, lambda i: [*i.with_status(StepStatus.RETRYING)])
-        await eventually(lambda: not ports.inbox._durables[starter_id("w"), 0].backlog)
+        await eventually(lambda: not ports.commands._durables[starter_id("w"), 0].backlog)
 
 
 async def test_other_steps_end_and_take_too_long_while_a_workflow_is_disabled(ports):
@@ -219,7 +219,7 @@ async def test_a_start_whose_workflow_goes_while_it_is_decided_is_called_off_onc
         await closed(ports)
         held.may_say.set()
         await reached(ports, id_, lambda i: [*i.with_status(StepStatus.RETRYING)])
-        await eventually(lambda: ports.inbox._durables[starter_id(OUTER), 0].backlog)
+        await eventually(lambda: ports.commands._durables[starter_id(OUTER), 0].backlog)
         assert len(_subs(await history(ports, id_))) == 1
         await apply(ports, steps("a"))
         assert (await ended(ports, id_)).status is WorkflowStatus.DONE

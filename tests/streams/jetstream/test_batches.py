@@ -77,22 +77,24 @@ async def test_a_commit_over_the_limit_fails_alone(ports, stack):
 
 
 async def test_an_event_that_was_published_before_keeps_its_sequence_among_new_ones(ports):
-    first = await ports.world.publish("disk.checked", {}, id="ev-0")
-    seqs = await every(*(ports.world.publish("disk.checked", {}, id=f"ev-{n}") for n in range(5)))
+    first = await ports.domain_events.publish("disk.checked", {}, id="ev-0")
+    seqs = await every(
+        *(ports.domain_events.publish("disk.checked", {}, id=f"ev-{n}") for n in range(5))
+    )
     assert seqs[0] == first
     assert len(set(seqs)) == 5
 
 
 async def test_an_event_that_is_published_twice_at_once_is_there_once(ports):
     ids = ["a", "b", "a", "c", "a"]
-    seqs = await every(*(ports.world.publish("disk.checked", {}, id=id_) for id_ in ids))
+    seqs = await every(*(ports.domain_events.publish("disk.checked", {}, id=id_) for id_ in ids))
     assert len(set(seqs)) == 3
     assert len({seqs[0], seqs[2], seqs[4]}) == 1
 
 
 async def test_commands_that_are_sent_twice_at_once_are_there_once(ports):
-    source = await ports.inbox.open("monitor")
-    await every(*(ports.inbox.send(start(f"e{n % 4}"), id=f"s{n % 4}") for n in range(12)))
+    source = await ports.commands.open("monitor")
+    await every(*(ports.commands.send(start(f"e{n % 4}"), id=f"s{n % 4}") for n in range(12)))
     deliveries = await deliveries_of(source, 4)
     assert sorted(each.content.episode_id for each in deliveries) == ["e0", "e1", "e2", "e3"]
     assert list(await source.receive(room=1, wait_s=0.2)) == []
@@ -108,9 +110,11 @@ async def test_of_claims_that_are_made_at_once_the_free_ones_are_had(ports):
 
 
 async def test_a_copied_event_carries_nothing_of_the_batch_it_came_in(nats, ports, stack):
-    seqs = await every(*(ports.world.publish("disk.checked", {}, id=f"ev-{n}") for n in range(5)))
+    seqs = await every(
+        *(ports.domain_events.publish("disk.checked", {}, id=f"ev-{n}") for n in range(5))
+    )
     async with connect(nats.url, stack=stack, settings=ALONE) as alone, raw(nats.url) as stranger:
-        copy = await alone.world.republish(seqs[-1], id="again")
+        copy = await alone.domain_events.republish(seqs[-1], id="again")
         first, second = [
             await stranger.get_msg(stack.stream(Stream.EVENTS), seq) for seq in (seqs[-1], copy)
         ]

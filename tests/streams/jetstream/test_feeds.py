@@ -23,8 +23,8 @@ async def ports(nats, stack):
 
 
 @pytest.fixture
-def world(ports):
-    return ports.world
+def domain_events(ports):
+    return ports.domain_events
 
 
 @pytest.fixture
@@ -62,18 +62,20 @@ async def config_of(link, name):
 
 
 @pytest.mark.parametrize("start", ["new", "all", 2])
-async def test_all_that_a_work_queue_holds_is_work(world, make, name, start):
+async def test_all_that_a_work_queue_holds_is_work(domain_events, make, name, start):
     await make(3, retention="workqueue")
     async with opened(
-        world.open_feed("monitor", ForeignStream(stream=name, start=start))
+        domain_events.open_feed("monitor", ForeignStream(stream=name, start=start))
     ) as source:
         assert seqs(await deliveries_of(source, 3)) == [1, 2, 3]
 
 
-async def test_a_work_queue_whose_consumer_was_deleted_is_read_on(world, stack, link, make, name):
+async def test_a_work_queue_whose_consumer_was_deleted_is_read_on(
+    domain_events, stack, link, make, name
+):
     await make(2, retention="workqueue")
     feed = ForeignStream(stream=name)
-    async with opened(world.open_feed("monitor", feed)) as source:
+    async with opened(domain_events.open_feed("monitor", feed)) as source:
         await deliveries_of(source, 1)
         receiving = asyncio.create_task(deliveries_of(source, 2))
         durable = stack.feed_durable("monitor", feed.subject)
@@ -82,52 +84,61 @@ async def test_a_work_queue_whose_consumer_was_deleted_is_read_on(world, stack, 
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
-async def test_a_stream_that_drops_what_was_read_cannot_be_followed(world, make, name, retention):
+async def test_a_stream_that_drops_what_was_read_cannot_be_followed(
+    domain_events, make, name, retention
+):
     await make(0, retention=retention)
     with pytest.raises(Incompatible, match=retention):
-        async with world.follow_feed(ForeignStream(stream=name), after=0):
+        async with domain_events.follow_feed(ForeignStream(stream=name), after=0):
             pass
 
 
-async def test_a_work_queue_that_another_reads_is_refused_and_says_why(world, make, name):
+async def test_a_work_queue_that_another_reads_is_refused_and_says_why(domain_events, make, name):
     await make(0, retention="workqueue")
-    async with opened(world.open_feed("monitor", ForeignStream(stream=name, subject=f"{name}.a"))):
+    async with opened(
+        domain_events.open_feed("monitor", ForeignStream(stream=name, subject=f"{name}.a"))
+    ):
         with pytest.raises(Incompatible, match="consumer"):
-            await world.open_feed("other", ForeignStream(stream=name))
+            await domain_events.open_feed("other", ForeignStream(stream=name))
 
 
-async def test_reading_a_stream_leaves_it_as_it_is(world, link, make, name):
+async def test_reading_a_stream_leaves_it_as_it_is(domain_events, link, make, name):
     await make(1)
     before = await config_of(link, name)
     feed = ForeignStream(stream=name, start="all")
-    async with opened(world.open_feed("monitor", feed)) as source:
+    async with opened(domain_events.open_feed("monitor", feed)) as source:
         await deliveries_of(source, 1)
-    async with world.follow_feed(feed, after=0) as follower:
+    async with domain_events.follow_feed(feed, after=0) as follower:
         await next_of(follower, 1)
     assert await config_of(link, name) == before
 
 
-async def test_a_follower_begins_with_what_is_left_of_a_stream(world, link, make, name):
+async def test_a_follower_begins_with_what_is_left_of_a_stream(domain_events, link, make, name):
     await make(5)
     await api.call(link, f"STREAM.PURGE.{name}", {"seq": 4})
-    async with world.follow_feed(ForeignStream(stream=name), after=1) as follower:
+    async with domain_events.follow_feed(ForeignStream(stream=name), after=1) as follower:
         assert seqs(await next_of(follower, 2)) == [4, 5]
 
 
-async def test_a_time_whose_message_was_deleted_begins_with_the_next(world, link, make, name):
+async def test_a_time_whose_message_was_deleted_begins_with_the_next(
+    domain_events, link, make, name
+):
     await make(3)
-    async with world.follow_feed(ForeignStream(stream=name), after=0) as follower:
+    async with domain_events.follow_feed(ForeignStream(stream=name), after=0) as follower:
         times = [each.at for each in await next_of(follower, 3)]
     await api.call(link, f"STREAM.MSG.DELETE.{name}", {"seq": 2})
-    assert await world.feed_position("monitor", ForeignStream(stream=name, start=times[1])) == 2
+    assert (
+        await domain_events.feed_position("monitor", ForeignStream(stream=name, start=times[1]))
+        == 2
+    )
 
 
 async def test_a_stream_that_goes_away_while_it_is_read_is_waited_for_and_read_anew(
-    world, link, make, name
+    domain_events, link, make, name
 ):
     await make(5)
     async with opened(
-        world.open_feed("monitor", ForeignStream(stream=name, start="all"))
+        domain_events.open_feed("monitor", ForeignStream(stream=name, start="all"))
     ) as source:
         for delivery in await deliveries_of(source, 5):
             await delivery.ack()
@@ -138,24 +149,24 @@ async def test_a_stream_that_goes_away_while_it_is_read_is_waited_for_and_read_a
 
 
 async def test_a_filtered_follower_whose_consumer_is_deleted_misses_and_repeats_nothing(
-    world, link, stack
+    domain_events, link, stack
 ):
     events = stack.stream(Stream.EVENTS)
-    async with world.follow(["a"], after=0) as follower:
+    async with domain_events.follow(["a"], after=0) as follower:
         for place, name in enumerate(("a", "b", "a")):
-            await world.publish(name, {}, id=f"before-{place}")
+            await domain_events.publish(name, {}, id=f"before-{place}")
         assert seqs(await next_of(follower, 2)) == [1, 3]
         receiving = asyncio.create_task(next_of(follower, 1))
         (consumer,) = (await api.call(link, f"CONSUMER.NAMES.{events}"))["consumers"]
         await link.ask(f"$JS.API.CONSUMER.DELETE.{events}.{consumer}")
         for place, name in enumerate(("b", "a")):
-            await world.publish(name, {}, id=f"after-{place}")
+            await domain_events.publish(name, {}, id=f"after-{place}")
         assert seqs(await receiving) == [5]
 
 
-async def test_a_closed_follower_of_a_feed_leaves_no_consumer(world, link, make, name):
+async def test_a_closed_follower_of_a_feed_leaves_no_consumer(domain_events, link, make, name):
     await make(1)
-    async with world.follow_feed(ForeignStream(stream=name), after=0) as follower:
+    async with domain_events.follow_feed(ForeignStream(stream=name), after=0) as follower:
         await next_of(follower, 1)
 
     async def is_gone():
@@ -164,9 +175,11 @@ async def test_a_closed_follower_of_a_feed_leaves_no_consumer(world, link, make,
     await eventually(is_gone)
 
 
-async def test_the_position_in_a_stream_that_is_made_anew_is_doubted(world, link, make, name):
+async def test_the_position_in_a_stream_that_is_made_anew_is_doubted(
+    domain_events, link, make, name
+):
     await make(3)
-    async with world.follow_feed(ForeignStream(stream=name), after=0) as follower:
+    async with domain_events.follow_feed(ForeignStream(stream=name), after=0) as follower:
         await next_of(follower, 3)
         await api.call(link, f"STREAM.DELETE.{name}")
         await make(5)

@@ -189,7 +189,7 @@ async def test_what_the_headers_push_over_the_limit_is_refused_before_it_is_sent
 async def test_the_largest_event_there_may_be_is_published(nats, stack):
     async with connect(nats.url, stack=stack) as ports:
         payload = {"x": "y" * (EVENT_BYTES_MAX - len('{"x":""}'))}
-        assert await ports.world.publish("big", payload, id="ev-1") == 1
+        assert await ports.domain_events.publish("big", payload, id="ev-1") == 1
 
 
 async def test_a_closed_link_is_closed_for_good(nats):

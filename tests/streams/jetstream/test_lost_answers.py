@@ -91,9 +91,9 @@ async def test_a_cancelled_append_may_be_stored_and_blocks_nobody(wire, wired, d
 
 
 async def test_an_event_published_twice_for_a_lost_answer_is_there_once(wire, wired, direct):
-    source = await direct.world.open("monitor", ["disk.checked"])
+    source = await direct.domain_events.open("monitor", ["disk.checked"])
     wire.loses_answers = True
-    publishing = asyncio.create_task(wired.world.publish("disk.checked", {}, id="ev-1"))
+    publishing = asyncio.create_task(wired.domain_events.publish("disk.checked", {}, id="ev-1"))
     (delivery,) = await deliveries_of(source, 1)
     wire.cut()
     assert await publishing == delivery.seq
@@ -103,9 +103,9 @@ async def test_an_event_published_twice_for_a_lost_answer_is_there_once(wire, wi
 
 
 async def test_a_command_sent_twice_for_a_lost_answer_is_there_once(wire, wired, direct):
-    source = await direct.inbox.open("monitor")
+    source = await direct.commands.open("monitor")
     wire.loses_answers = True
-    sending = asyncio.create_task(wired.inbox.send(start("e1"), id="start-e1"))
+    sending = asyncio.create_task(wired.commands.send(start("e1"), id="start-e1"))
     (delivery,) = await deliveries_of(source, 1)
     wire.cut()
     await sending

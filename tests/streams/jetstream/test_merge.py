@@ -39,13 +39,13 @@ async def queues(nats, ports) -> AsyncIterator:
 
 async def send_all(ports):
     for name in NAMES:
-        await ports.inbox.send(start(name), id=name)
+        await ports.commands.send(start(name), id=name)
 
 
 @pytest.mark.parametrize("room", [1, 2, 3, 7])
 async def test_what_is_given_to_a_node_is_never_more_than_it_has_room_for(ports, queues, room):
     await send_all(ports)
-    async with opened(ports.inbox.open("monitor")) as source:
+    async with opened(ports.commands.open("monitor")) as source:
         taken = []
         while len(taken) < room:
             taken += await source.receive(room=room - len(taken), wait_s=WAIT_S)
@@ -57,9 +57,9 @@ async def test_what_is_given_to_a_node_is_never_more_than_it_has_room_for(ports,
 
 async def test_what_quiet_queues_were_asked_for_counts_as_taken(ports, queues):
     home = ports.stack.partition_of(Kind.EPISODE, NAMES[0])
-    async with opened(ports.inbox.open("monitor")) as source:
+    async with opened(ports.commands.open("monitor")) as source:
         assert list(await source.receive(room=3, wait_s=SILENCE_S)) == []
-        await ports.inbox.send(start(NAMES[0]), id="first")
+        await ports.commands.send(start(NAMES[0]), id="first")
         taken = await deliveries_of(source, 1)
         await send_all(ports)
         while len(taken) < 3:
@@ -71,7 +71,7 @@ async def test_what_quiet_queues_were_asked_for_counts_as_taken(ports, queues):
 
 async def test_room_that_comes_back_is_used_for_every_partition(ports):
     await send_all(ports)
-    async with opened(ports.inbox.open("monitor")) as source:
+    async with opened(ports.commands.open("monitor")) as source:
         seen = []
         while len(seen) < len(NAMES):
             for delivery in await source.receive(room=2, wait_s=WAIT_S):
@@ -85,14 +85,14 @@ async def test_a_queue_with_much_to_do_gets_the_room_that_quiet_ones_leave(ports
     names = [f"e{n}" for n in range(200)]
     names = [name for name in names if ports.stack.partition_of(Kind.EPISODE, name) == home][:40]
     for name in names:
-        await ports.inbox.send(start(name), id=name)
-    async with opened(ports.inbox.open("monitor")) as source:
+        await ports.commands.send(start(name), id=name)
+    async with opened(ports.commands.open("monitor")) as source:
         found = await deliveries_of(source, 40)
     assert [each.content.episode_id for each in found] == names
 
 
 async def test_a_paused_source_has_asked_no_queue_for_anything(ports, queues):
-    async with opened(ports.inbox.open("monitor")) as source:
+    async with opened(ports.commands.open("monitor")) as source:
         assert list(await source.receive(room=6, wait_s=SILENCE_S)) == []
         assert sum(queue.num_waiting for queue in await queues()) == PARTITIONS
         await source.pause()
@@ -100,10 +100,10 @@ async def test_a_paused_source_has_asked_no_queue_for_anything(ports, queues):
 
 
 async def test_what_was_brought_and_never_returned_goes_to_another_node(ports, queues):
-    async with opened(ports.inbox.open("monitor")) as source:
+    async with opened(ports.commands.open("monitor")) as source:
         assert list(await source.receive(room=6, wait_s=SILENCE_S)) == []
         await send_all(ports)
         first = await source.receive(room=1, wait_s=WAIT_S)
-    async with opened(ports.inbox.open("monitor")) as other:
+    async with opened(ports.commands.open("monitor")) as other:
         found = await deliveries_of(other, len(NAMES) - len(first))
     assert sorted(each.content.episode_id for each in [*first, *found]) == sorted(NAMES)

@@ -164,14 +164,14 @@ async def test_a_follower_goes_on_without_gaps_or_repeats(own_nats, ports, stack
 
 @pytest.mark.parametrize("outage", OUTAGES)
 async def test_a_queue_goes_on_and_loses_nothing(own_nats, ports, outage):
-    source = await ports.inbox.open("monitor")
-    await ports.inbox.send(start("e1"), id="1")
+    source = await ports.commands.open("monitor")
+    await ports.commands.send(start("e1"), id="1")
     (first,) = await deliveries_of(source, 1)
     await first.ack()
     waiting = asyncio.create_task(until_delivered(source, start("e2")))
     await outage(own_nats)
     back_s = time.monotonic()
-    await ports.inbox.send(start("e2"), id="2")
+    await ports.commands.send(start("e2"), id="2")
     await waiting
     assert time.monotonic() - back_s < BACK_S_MAX
     await source.close()
@@ -188,10 +188,10 @@ async def until_delivered(source, command):
 
 @pytest.mark.parametrize("outage", OUTAGES)
 async def test_an_event_watch_goes_on(own_nats, ports, outage):
-    source = await ports.world.open("monitor", ["disk.checked"])
+    source = await ports.domain_events.open("monitor", ["disk.checked"])
     waiting = asyncio.create_task(deliveries_of(source, 1))
     await outage(own_nats)
-    await ports.world.publish("disk.checked", {"used": 0.9}, id="ev-1")
+    await ports.domain_events.publish("disk.checked", {"used": 0.9}, id="ev-1")
     (delivery,) = await waiting
     assert delivery.content.id == "ev-1"
     await source.close()

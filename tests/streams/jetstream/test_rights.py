@@ -110,7 +110,7 @@ async def test_trying_changes_nothing(nats, stack, partitions):
     settings = LinkSettings(partitions=partitions)
     async with connect(nats.url, stack=spread, settings=settings) as ports:
         await ports.log.append(ports.stack.episode("e1"), commit("c1"), after=0)
-        await ports.world.publish("a.b", {}, id="e1")
+        await ports.domain_events.publish("a.b", {}, id="e1")
         await ports.registry.put("mode.n1", b"full")
         timer = Timer(actor="a", purpose="p", key="k", payload={})
         await ports.timers.arm(timer, at=datetime.now(UTC) + timedelta(hours=1))

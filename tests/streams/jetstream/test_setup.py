@@ -123,7 +123,7 @@ async def test_what_an_operator_may_tune_is_no_contradiction(nats, stack):
         tuned["duplicate_window"] = 600_000_000_000
         assert "error" not in await ask(f"STREAM.UPDATE.{name}", tuned)
         async with connect(nats.url, stack=stack) as ports:
-            assert await ports.world.publish("disk.checked", {}, id="ev-1") == 1
+            assert await ports.domain_events.publish("disk.checked", {}, id="ev-1") == 1
 
 
 async def test_a_subject_that_another_stream_holds_is_reported(nats, stack):

@@ -41,7 +41,7 @@ async def delete_consumer(link, stack):
 
 async def publish(ports, *numbers):
     for number in numbers:
-        await ports.world.publish("disk.checked", {"n": number}, id=f"ev-{number}")
+        await ports.domain_events.publish("disk.checked", {"n": number}, id=f"ev-{number}")
 
 
 def numbers_of(deliveries):
@@ -49,8 +49,8 @@ def numbers_of(deliveries):
 
 
 async def test_room_for_two_leaves_the_third_to_others(ports):
-    one = await ports.world.open("monitor", ["disk.checked"])
-    other = await ports.world.open("monitor", ["disk.checked"])
+    one = await ports.domain_events.open("monitor", ["disk.checked"])
+    other = await ports.domain_events.open("monitor", ["disk.checked"])
     await publish(ports, 1, 2, 3)
     assert numbers_of(await deliveries_of(one, 2)) == [1, 2]
     assert numbers_of(await other.receive(room=2, wait_s=5.0)) == [3]
@@ -61,7 +61,7 @@ async def test_room_for_two_leaves_the_third_to_others(ports):
 async def test_what_comes_while_deliveries_are_worked_on_is_there_for_the_next_receive(
     ports, link, stack
 ):
-    source = await ports.world.open("monitor", ["disk.checked"])
+    source = await ports.domain_events.open("monitor", ["disk.checked"])
     await publish(ports, 1)
     assert numbers_of(await source.receive(room=2, wait_s=5.0)) == [1]
     await publish(ports, 2)
@@ -75,7 +75,7 @@ async def test_what_comes_while_deliveries_are_worked_on_is_there_for_the_next_r
 
 
 async def test_no_room_left_is_no_pull_left(ports, link, stack):
-    source = await ports.world.open("monitor", ["disk.checked"])
+    source = await ports.domain_events.open("monitor", ["disk.checked"])
     await publish(ports, 1, 2)
     assert numbers_of(await deliveries_of(source, 1)) == [1]
     found = await info(link, stack)
@@ -84,14 +84,14 @@ async def test_no_room_left_is_no_pull_left(ports, link, stack):
 
 
 async def test_a_silent_receive_leaves_no_pull_behind(ports, link, stack):
-    source = await ports.world.open("monitor", ["disk.checked"])
+    source = await ports.domain_events.open("monitor", ["disk.checked"])
     assert list(await source.receive(room=2, wait_s=0.1)) == []
     assert (await info(link, stack))["num_waiting"] == 0
     await source.close()
 
 
 async def test_no_more_is_asked_for_than_there_is_room(ports, link, stack):
-    source = await ports.world.open("monitor", ["disk.checked"])
+    source = await ports.domain_events.open("monitor", ["disk.checked"])
     await publish(ports, 1)
     assert numbers_of(await source.receive(room=2, wait_s=5.0)) == [1]
     receiving = asyncio.create_task(source.receive(room=2, wait_s=5.0))
@@ -107,7 +107,7 @@ async def test_no_more_is_asked_for_than_there_is_room(ports, link, stack):
 
 
 async def test_a_pause_leaves_no_pull_behind(ports, link, stack):
-    source = await ports.world.open("monitor", ["disk.checked"])
+    source = await ports.domain_events.open("monitor", ["disk.checked"])
     await publish(ports, 1)
     assert numbers_of(await source.receive(room=3, wait_s=5.0)) == [1]
     assert (await info(link, stack))["num_waiting"] == 1
@@ -120,7 +120,7 @@ async def test_a_pause_leaves_no_pull_behind(ports, link, stack):
 async def half_received(wire, nats, stack, link):
     """A source that received one delivery; the next has left the server and has not arrived."""
     async with connect(nats.url, stack=stack) as near, connect(wire.url, stack=stack) as far:
-        source = await far.world.open("monitor", ["disk.checked"])
+        source = await far.domain_events.open("monitor", ["disk.checked"])
         await publish(near, 1)
         assert numbers_of(await source.receive(room=2, wait_s=20.0)) == [1]
         wire.holds_answers = True
@@ -136,7 +136,7 @@ async def half_received(wire, nats, stack, link):
 
 async def test_a_pause_hands_back_what_is_still_on_its_way(ports, wire, half_received):
     """Nobody waits for the acknowledgement's deadline."""
-    staying = await ports.world.open("monitor", ["disk.checked"])
+    staying = await ports.domain_events.open("monitor", ["disk.checked"])
     pausing = asyncio.create_task(half_received.pause())
     await asyncio.sleep(0)
     wire.holds_answers = False
@@ -163,7 +163,7 @@ async def test_a_pause_that_was_cancelled_is_over_when_the_next_receive_asks(
 async def on_the_wire(wire, nats, stack, link):
     """A source with a delivery that has left the server and has not arrived."""
     async with connect(nats.url, stack=stack) as near, connect(wire.url, stack=stack) as far:
-        source = await far.world.open("monitor", ["disk.checked"])
+        source = await far.domain_events.open("monitor", ["disk.checked"])
         receiving = asyncio.create_task(source.receive(room=5, wait_s=20.0))
 
         async def is_pulling():
@@ -189,7 +189,7 @@ async def came_soon(staying):
 
 async def test_closing_hands_back_what_is_still_on_its_way(ports, wire, on_the_wire):
     """Nobody waits for the acknowledgement's deadline."""
-    staying = await ports.world.open("monitor", ["disk.checked"])
+    staying = await ports.domain_events.open("monitor", ["disk.checked"])
     closing = asyncio.create_task(on_the_wire.close())
     await asyncio.sleep(0)
     wire.holds_answers = False
@@ -198,7 +198,7 @@ async def test_closing_hands_back_what_is_still_on_its_way(ports, wire, on_the_w
 
 
 async def test_a_close_that_was_cancelled_goes_on(ports, wire, on_the_wire):
-    staying = await ports.world.open("monitor", ["disk.checked"])
+    staying = await ports.domain_events.open("monitor", ["disk.checked"])
     closing = asyncio.create_task(on_the_wire.close())
     await asyncio.sleep(0)
     closing.cancel()
@@ -212,8 +212,8 @@ async def test_a_close_that_was_cancelled_goes_on(ports, wire, on_the_wire):
 
 async def test_closing_hands_back_what_a_cancelled_receive_had_asked_for(ports, link, stack):
     """Nobody waits for the acknowledgement's deadline."""
-    leaving = await ports.world.open("monitor", ["disk.checked"])
-    staying = await ports.world.open("monitor", ["disk.checked"])
+    leaving = await ports.domain_events.open("monitor", ["disk.checked"])
+    staying = await ports.domain_events.open("monitor", ["disk.checked"])
     receiving = asyncio.create_task(leaving.receive(room=5, wait_s=20.0))
 
     async def is_pulling():
@@ -230,7 +230,7 @@ async def test_closing_hands_back_what_a_cancelled_receive_had_asked_for(ports, 
 
 
 async def test_what_a_cancelled_receive_had_asked_for_goes_to_the_next(ports, link, stack):
-    source = await ports.world.open("monitor", ["disk.checked"])
+    source = await ports.domain_events.open("monitor", ["disk.checked"])
     receiving = asyncio.create_task(source.receive(room=1, wait_s=20.0))
 
     async def is_pulling():
@@ -247,7 +247,7 @@ async def test_what_a_cancelled_receive_had_asked_for_goes_to_the_next(ports, li
 async def test_a_deleted_consumer_comes_back_and_skips_nothing_that_was_not_done(
     ports, link, stack
 ):
-    source = await ports.world.open("monitor", ["disk.checked"])
+    source = await ports.domain_events.open("monitor", ["disk.checked"])
     await publish(ports, 1, 2, 3)
     first, second, third = await deliveries_of(source, 3)
     await first.ack()
@@ -266,7 +266,7 @@ async def test_a_deleted_consumer_that_nothing_came_from_yet_comes_back_where_it
 ):
     """Not at the beginning of the stream, which may be a month ago."""
     await publish(ports, 1, 2)
-    source = await ports.world.open("monitor", ["disk.checked"])
+    source = await ports.domain_events.open("monitor", ["disk.checked"])
     receiving = asyncio.create_task(deliveries_of(source, 1))
     await delete_consumer(link, stack)
     await publish(ports, 3)
@@ -275,7 +275,7 @@ async def test_a_deleted_consumer_that_nothing_came_from_yet_comes_back_where_it
 
 
 async def test_a_consumer_that_came_back_takes_no_offence_at_a_new_node(ports, link, stack):
-    source = await ports.world.open("monitor", ["disk.checked"])
+    source = await ports.domain_events.open("monitor", ["disk.checked"])
     await publish(ports, 1)
     await deliveries_of(source, 1)
     receiving = asyncio.create_task(deliveries_of(source, 1))
@@ -283,8 +283,8 @@ async def test_a_consumer_that_came_back_takes_no_offence_at_a_new_node(ports, l
     (again,) = await receiving
     assert numbers_of([again]) == [1]
     await again.ack()
-    newcomer = await ports.world.open("monitor", ["disk.checked", "disk.replaced"])
-    await ports.world.publish("disk.replaced", {"n": 9}, id="ev-9")
+    newcomer = await ports.domain_events.open("monitor", ["disk.checked", "disk.replaced"])
+    await ports.domain_events.publish("disk.replaced", {"n": 9}, id="ev-9")
     assert numbers_of(await deliveries_of(newcomer, 1)) == [9]
     await source.close()
     await newcomer.close()
@@ -293,20 +293,20 @@ async def test_a_consumer_that_came_back_takes_no_offence_at_a_new_node(ports, l
 async def test_a_queue_that_the_server_cannot_widen_is_not_opened(own_nats, tmp_path, stack):
     """Its disk may be full; or its files gone, as here. A queue that lacks our events is no use."""
     async with connect(own_nats.url, stack=stack) as ports:
-        await (await ports.world.open("monitor", ["disk.checked"])).close()
+        await (await ports.domain_events.open("monitor", ["disk.checked"])).close()
         (files,) = tmp_path.rglob(f"obs/{stack.gate_durable('monitor')}")
         shutil.rmtree(files)
         with pytest.raises(Unavailable, match="consumer"):
-            await ports.world.open("monitor", ["disk.checked", "disk.replaced"])
+            await ports.domain_events.open("monitor", ["disk.checked", "disk.replaced"])
 
 
 async def test_an_operators_tuning_of_the_consumer_is_kept(ports, link, stack):
-    await (await ports.world.open("monitor", ["disk.checked"])).close()
+    await (await ports.domain_events.open("monitor", ["disk.checked"])).close()
     config = (await info(link, stack))["config"]
     stream, durable = stack.stream(Stream.EVENTS), stack.gate_durable("monitor")
     tuned = {"stream_name": stream, "config": {**config, "max_ack_pending": 7}}
     await api.call(link, f"CONSUMER.CREATE.{stream}.{durable}", tuned)
-    await (await ports.world.open("monitor", ["disk.checked", "disk.replaced"])).close()
+    await (await ports.domain_events.open("monitor", ["disk.checked", "disk.replaced"])).close()
     found = (await info(link, stack))["config"]
     assert found["max_ack_pending"] == 7
     assert sorted(found["filter_subjects"]) == [
@@ -316,8 +316,8 @@ async def test_an_operators_tuning_of_the_consumer_is_kept(ports, link, stack):
 
 
 async def test_a_command_handed_back_comes_again_when_it_was_said(ports):
-    source = await ports.inbox.open("monitor")
-    await ports.inbox.send(start("e1"), id="1")
+    source = await ports.commands.open("monitor")
+    await ports.commands.send(start("e1"), id="1")
     (delivery,) = await deliveries_of(source, 1)
     await delivery.nak(delay_s=0.2)
     assert list(await source.receive(room=1, wait_s=0.05)) == []
@@ -328,7 +328,7 @@ async def test_a_command_handed_back_comes_again_when_it_was_said(ports):
 
 
 async def test_pending_says_what_waits(ports):
-    source = await ports.world.open("monitor", ["disk.checked"])
+    source = await ports.domain_events.open("monitor", ["disk.checked"])
     await publish(ports, *range(5))
     await deliveries_of(source, 2)
     assert source.pending == 3

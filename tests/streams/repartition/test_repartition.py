@@ -45,7 +45,7 @@ async def fill(url, stack, partitions):
                     subject, commit(f"{n}", n + 1, trace="00-aa-bb-01"), after=versions[subject]
                 )
         for episode_id in EPISODES:
-            await ports.inbox.send(start(episode_id), id=f"start.{episode_id}")
+            await ports.commands.send(start(episode_id), id=f"start.{episode_id}")
         await ports.log.append(ports.stack.dead("o", "c"), commit("dead"), after=0)
 
 
@@ -65,12 +65,12 @@ async def assert_whole(url, stack, partitions):
             for each in ports.stack.partitions_of(Stream.JOURNAL)
         ]
         assert sum(heads) == COMMITS * (len(EPISODES) + len(KEYS))
-        async with opened(ports.inbox.open("monitor")) as source:
+        async with opened(ports.commands.open("monitor")) as source:
             commands = await deliveries_of(source, len(EPISODES), spare=len(EPISODES))
             for command in commands:
                 await command.nak()
         assert sorted(each.content.episode_id for each in commands) == sorted(EPISODES)
-        assert await ports.inbox.is_waiting("monitor", EPISODES[0])
+        assert await ports.commands.is_waiting("monitor", EPISODES[0])
 
 
 async def assert_goes_on(url, stack):
@@ -146,7 +146,10 @@ async def until_pulled(url, stack):
 
 async def test_an_idle_node_is_found_by_the_queue_that_it_waits_at(nats, stack):
     await fill(nats.url, stack, 1)
-    async with connect(nats.url, stack=stack) as ports, opened(ports.inbox.open("idle")) as source:
+    async with (
+        connect(nats.url, stack=stack) as ports,
+        opened(ports.commands.open("idle")) as source,
+    ):
         waiting = asyncio.create_task(source.receive(room=1, wait_s=WAIT_S))
         await until_pulled(nats.url, stack)
         with pytest.raises(Incompatible, match="a node waits at inbox-idle"):
@@ -223,13 +226,13 @@ async def test_commands_that_have_the_same_id_all_come_along(nats, stack):
     """A stream keeps one of each id, for a while; two streams, or a while later, make it two."""
     async with connect(nats.url, stack=stack, settings=settings(4)) as ports:
         inboxes = {each: ports.stack.episode_inbox("monitor", each) for each in EPISODES}
-        of_each = {ports.stack.stream_of(inbox): each for each, inbox in inboxes.items()}
+        of_each = {ports.stack.stream_of(commands): each for each, commands in inboxes.items()}
         for episode_id in of_each.values():
-            await ports.inbox.send(start(episode_id), id="the same")
+            await ports.commands.send(start(episode_id), id="the same")
     await repartition(nats.url, stack=stack, to=1, tell=told, settings=settings())
     async with (
         connect(nats.url, stack=stack) as ports,
-        opened(ports.inbox.open("monitor")) as source,
+        opened(ports.commands.open("monitor")) as source,
     ):
         commands = await deliveries_of(source, len(of_each))
     assert sorted(each.content.episode_id for each in commands) == sorted(of_each.values())
