@@ -47,7 +47,7 @@ from streams.memory.inbox import MemoryInbox
 from streams.memory.world import MemoryWorld
 from streams.triggers import EventTrigger
 
-WAIT_S: Final = 30.0
+WAIT_S: Final = 60.0
 """Longest wait for something that must come, in seconds: a message that nobody answers for comes
 again after 10."""
 
