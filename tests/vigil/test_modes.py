@@ -135,10 +135,10 @@ def test_a_stack_that_is_not_there_is_not_made_by_those_who_look_or_ask(connecte
     [
         (("n1", "off"), "'off' is no mode; use full, trigger_only, disabled"),
         (("n1", "full", "--reset"), "either a mode or --reset"),
-        (("--reset",), "say a node"),
-        (("n1", "--actor", "a"), "--actor goes with"),
+        (("--reset",), "name a node"),
+        (("n1", "--actor", "a"), "--actor needs a node"),
         (("not.a.name", "full"), "is not a name"),
-        (("n1", "full", "--by", ""), "--by: say who"),
+        (("n1", "full", "--by", ""), "--by: give a name"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(standing, words, says):

@@ -14,6 +14,7 @@ from typing import Annotated, Final, NamedTuple, NoReturn
 
 import typer
 
+from vigil.commands.plain_values import use_plain_values
 from vigil.errors import EXIT_TROUBLE, EXPECTED, exit_code, one_line, only_error, remedy
 from vigil.flags import DEBUG, in_front
 
@@ -74,8 +75,10 @@ def run(arguments: Sequence[str]) -> NoReturn:
     """Run the command in `arguments`, and exit; expected errors are one line on stderr."""
     words = in_front(arguments)
     is_debugging = DEBUG in words or bool(os.environ.get("VIGIL_DEBUG"))
+    command = typer.main.get_command(_app(set(words) & ENTRIES.keys()))
+    use_plain_values(command)
     try:
-        code = _app(set(words) & ENTRIES.keys())(args=words, prog_name=NAME, standalone_mode=False)
+        code = command(args=words, prog_name=NAME, standalone_mode=False)
     except typer.TyperException as error:
         _refuse(error)
     except typer.Abort:
@@ -204,10 +207,12 @@ def _shared(
 
 
 def _refuse(error: typer.TyperException) -> NoReturn:
-    """Exit with what is wrong about the command line; empty: help was shown instead."""
+    """Exit with what is wrong about the command line, or with the help of a group."""
+    ctx: typer.Context | None = getattr(error, "ctx", None)
     wrong = error.format_message().replace(_PREFIX, "").strip()
-    if wrong:
-        ctx: typer.Context | None = getattr(error, "ctx", None)
+    if ctx is not None and wrong == ctx.get_help().strip():
+        print(wrong)
+    elif wrong:
         stop = "" if wrong.endswith((".", "?")) else "."
         command = NAME if ctx is None else ctx.command_path
         print(f"vigil: {wrong}{stop} `{command} --help` says more.", file=sys.stderr)
