@@ -27,9 +27,8 @@ from streams.jetstream.servers import parse_servers
 from streams.layout import PARTITIONS_MAX
 from streams.subjects import Stack
 from streams.tokens import name as checked_name
-from vigil import flags
+from vigil import flags, runfile
 from vigil.errors import Mistake
-from vigil.serving import runfile
 
 FILE: Final = "vigil.toml"
 PREFIX: Final = "VIGIL_"

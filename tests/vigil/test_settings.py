@@ -9,9 +9,8 @@ import sys
 import pytest
 
 from engine.modes import NodeMode
-from vigil import settings
+from vigil import runfile, settings
 from vigil.errors import Mistake, Trouble
-from vigil.serving import runfile
 
 
 @pytest.fixture(autouse=True)

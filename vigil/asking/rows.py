@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -15,6 +15,7 @@ from streams.clock import SystemClock
 from streams.events import EndStatus
 from vigil.asking.connect import pooled, run
 from vigil.errors import NAMES_SHOWN_MAX, Mistake, Trouble, near_hint
+from vigil.printing.output import show_rows
 from vigil.settings import Reading, shown
 
 if TYPE_CHECKING:
@@ -56,6 +57,19 @@ def ask(reading: Reading, question: Callable[[Pool], Awaitable[T]]) -> T:
                 ) from error
 
     return run(done())
+
+
+def show_found(
+    reading: Reading,
+    rows: Sequence[Mapping[str, object]],
+    columns: Sequence[str],
+    *,
+    is_json: bool,
+    spare: Sequence[str] = (),
+) -> None:
+    """Print rows as `show_rows` does; if there are none, also whether the stack is known."""
+    why_none = "" if rows else why_empty(reading)
+    show_rows(rows, columns, is_json=is_json, spare=spare, why_none=why_none)
 
 
 def require(found: T | None, what: str, stack: Stack) -> T:

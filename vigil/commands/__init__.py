@@ -109,7 +109,7 @@ def _app(loaded: Sequence[str] | set[str] | dict[str, Entry]) -> typer.Typer:
     for name, entry in ENTRIES.items():
         module = import_module(f"{__name__}.{entry.module}") if name in loaded else None
         if module is None:
-            app.command(name, help=entry.help)(_not_loaded)
+            app.command(name, short_help=entry.help)(_not_loaded)
         elif entry.is_group:
             app.add_typer(module.app, name=name, help=entry.help)
         else:

@@ -15,10 +15,10 @@ from projections.postgres.reader import list_dead_letters, show_dead_letter
 from streams.outputs import OutputStatus
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import ask, require
+from vigil.asking.rows import ask, require, show_found
 from vigil.errors import EXIT_TROUBLE, Mistake
 from vigil.options import By, IsJson, Limit, require_consent, who
-from vigil.printing.output import show_record, show_rows
+from vigil.printing.output import show_record
 from vigil.printing.tables import Row
 from vigil.settings import Reading
 
@@ -82,7 +82,7 @@ def list_(
     rows = ask(
         reading, lambda pool: list_dead_letters(pool, reading.stack, status=status, limit=limit)
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+    show_found(reading, rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()

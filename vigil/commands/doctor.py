@@ -36,7 +36,7 @@ from vigil.version import vigil_version
 
 
 def doctor(ctx: typer.Context, *, is_json: IsJson = False) -> None:
-    """Check settings, servers, streams and tables; exit code 1 if anything is wrong."""
+    """Check settings, servers, streams and tables. Exit code 1: something is wrong."""
     from vigil.errors import EXIT_TROUBLE
     from vigil.printing import tables
 

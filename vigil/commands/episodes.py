@@ -31,7 +31,7 @@ from streams.outputs import OutputOutcome
 from streams.subjects import Stack
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import ENDS, ask, parse_id, require, wait_ended
+from vigil.asking.rows import ENDS, ask, parse_id, require, show_found, wait_ended
 from vigil.errors import EXIT_TROUBLE, Mistake, Trouble
 from vigil.options import (
     DECISION_S,
@@ -168,7 +168,7 @@ def list_(
         lambda pool: list_episodes(pool, reading.stack, status=status, actor=actor, limit=limit),
     )
     shown = rows if is_json else [{**row, "says": says(row)} for row in rows]
-    show_rows(shown, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+    show_found(reading, shown, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from projections.postgres.reader import list_causal_chain, list_findings, show_f
 from streams.findings import Finding, FindingStatus, Severity
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import ask, require
+from vigil.asking.rows import ask, require, show_found
 from vigil.errors import Mistake, Trouble
 from vigil.options import By, IsJson, Limit, Reason, who
 from vigil.printing.output import show_record, show_rows
@@ -75,7 +75,7 @@ def list_(
             limit=limit,
         ),
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+    show_found(reading, rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()

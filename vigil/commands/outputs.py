@@ -14,7 +14,7 @@ from projections.postgres.answers import ROWS_MAX
 from projections.postgres.reader import list_outputs, show_output
 from streams.outputs import OutputStatus
 from vigil import options
-from vigil.asking.rows import ask, require
+from vigil.asking.rows import ask, require, show_found
 from vigil.errors import Mistake
 from vigil.options import (
     DECISION_S,
@@ -84,7 +84,7 @@ def list_(
             pool, reading.stack, status=status, actor=actor, adapter=adapter, limit=limit
         ),
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+    show_found(reading, rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()

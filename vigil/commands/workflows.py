@@ -10,7 +10,7 @@ import typer
 from projections.postgres.reader import list_workflows
 from streams.workflows import ResumeHow, WorkflowStatus
 from vigil import options
-from vigil.asking.rows import ask, parse_id
+from vigil.asking.rows import ask, parse_id, show_found
 from vigil.commands import definitions
 from vigil.errors import EXIT_TROUBLE, Mistake
 from vigil.options import (
@@ -72,7 +72,7 @@ def list_(
             pool, reading.stack, status=status, workflow=workflow, limit=limit
         ),
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+    show_found(reading, rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()

@@ -34,11 +34,12 @@ from streams.clock import Clock, SystemClock
 from streams.findings import FindingStatus
 from streams.ports import Ports
 from streams.subjects import Stack
+from vigil import runfile
 from vigil.asking.connect import connected, pooled
 from vigil.asking.rows import answer, shown_question
 from vigil.errors import Trouble
 from vigil.printing import tables
-from vigil.serving import runfile, telemetry
+from vigil.serving import telemetry
 from vigil.serving.node import projecting, run_nodes, run_settings
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm, wait_stop

@@ -22,8 +22,8 @@ from engine.app import App
 from streams.errors import BadName
 from streams.subjects import Stack
 from streams.tokens import name as checked_name
+from vigil import runfile
 from vigil.errors import Mistake, Trouble
-from vigil.serving import runfile
 from vigil.settings import Reading, host_name
 
 PLACES_MAX: Final = 64

@@ -15,9 +15,10 @@ from projections.postgres.pool import Pool
 from projections.postgres.projector import project
 from streams.clock import SystemClock
 from streams.ports import Ports
+from vigil import runfile
 from vigil.asking.connect import connected, connected_elsewhere, pooled
 from vigil.errors import EXIT_UNCLEAN
-from vigil.serving import runfile, telemetry
+from vigil.serving import telemetry
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm
 from vigil.settings import Reading, shown
