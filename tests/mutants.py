@@ -5473,7 +5473,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a list is empty for a stack that was never projected only if that is so",
         "vigil/asking/rows.py",
-        "if await has_stack(pool, reading.stack):",
+        "if await has_stack(pool, config.stack):",
         "if False:",
         "tests/vigil/test_unprojected.py",
     ),

@@ -210,7 +210,7 @@ def test_what_waits_for_a_paused_actor_with_a_lane_is_seen_and_what_is_due(
         assert (actor["events"], actor["due"]) == (0, 0)
 
 
-def test_an_actor_that_no_node_has_any_more_is_spoken_of_all_the_same(
+def test_an_actor_that_no_node_has_any_more_is_mentioned_all_the_same(
     connected, write_app, tmp_path
 ):
     write_app()

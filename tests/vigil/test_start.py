@@ -59,9 +59,7 @@ def test_a_command_that_reads_rows_or_publishes_loads_no_engine(connected, words
 def test_help_loads_no_command(vigil):
     loaded = loaded_by(vigil, "--help")
 
-    assert [name for name in loaded if name.startswith("vigil.commands.")] == [
-        "vigil.commands.plain_values"
-    ]
+    assert [name for name in loaded if name.startswith("vigil.commands.")] == []
     assert {"asyncio", "rich", "pydantic", "streams.events"} & loaded == set()
 
 

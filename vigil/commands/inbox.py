@@ -26,15 +26,15 @@ def inbox(
     is_json: IsJson = False,
 ) -> None:
     """List what waits for a person, with the command to type, oldest first."""
-    reading = options.reading(ctx)
-    rows = ask(reading, lambda pool: list_inbox(pool, reading.stack, actor=actor, limit=limit))
+    config = options.config(ctx)
+    rows = ask(config, lambda pool: list_inbox(pool, config.stack, actor=actor, limit=limit))
     if is_json:
-        show_found(reading, rows, (), is_json=True)
+        show_found(config, rows, (), is_json=True)
         return
     for line in lines(rows):
         terminal().print(line, soft_wrap=True)
     if not rows:
-        why = why_empty(reading) or "nothing waits for anybody"
+        why = why_empty(config) or "nothing waits for anybody"
         terminal(stderr=True).print(why, markup=False)
 
 
