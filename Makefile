@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_VENV := .venv-bench
 BENCH_READY := $(BENCH_VENV)/.ready
+DEMO_VENV := .venv-demo
+DEMO_READY := $(DEMO_VENV)/.ready
 PEERS := .bench-peers
 PEERS_READY := $(PEERS)/.ready
 EXTRAS := demo,otlp,dev
@@ -35,8 +37,8 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Watch this very machine with actors; SECONDS=20 ends it by itself
-	$(BIN)/vigil demo $(if $(SECONDS),--seconds $(SECONDS))
+demo: $(DEMO_READY) ## Watch this very machine with actors; SECONDS=20 ends it by itself
+	$(DEMO_VENV)/bin/vigil demo $(if $(SECONDS),--seconds $(SECONDS))
 
 test: $(READY) ## Run every test, on real servers that it starts and stops
 	$(PYTEST) 4 $(TIMED:%=--ignore=%)
@@ -103,6 +105,13 @@ $(READY): pyproject.toml requirements.lock
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python $(PIP_INSTALL) --requirement requirements.lock
 	$(BIN)/python $(PIP_INSTALL) --no-deps --editable .
+	@touch $@
+
+# What a demo needs, at the locked versions, and none of the tools that check and test.
+$(DEMO_READY): pyproject.toml requirements.lock
+	@$(require_python)
+	@$(DEMO_VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(DEMO_VENV)
+	$(DEMO_VENV)/bin/python $(PIP_INSTALL) --constraint requirements.lock --editable '.[demo]'
 	@touch $@
 
 # What draws the plots; it needs nothing of ours but the results.

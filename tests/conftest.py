@@ -6,6 +6,8 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Final
 
 import pytest
@@ -14,7 +16,7 @@ import structlog
 from streams.embedded import EmbeddedNats
 from streams.subjects import Stack
 
-LONG: Final = {"acceptance", "cluster", "console", "docs", "simulation"}
+LONG: Final = {"acceptance", "cluster", "vigil", "docs", "simulation"}
 """Folders whose files take longest."""
 
 SURVIVAL: Final = "simulation/test_survival.py"
@@ -23,12 +25,29 @@ SIMULATOR: Final = "simulation/test_simulator.py"
 SETTLE_TURNS: Final = 20
 """Turns of the loop that a cancelled task may take to end."""
 
+FOLDER: Final = pytest.StashKey[str]()
+
 _numbers = count(1)
 
 # A shell has what it starts in the background ignore Ctrl-C, and so would all that tests start. A
 # handler that does nothing goes on ignoring it here, and is not handed down.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda _number, _frame: None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep files in a folder of this run's own. Those that pytest makes lie in one that every run
+    closes to others anew, and Postgres may be another user: its folders would be out of reach."""
+    if not hasattr(config, "workerinput") and config.option.basetemp is None:
+        config.option.basetemp = config.stash[FOLDER] = mkdtemp(prefix="vigil-tests-")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Leave the files of a run that failed."""
+    folder = session.config.stash.get(FOLDER, None)
+    if folder is not None and exitstatus == pytest.ExitCode.OK:
+        rmtree(folder, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1887,7 +1887,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "nodes beside each other have names of their own",
-        "vigil/serving/runfile.py",
+        "vigil/runfile.py",
         "yield False",
         "yield True",
         "tests/vigil/test_naming.py",
@@ -2905,7 +2905,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "whoever stops waiting is told what goes on",
-        "vigil/printing/output.py",
+        "vigil/asking/requests.py",
         "except KeyboardInterrupt:",
         "except RecursionError:",
         "tests/vigil/test_fire.py",
@@ -2976,8 +2976,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "who has an output tried again that nobody can rule on is told so by its letter, too",
         "vigil/commands/dead.py",
-        "    if not episode_id:\n",
-        "    if True:\n",
+        ' if episode_id else ""',
+        ' if False else ""',
         "tests/vigil/test_dead.py",
     ),
     Mutant(
@@ -3003,8 +3003,8 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "whoever waits in vain for what they said is told by the exit code",
-        "vigil/asking/approvals.py",
-        " or any(each.is_in_vain for each in outcomes)",
+        "vigil/asking/requests.py",
+        " or any(each.is_in_vain for each in found)",
         "",
         APPROVING,
     ),
@@ -3490,28 +3490,28 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "who asked for an instance learns why none begins",
-        "vigil/commands/workflows.py",
+        "vigil/asking/instances.py",
         "    if said.refused:",
         "    if False:",
         "tests/vigil/test_starting.py",
     ),
     Mutant(
         "who chose a key learns that it is of no more use",
-        "vigil/commands/workflows.py",
+        "vigil/asking/instances.py",
         "is_spent = started.is_key_typed and said.busy_instance_id",
         "is_spent = False",
         "tests/vigil/test_starting.py",
     ),
     Mutant(
         "no key is blamed that nobody chose",
-        "vigil/commands/workflows.py",
+        "vigil/asking/instances.py",
         "is_spent = started.is_key_typed and said.busy_instance_id",
         "is_spent = said.busy_instance_id",
         "tests/vigil/test_starting.py",
     ),
     Mutant(
         "who waits for an instance learns why none begins",
-        "vigil/commands/workflows.py",
+        "vigil/asking/instances.py",
         "        await _has_begun(ports, started)\n",
         "",
         "tests/vigil/test_starting.py",
@@ -4427,7 +4427,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a decision is about the plan that somebody saw",
         "vigil/asking/approvals.py",
-        "if not plan_hash.startswith(hash_.lower()):",
+        "if not plan_hash.startswith(self.hash.lower()):",
         "if False:",
         "tests/vigil/test_approving.py",
     ),
@@ -4448,8 +4448,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "word is brought to nobody who has it",
         "vigil/commands/episodes.py",
-        "if wait is not None and wait.end is None]",
-        "if wait is not None]",
+        "return wait is not None and wait.end is None",
+        "return wait is not None",
         "tests/vigil/test_approving.py",
     ),
     Mutant(
@@ -4889,8 +4889,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what a new revision has no more is told",
         "vigil/asking/definitions.py",
-        "gone=lost,",
-        "gone=[],",
+        "removed=lost,",
+        "removed=[],",
         DEFINING,
     ),
     Mutant(
@@ -4903,8 +4903,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a definition that no node runs is not reconciled",
         "vigil/commands/definitions.py",
-        "for each, reception in pairs if reception.running]",
-        "for each, reception in pairs]",
+        "for each, rollout in pairs if rollout.running]",
+        "for each, rollout in pairs]",
         DEFINING,
     ),
     Mutant(
@@ -5527,7 +5527,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a list is empty for a stack that was never projected only if that is so",
         "vigil/asking/rows.py",
-        "if await has_stack(pool, reading.stack):",
+        "if await has_stack(pool, config.stack):",
         "if False:",
         "tests/vigil/test_unprojected.py",
     ),

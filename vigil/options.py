@@ -12,7 +12,7 @@ import typer
 
 from vigil import settings
 from vigil.errors import Mistake, Trouble
-from vigil.settings import Reading
+from vigil.settings import Config
 
 WAIT_S: Final = 3_600.0
 """How long `--wait` waits for the ends of episodes by default, in seconds."""
@@ -58,19 +58,19 @@ def given(ctx: typer.Context) -> Mapping[str, object]:
     return cast("Mapping[str, object]", ctx.obj or {})
 
 
-def reading(ctx: typer.Context, **known: object) -> Reading:
+def config(ctx: typer.Context, **known: object) -> Config:
     """Return the settings in force; `known` overrides even the flags."""
     return settings.read({**given(ctx), **known})
 
 
-def who(reading: Reading, by: str | None) -> str:
+def who(config: Config, by: str | None) -> str:
     """Return the person who gives a command: `by`, else the user name, else this program's."""
     if by is not None and not by.strip():
         raise Mistake("--by: give a name, or leave it out")
     try:
         return (by or getpass.getuser())[:BY_CHARS_MAX]
     except (KeyError, OSError):  # A container may run as a number that has no name.
-        return reading.node
+        return config.node
 
 
 def stranger_hint(approvers: Collection[str], by: str) -> str:

@@ -27,9 +27,8 @@ from streams.jetstream.connection.servers import parse_servers
 from streams.layout import PARTITIONS_MAX
 from streams.subjects import Stack
 from streams.tokens import name as checked_name
-from vigil import flags
+from vigil import flags, runfile
 from vigil.errors import Mistake
-from vigil.serving import runfile
 
 FILE: Final = "vigil.toml"
 PREFIX: Final = "VIGIL_"
@@ -139,8 +138,8 @@ CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Settings, and for each the place that says so."""
+class Config:
+    """The settings in force, and for each the place that it comes from."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -152,7 +151,7 @@ class Reading:
     """The other stacks whose episodes a node runs."""
 
 
-def read(given: Mapping[str, object], *, folder: Path | None = None) -> Reading:
+def read(given: Mapping[str, object], *, folder: Path | None = None) -> Config:
     """Return the settings in force, where `given` are those of the command line.
 
     Args:
@@ -171,12 +170,12 @@ def read(given: Mapping[str, object], *, folder: Path | None = None) -> Reading:
     settings = Settings(**{key: _value(key, each, origins[key]) for key, each in values.items()})
     try:
         stack = _stack(settings)
-        return Reading(settings, origins, stack, _node(settings), _served(settings, stack))
+        return Config(settings, origins, stack, _node(settings), _served(settings, stack))
     except BadName as error:
         raise Mistake(str(error)) from error
 
 
-def read_each(given: Mapping[str, object], stacks: str) -> list[Reading]:
+def read_each(given: Mapping[str, object], stacks: str) -> list[Config]:
     """Return the settings for each of the `stacks` between commas, as if `--stack` named it.
 
     Raises:
@@ -201,11 +200,7 @@ def _stack(settings: Settings) -> Stack:
 
 
 def _served(settings: Settings, own: Stack) -> tuple[Stack, ...]:
-    """Return the stacks that are served beside our `own`.
-
-    Raises:
-        BadName: that one is among them.
-    """
+    """Return the stacks that are served beside our `own`."""
     stacks = tuple(Stack(name) for name in listed(settings.serve_stacks))
     if own.name in {stack.name for stack in stacks}:
         raise BadName(f"serve_stacks: {own.name!r} is the stack that the node is of")
@@ -253,11 +248,7 @@ def _environment() -> Mapping[str, str]:
 
 
 def _value(key: str, given: object, place: str) -> Any:  # noqa: ANN401 - each has its own type
-    """Return the value of a setting, checked.
-
-    Raises:
-        Mistake: it cannot work, or there is no such setting; names it and its place.
-    """
+    """Return the value of a setting, checked."""
     if key not in DEFAULTS:
         near = get_close_matches(key.lower(), DEFAULTS, n=1)
         known = f"did you mean {near[0]}?" if near else f"known: {', '.join(DEFAULTS)}"

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,9 +16,9 @@ import asyncpg
 import nats as nats_client
 
 from projections.embedded import EmbeddedPostgres
-from streams.child import die_with
 from streams.embedded import EmbeddedNats
 from tests.acceptance.agreement import Lives, differences
+from tests.vigil.warm import WarmProgram
 
 ROOT: Final = Path(__file__).parents[2]
 APP: Final = "tests.acceptance.app:app"
@@ -51,15 +50,13 @@ class NodeProcess:
         """
         self.name = name
         self.log = log
-        with log.open("wb") as lines:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "vigil", "node", "--app", app, *arguments],
-                cwd=ROOT,
-                env={**os.environ, "VIGIL_NODE": name, "VIGIL_LOG": "json", **env},
-                stdout=subprocess.DEVNULL,
-                stderr=lines,
-                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, no locks
-            )
+        log.touch()
+        self._process = WarmProgram(
+            ["node", "--app", app, *arguments],
+            folder=ROOT,
+            environ={**os.environ, "VIGIL_NODE": name, "VIGIL_LOG": "json", **env},
+            log=log,
+        )
 
     @property
     def pid(self) -> int:

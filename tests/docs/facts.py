@@ -74,8 +74,8 @@ LIMITS: Final = (
     "projections.postgres.projector.DELAY_S_MAX",
     "projections.postgres.query_result.ROWS_MAX",
     "projections.postgres.query_result.QUERY_S_MAX",
-    "vigil.diagnosis.LAG_MAX",
-    "vigil.processes.PROCESSES_MAX",
+    "vigil.commands.doctor.LAG_MAX",
+    "vigil.serving.processes.PROCESSES_MAX",
 )
 """Those that a user or an operator may meet."""
 

@@ -45,7 +45,7 @@ from streams.model.events import (
 from streams.model.triggers import EventTrigger
 from streams.ports.log import START, Commit, Recorded
 
-WAIT_S: Final = 30.0
+WAIT_S: Final = 60.0
 """Longest wait for something that must come, in seconds: a message that nobody answers for comes
 again after 10."""
 

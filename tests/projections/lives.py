@@ -53,7 +53,7 @@ from streams.ports.log import Commit, EventLog, Recorded
 from streams.subjects import Stack
 
 AT: Final = datetime(2030, 1, 1, tzinfo=UTC)
-WAIT_S: Final = 20.0
+WAIT_S: Final = 60.0
 """Longest wait for rows that must come, in seconds."""
 
 LOOKS_MAX: Final = 2_000

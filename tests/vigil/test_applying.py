@@ -217,7 +217,7 @@ def test_a_revision_that_was_seen_must_stand_even_if_nothing_would_change(standi
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--by", " "), "--by: say who, or leave it out"),
+        (("--by", " "), "--by: give a name, or leave it out"),
         (("--reason", "x" * 4_001), "--reason: "),
     ],
 )

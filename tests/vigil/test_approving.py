@@ -118,7 +118,7 @@ def answer(resolution: Resolution, *, by: str, reason: str = "") -> tuple:
         ((ID, "--hash", "0123456"), "--hash: '0123456' is not 8 to 64 hex digits"),
         ((ID, "--hash", "01234567x"), "--hash: '01234567x' is not"),
         ((ID, "--hash", "0" * 65), "is not 8 to 64 hex digits"),
-        ((ID, "--by", " "), "--by: say who"),
+        ((ID, "--by", " "), "--by: give a name"),
     ],
 )
 def test_words_that_cannot_work_are_one_line_before_any_server_is_asked(vigil, verdict, words, why):
@@ -318,7 +318,7 @@ def test_an_episode_that_was_answered_before_is_not_told_again(journal, standing
     [
         (("r", "--result", "{"), "--result: not JSON"),
         (("r", "--episode", "x"), "'x' is no episode id"),
-        (("r", "--by", ""), "--by: say who"),
+        (("r", "--by", ""), "--by: give a name"),
     ],
 )
 def test_word_that_cannot_work_is_one_line_before_any_server_is_asked(vigil, words, why):

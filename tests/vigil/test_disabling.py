@@ -85,7 +85,7 @@ def test_what_is_in_code_is_woken_though_a_definition_of_its_id_is_disabled(stan
     done(standing, "fire", "disk_watch", "disk_has_room")
 
 
-def test_a_mistyped_workflow_is_spoken_of_as_one(standing, files):
+def test_a_mistyped_workflow_is_mentioned_as_one(standing, files):
     Journal(standing).pretend_node("n1", revisions={"workflow-review": 0, "reviewer": 0})
 
     unknown = one_line(standing.run("workflows", "start", "rewiev"), code=1)

@@ -112,12 +112,12 @@ def test_what_keeps_an_actor_from_doing_anything_is_said(look, waking, running):
     assert (waking_obstacle(look, "a"), running_obstacle(look, "a")) == (waking, running)
 
 
-def test_an_actor_is_spoken_of_if_it_is_paused_or_has_a_mode_of_its_own():
+def test_an_actor_is_mentioned_if_it_is_paused_or_has_a_mode_of_its_own():
     orders = {
         "pauses": {"a": PauseOrder()},
         "modes": {"n1": ModeOrder(actors={"b": NodeMode.DISABLED})},
     }
-    assert seen(**orders).spoken_of() == {"a", "b"}
+    assert seen(**orders).mentioned() == {"a", "b"}
 
 
 @pytest.fixture

@@ -135,10 +135,10 @@ def test_a_stack_that_is_not_there_is_not_made_by_those_who_look_or_ask(connecte
     [
         (("n1", "off"), "'off' is no mode; use full, trigger_only, disabled"),
         (("n1", "full", "--reset"), "either a mode or --reset"),
-        (("--reset",), "say a node"),
-        (("n1", "--actor", "a"), "--actor goes with"),
+        (("--reset",), "name a node"),
+        (("n1", "--actor", "a"), "--actor needs a node"),
         (("not.a.name", "full"), "is not a name"),
-        (("n1", "full", "--by", ""), "--by: say who"),
+        (("n1", "full", "--by", ""), "--by: give a name"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(standing, words, says):
@@ -210,7 +210,7 @@ def test_what_waits_for_a_paused_actor_with_a_lane_is_seen_and_what_is_due(
         assert (actor["events"], actor["due"]) == (0, 0)
 
 
-def test_an_actor_that_no_node_has_any_more_is_spoken_of_all_the_same(
+def test_an_actor_that_no_node_has_any_more_is_mentioned_all_the_same(
     connected, write_app, tmp_path
 ):
     write_app()

@@ -37,28 +37,28 @@ APP = app_of()
 
 
 @pytest.fixture
-def reading(tmp_path, monkeypatch):
+def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("VIGIL_")]:
         monkeypatch.delenv(name)
     return settings.read({})
 
 
-def name_of(reading, app: App = APP) -> str:
-    with named(reading, app) as known:
+def name_of(config, app: App = APP) -> str:
+    with named(config, app) as known:
         return known.node
 
 
-def test_a_node_is_called_the_same_at_every_start(reading):
-    assert name_of(reading) == name_of(reading)
-    assert checked_name(name_of(reading), of="node")
+def test_a_node_is_called_the_same_at_every_start(config):
+    assert name_of(config) == name_of(config)
+    assert checked_name(name_of(config), of="node")
 
 
-def test_nodes_that_run_beside_each_other_have_names_of_their_own(reading):
-    with named(reading, APP) as first, named(reading, APP) as second:
-        assert len({first.node, second.node, reading.node}) == 3
+def test_nodes_that_run_beside_each_other_have_names_of_their_own(config):
+    with named(config, APP) as first, named(config, APP) as second:
+        assert len({first.node, second.node, config.node}) == 3
         names = {first.node, second.node}
-    with named(reading, APP) as third, named(reading, APP) as fourth:
+    with named(config, APP) as third, named(config, APP) as fourth:
         assert {third.node, fourth.node} == names
 
 
@@ -73,31 +73,31 @@ def test_a_stack_and_a_folder_make_other_names():
     assert len(names) == 8
 
 
-def test_a_name_that_was_set_comes_first_and_the_apps_before_ours(reading):
+def test_a_name_that_was_set_comes_first_and_the_apps_before_ours(config):
     app = app_of(node_name=lambda: "called")
 
     assert name_of(settings.read({"node": "n1"}), app) == "n1"
-    assert name_of(reading, app) == "called"
+    assert name_of(config, app) == "called"
 
 
 @pytest.mark.parametrize("name", ["", "a.b", None, "n" * 65])
-def test_a_name_of_the_app_that_no_node_can_have_is_refused(reading, name):
-    with pytest.raises(Mistake, match="node_name"), named(reading, app_of(node_name=lambda: name)):
+def test_a_name_of_the_app_that_no_node_can_have_is_refused(config, name):
+    with pytest.raises(Mistake, match="node_name"), named(config, app_of(node_name=lambda: name)):
         pass
 
 
-def test_only_so_many_nodes_of_one_folder_go_without_a_name(reading):
+def test_only_so_many_nodes_of_one_folder_go_without_a_name(config):
     with ExitStack() as stack:
         for _ in range(PLACES_MAX):
-            stack.enter_context(named(reading, APP))
+            stack.enter_context(named(config, APP))
         with pytest.raises(Trouble, match="VIGIL_NODE"):
-            stack.enter_context(named(reading, APP))
+            stack.enter_context(named(config, APP))
 
 
-def test_where_nothing_can_be_kept_a_node_is_called_after_its_process(reading, capsys):
+def test_where_nothing_can_be_kept_a_node_is_called_after_its_process(config, capsys):
     Path(".vigil").write_text("no folder")
 
-    assert name_of(reading) == reading.node
+    assert name_of(config) == config.node
     assert "VIGIL_NODE" in capsys.readouterr().err
 
 
@@ -118,11 +118,11 @@ def test_nodes_of_several_stacks_never_share_a_name():
 
 @pytest.mark.usefixtures("reading")
 def test_where_no_name_is_kept_the_stacks_tell_the_nodes_apart(capsys):
-    readings = settings.read_each({}, "orders,billing")
+    configs = settings.read_each({}, "orders,billing")
     Path(".vigil").write_text("no folder")
-    with named_each(readings, APP) as known:
+    with named_each(configs, APP) as known:
         assert [each.node for each in known] == [
-            f"{each.node}-{each.stack.name}" for each in readings
+            f"{each.node}-{each.stack.name}" for each in configs
         ]
     capsys.readouterr()
 

@@ -101,9 +101,9 @@ def failed(journal: Journal, key: str) -> None:
     ("words", "why"),
     [
         (("approve", "k", "--hash", "12"), "--hash: '12' is not 8 to 64 hex digits"),
-        (("reject", "k", "--by", ""), "--by: say who"),
-        (("retry",), "name the outputs, or say --all"),
-        (("retry", "k", "--all"), "name the outputs, or say --all"),
+        (("reject", "k", "--by", ""), "--by: give a name"),
+        (("retry",), "name the outputs, or give --all"),
+        (("retry", "k", "--all"), "name the outputs, or give --all"),
         (("retry", "k", "--actor", "dba"), "--actor, --adapter and --yes go with --all"),
         (("retry", "k", "--yes"), "--actor, --adapter and --yes go with --all"),
     ],

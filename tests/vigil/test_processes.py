@@ -171,14 +171,14 @@ def test_a_server_that_is_away_is_said_once_and_nothing_is_started(vigil, write_
 
 def test_no_command_line_shows_a_password(tmp_path):
     secret = "postgresql://vigil:hunter2@db/vigil"
-    reading = read({"postgres_dsn": secret, "node": "n"}, folder=tmp_path)
-    for plan in plans(reading, app="watch:app", count=2, is_projecting=True):
+    config = read({"postgres_dsn": secret, "node": "n"}, folder=tmp_path)
+    for plan in plans(config, app="watch:app", count=2, is_projecting=True):
         assert "hunter2" not in " ".join(plan.command)
 
 
 def test_the_first_node_of_each_stack_takes_turns_at_projecting():
-    readings = read_each({"node": "n"}, "orders,billing")
-    planned = [plans(each, app="a:a", count=2, is_projecting=True) for each in readings]
+    configs = read_each({"node": "n"}, "orders,billing")
+    planned = [plans(each, app="a:a", count=2, is_projecting=True) for each in configs]
     assert [["--no-project" in plan.command for plan in each] for each in planned] == [
         [False, True],
         [False, True],
@@ -186,11 +186,11 @@ def test_the_first_node_of_each_stack_takes_turns_at_projecting():
 
 
 def test_a_node_of_several_stacks_is_started_with_the_stack_that_it_is_of():
-    readings = read_each({"env": "qa"}, "orders, billing")
-    planned = [plans(each, app="a:a", count=1, is_projecting=True)[0] for each in readings]
+    configs = read_each({"env": "qa"}, "orders, billing")
+    planned = [plans(each, app="a:a", count=1, is_projecting=True)[0] for each in configs]
     said = [plan.command[plan.command.index("--stack") + 1] for plan in planned]
     assert said == ["orders", "billing"]
-    assert [each.stack.name for each in readings] == ["orders-qa", "billing-qa"]
+    assert [each.stack.name for each in configs] == ["orders-qa", "billing-qa"]
 
 
 @pytest.mark.parametrize(
@@ -216,6 +216,6 @@ def test_stacks_that_cannot_be_served_together_are_refused_in_one_line(
 
 def test_a_name_made_from_the_host_has_room_for_every_process(tmp_path, monkeypatch):
     monkeypatch.setattr("platform.node", lambda: "h" * 80)
-    reading = read({}, folder=tmp_path)
-    planned = plans(reading, app="watch:app", count=counted("64"), is_projecting=True)
+    config = read({}, folder=tmp_path)
+    planned = plans(config, app="watch:app", count=counted("64"), is_projecting=True)
     assert max(len(plan.name) for plan in planned) <= 64

@@ -9,9 +9,8 @@ import sys
 import pytest
 
 from engine.cluster.modes import NodeMode
-from vigil import settings
+from vigil import runfile, settings
 from vigil.errors import Mistake, Trouble
-from vigil.serving import runfile
 
 
 @pytest.fixture(autouse=True)
@@ -24,8 +23,8 @@ def test_a_flag_beats_the_environment_beats_the_file_beats_the_run_file_beats_th
     tmp_path, monkeypatch
 ):
     def stack(**flags):
-        reading = settings.read(flags, folder=tmp_path)
-        return reading.settings.stack, reading.origins["stack"]
+        config = settings.read(flags, folder=tmp_path)
+        return config.settings.stack, config.origins["stack"]
 
     assert stack() == ("vigil", "default")
     with runfile.announced(made(tmp_path / ".vigil"), {"stack": "running"}):

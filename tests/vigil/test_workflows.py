@@ -128,7 +128,7 @@ def test_a_workflow_is_begun_looked_at_and_approved(connected):
         ["1", "pay", "awaiting_approval"],
     ]
     assert "waits for a decision on another plan" in one_line(wrong, code=1)
-    assert f"say --hash {hash_[:8]}, or --yes" in one_line(unasked, code=2)
+    assert f"give --hash {hash_[:8]}, or --yes" in one_line(unasked, code=2)
     assert "may decide: ada; give your name with --by" in one_line(eve, code=1)
     assert approved.stdout == f"{id_}: pay approved by ada\n"
     assert "does not wait for approval" in one_line(again, code=1)
@@ -156,7 +156,7 @@ def test_a_paused_step_is_skipped_and_an_instance_canceled(connected):
     assert again.stdout == f"{id_}\n"
     assert "review: nothing new began: key 'k1' was used before, at 20" in one_line(again, code=0)
     assert (as_json["instance_id"], as_json["is_new"]) == (id_, False)
-    assert one_line(unsaid, code=2) == "vigil: say --retry or --skip\n"
+    assert one_line(unsaid, code=2) == "vigil: give --retry or --skip\n"
     assert skipped.stdout == f"{id_}: screen skipped\n"
     assert canceled.stdout == f"{id_}: to be canceled\n"
     assert {each["step_id"]: each["status"] for each in row["steps"]} == {

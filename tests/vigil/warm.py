@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import vigil
+from streams.child import die_with
 from vigil.__main__ import main
 
 for _module in walk_packages(vigil.__path__, "vigil."):
@@ -66,22 +67,27 @@ def run_warm(
 
 
 class WarmProgram:
-    """A command that goes on, as `subprocess.Popen` as far as tests use one.
-
-    Its output and its errors come out of `stdout`.
-    """
+    """A command that goes on, as `subprocess.Popen` as far as tests use one."""
 
     def __init__(
-        self, arguments: Sequence[str], *, folder: Path, environ: Mapping[str, str]
+        self,
+        arguments: Sequence[str],
+        *,
+        folder: Path,
+        environ: Mapping[str, str],
+        log: Path | None = None,
     ) -> None:
+        """Start it. Its errors go to `log`, or come out of `stdout` as its output does."""
         ours, theirs = _context.Pipe(duplex=False)
         self._process = _context.Process(
-            target=_become_with_pipe, args=(arguments, folder, dict(environ), theirs)
+            target=_become_with_pipe, args=(arguments, folder, dict(environ), theirs, log)
         )
         self._process.start()
         theirs.close()
         self.stdout = os.fdopen(os.dup(ours.fileno()))
         ours.close()
+        if log is not None:
+            self.stdout.close()
 
     @property
     def pid(self) -> int:
@@ -96,11 +102,11 @@ class WarmProgram:
     def poll(self) -> int | None:
         return self._process.exitcode
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         self._process.join(timeout)
         code = self._process.exitcode
         if code is None:
-            raise subprocess.TimeoutExpired("vigil", timeout)
+            raise subprocess.TimeoutExpired("vigil", timeout or 0.0)
         return code
 
     def send_signal(self, number: int) -> None:
@@ -112,12 +118,19 @@ class WarmProgram:
 
 
 def _become_with_pipe(
-    arguments: Sequence[str], folder: Path, environ: Mapping[str, str], pipe: Connection
+    arguments: Sequence[str],
+    folder: Path,
+    environ: Mapping[str, str],
+    pipe: Connection,
+    log: Path | None,
 ) -> None:
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(pipe.fileno(), 1)
-    os.dup2(pipe.fileno(), 2)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing if log else pipe.fileno(), 1)
+    os.dup2(os.open(log, FILES["stderr"]) if log else pipe.fileno(), 2)
     pipe.close()
+    if ask := die_with(os.getppid()):
+        ask()
     _become(arguments, folder, environ)
 
 

@@ -57,7 +57,7 @@ from vigil.errors import Mistake, Trouble
 from vigil.options import stranger_hint, who
 from vigil.printing import tables
 from vigil.printing.tables import Row, as_json
-from vigil.settings import Reading
+from vigil.settings import Config
 
 APPROVED: Final = Resolution.APPROVED.value
 EXPIRED: Final = Resolution.EXPIRED.value
@@ -269,21 +269,21 @@ class PendingApproval:
     request: ApprovalRequest
 
 
-def decide_episode(reading: Reading, episode_id: str, choice: Choice) -> None:
+def decide_episode(config: Config, episode_id: str, choice: Choice) -> None:
     """Decide on the request of an episode, and print what became of it."""
     name = str(parse_id(episode_id))
-    _decide(reading, ApprovalTarget(kind=TargetKind.EPISODE, name=name), choice)
+    _decide(config, ApprovalTarget(kind=TargetKind.EPISODE, name=name), choice)
 
 
-def decide_output(reading: Reading, key: str, choice: Choice) -> None:
+def decide_output(config: Config, key: str, choice: Choice) -> None:
     """Decide on whether an output is delivered, and print what became of it."""
-    _decide(reading, ApprovalTarget(kind=TargetKind.OUTPUT, name=key), choice)
+    _decide(config, ApprovalTarget(kind=TargetKind.OUTPUT, name=key), choice)
 
 
-def _decide(reading: Reading, target: ApprovalTarget, choice: Choice) -> None:
+def _decide(config: Config, target: ApprovalTarget, choice: Choice) -> None:
     choice.check_hash()
-    by = who(reading, choice.by)
-    pending = with_ports(reading, lambda ports: _read_pending(ports, target))
+    by = who(config, choice.by)
+    pending = with_ports(config, lambda ports: _read_pending(ports, target))
     approval = pending.request.approval
     wanted = Decide(
         actor_id=pending.actor_id,
@@ -309,7 +309,7 @@ def _decide(reading: Reading, target: ApprovalTarget, choice: Choice) -> None:
         )
         return await watch(ports, [sent], wait_s=choice.wait_s)
 
-    report(request(reading, decided, about=str(target)))
+    report(request(config, decided, about=str(target)))
 
 
 async def _read_pending(ports: Ports, target: ApprovalTarget) -> PendingApproval:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
-from vigil.settings import Reading
+from vigil.settings import Config
 
 if TYPE_CHECKING:
     from projections.postgres.pool import Pool
@@ -31,12 +31,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def with_ports(
-    reading: Reading, work: Callable[[Ports], Awaitable[T]], *, creates: bool = False
+    config: Config, work: Callable[[Ports], Awaitable[T]], *, creates: bool = False
 ) -> T:
     """Return what `work` returns on the log of the stack; `creates` is as for `connected`."""
 
     async def done() -> T:
-        async with connected(reading, creates=creates) as ports:
+        async with connected(config, creates=creates) as ports:
             return await work(ports)
 
     return run(done())
@@ -44,12 +44,12 @@ def with_ports(
 
 @asynccontextmanager
 async def connected(
-    reading: Reading, *, creates: bool = True, is_for_node: bool = False
+    config: Config, *, creates: bool = True, is_for_node: bool = False
 ) -> AsyncIterator[Ports]:
     """Yield the log of the stack. Streams that are missing on the server are created.
 
     Args:
-        reading: the settings.
+        config: the settings.
         creates: whether to create a stack that is missing, too. Commands that only read or send
             requests do not: the stack's name would be a typo.
         is_for_node: whether to check that the server permits all that a node does.
@@ -59,35 +59,35 @@ async def connected(
     """
     from streams import jetstream
 
-    url, link = reading.settings.nats_url, link_settings(reading)
+    url, link = config.settings.nats_url, link_settings(config)
     connecting = jetstream.connect(
-        url, stack=reading.stack, settings=link, creates=creates, is_for_node=is_for_node
+        url, stack=config.stack, settings=link, creates=creates, is_for_node=is_for_node
     )
     async with connecting as ports:
         yield ports
 
 
 @asynccontextmanager
-async def connected_elsewhere(reading: Reading) -> AsyncIterator[Sequence[Ports]]:
+async def connected_elsewhere(config: Config) -> AsyncIterator[Sequence[Ports]]:
     """Yield the logs of the other stacks that the settings want served; see `connected`."""
     # How many partitions they have, the servers say: the setting is about the own stack.
-    settings = structs.replace(reading.settings, partitions=None)
+    settings = structs.replace(config.settings, partitions=None)
     async with AsyncExitStack() as entered:
         yield [
             await entered.enter_async_context(
-                connected(replace(reading, settings=settings, stack=stack), is_for_node=True)
+                connected(replace(config, settings=settings, stack=stack), is_for_node=True)
             )
-            for stack in reading.serves
+            for stack in config.serves
         ]
 
 
-def link_settings(reading: Reading) -> LinkSettings:
+def link_settings(config: Config) -> LinkSettings:
     """Return what the settings say about the connection and what it creates."""
     from streams.jetstream import LinkSettings
 
-    settings = reading.settings
+    settings = config.settings
     return LinkSettings(
-        name=f"vigil {reading.node}",
+        name=f"vigil {config.node}",
         lease_ttl_s=settings.lease_s,
         replicas=settings.replicas,
         partitions=settings.partitions,
@@ -98,10 +98,10 @@ def link_settings(reading: Reading) -> LinkSettings:
 
 
 @asynccontextmanager
-async def pooled(reading: Reading) -> AsyncIterator[Pool]:
+async def pooled(config: Config) -> AsyncIterator[Pool]:
     """Yield connections to Postgres that were tried once."""
     from projections.postgres import pool as postgres
 
-    pool = await postgres.connect(reading.settings.postgres_dsn)
+    pool = await postgres.connect(config.settings.postgres_dsn)
     async with pool:
         yield pool

@@ -57,7 +57,7 @@ from vigil.asking.stack import (
 )
 from vigil.errors import Mistake, Trouble, hint
 from vigil.printing.tables import Row
-from vigil.settings import Reading
+from vigil.settings import Config
 
 LOOK_S: Final = 0.1
 """Between two looks at what nodes run, in seconds."""
@@ -131,7 +131,7 @@ def check_reason(reason: str) -> None:
 
 
 def preview(
-    reading: Reading, drafts: Sequence[Draft], *, app: App | None, seen: int | None
+    config: Config, drafts: Sequence[Draft], *, app: App | None, seen: int | None
 ) -> list[AppliedDefinition]:
     """Return what applying `drafts` would change. Arguments and errors are as for `apply`."""
 
@@ -142,11 +142,11 @@ def preview(
             for each in drafts
         ]
 
-    return with_ports(reading, previewed)
+    return with_ports(config, previewed)
 
 
 def apply(
-    reading: Reading,
+    config: Config,
     drafts: Sequence[Draft],
     *,
     app: App | None,
@@ -158,7 +158,7 @@ def apply(
     """Apply `drafts`, in this order.
 
     Args:
-        reading: the settings.
+        config: the settings.
         drafts: what to apply.
         app: must have what they name; None: only what no app can have is refused.
         by: who applies them.
@@ -182,10 +182,10 @@ def apply(
             say(found[-1])
         return found
 
-    return with_ports(reading, applied)
+    return with_ports(config, applied)
 
 
-def read_current(reading: Reading, kind: DefinitionKind, id_: str) -> CurrentDefinition:
+def read_current(config: Config, kind: DefinitionKind, id_: str) -> CurrentDefinition:
     """Return a definition as its journal has it; raise `Trouble` if nobody has ever defined it."""
 
     async def read(ports: Ports) -> CurrentDefinition:
@@ -195,11 +195,11 @@ def read_current(reading: Reading, kind: DefinitionKind, id_: str) -> CurrentDef
         needed = needed_by(await read_definitions(ports), (kind, id_))
         return CurrentDefinition(definition=definition, needed_by=needed)
 
-    return with_ports(reading, read)
+    return with_ports(config, read)
 
 
 def disable(
-    reading: Reading, kind: DefinitionKind, id_: str, *, by: str, reason: str, seen: int | None
+    config: Config, kind: DefinitionKind, id_: str, *, by: str, reason: str, seen: int | None
 ) -> DefinitionChange:
     """Disable a definition; raise `Trouble` if others have changed it since `seen`."""
 
@@ -207,7 +207,7 @@ def disable(
         return await disable_definition(ports, kind, id_, by=by, reason=reason, seen=seen)
 
     with _naming(id_):
-        return with_ports(reading, disabled)
+        return with_ports(config, disabled)
 
 
 async def unknown(ports: Ports, kind: DefinitionKind, id_: str) -> Trouble:
@@ -291,7 +291,7 @@ class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wait_rollout(
-    reading: Reading, applied: Sequence[AppliedDefinition], *, timeout_s: float
+    config: Config, applied: Sequence[AppliedDefinition], *, timeout_s: float
 ) -> list[Rollout]:
     """Return what the nodes make of what was applied, once all of them have reported.
 
@@ -311,11 +311,11 @@ def wait_rollout(
                 return found
             await _CLOCK.sleep(LOOK_S)
 
-    return with_ports(reading, rolled_out)
+    return with_ports(config, rolled_out)
 
 
 def wait_withdrawal(
-    reading: Reading, kind: DefinitionKind, id_: str, *, timeout_s: float
+    config: Config, kind: DefinitionKind, id_: str, *, timeout_s: float
 ) -> Withdrawal:
     """Return which nodes still use what was disabled, once none does or the time is over."""
     actor = actor_of(kind, id_)
@@ -330,7 +330,7 @@ def wait_withdrawal(
         left = await backlog_of(ports, actor, expectations)
         return Withdrawal(waking=waking, events=left["events"])
 
-    return with_ports(reading, withdrawn)
+    return with_ports(config, withdrawn)
 
 
 def _waking(nodes: Sequence[NodeInfo], actor: str) -> list[str]:
@@ -340,20 +340,20 @@ def _waking(nodes: Sequence[NodeInfo], actor: str) -> list[str]:
 
 
 def changes_of(
-    reading: Reading, kind: DefinitionKind, id_: str, *, with_difference: bool
+    config: Config, kind: DefinitionKind, id_: str, *, with_difference: bool
 ) -> list[Row]:
     """Return a row for each change of a definition, oldest first, with what it changed if wanted.
 
     Columns are those of the table `definition_history`.
     """
-    rows = list(_rows_of(_chapters(reading, kind, id_)))
+    rows = list(_rows_of(_chapters(config, kind, id_)))
     if with_difference:
         return rows
     return [{key: each for key, each in row.items() if key != "difference"} for row in rows]
 
 
 def text_of(
-    reading: Reading, kind: DefinitionKind, id_: str, *, revision: int | None, form: Written
+    config: Config, kind: DefinitionKind, id_: str, *, revision: int | None, form: Written
 ) -> str:
     """Return a definition as the text of a file that can be applied again.
 
@@ -361,7 +361,7 @@ def text_of(
     """
     bodies = {
         chapter.event.revision: chapter.event.body
-        for chapter in _chapters(reading, kind, id_)
+        for chapter in _chapters(config, kind, id_)
         if isinstance(chapter.event, DefinitionApplied)
     }
     newest = max(bodies)
@@ -370,23 +370,23 @@ def text_of(
     return write(unraw(bodies[newest if revision is None else revision]), form)
 
 
-def list_workflows(reading: Reading) -> list[Row]:
+def list_workflows(config: Config) -> list[Row]:
     """Return a row for each workflow that a node has, or that was ever defined as data."""
-    seen = with_ports(reading, read_stack)
+    seen = with_ports(config, read_stack)
     workflows = map(workflow_begun_by, seen.actors())
     editions = {each.id: each for each in seen.editions if each.kind is DefinitionKind.WORKFLOW}
     names = {*editions, *(name for name in workflows if name is not None)}
     return [_workflow_row(seen, name, editions.get(name)) for name in sorted(names)]
 
 
-def _chapters(reading: Reading, kind: DefinitionKind, id_: str) -> Sequence[DefinitionCommit]:
+def _chapters(config: Config, kind: DefinitionKind, id_: str) -> Sequence[DefinitionCommit]:
     async def read(ports: Ports) -> Sequence[DefinitionCommit]:
         chapters = await definition_history(ports, kind, id_)
         if not chapters:
             raise await unknown(ports, kind, id_)
         return chapters
 
-    return with_ports(reading, read)
+    return with_ports(config, read)
 
 
 def _rows_of(chapters: Sequence[DefinitionCommit]) -> Iterator[Row]:

@@ -69,7 +69,7 @@ from vigil.asking.stack import (
 from vigil.errors import Mistake, Trouble
 from vigil.options import stranger_hint, who
 from vigil.printing.tables import as_json
-from vigil.settings import Reading
+from vigil.settings import Config
 
 BEGIN_S: Final = 2.0
 """How long to watch whether an instance begins, in seconds. A free node needs some hundredths of a
@@ -121,16 +121,16 @@ def step_overrides_of(text: str) -> dict[str, Overrides]:
         raise Mistake(f"--step-overrides: {error}") from error
 
 
-def read_instance(reading: Reading, instance_id: str) -> Instance:
+def read_instance(config: Config, instance_id: str) -> Instance:
     """Return an instance as its journal has it."""
     return request(
-        reading,
+        config,
         lambda ports: requests.read_instance(ports, instance_id),
         about=f"instance {instance_id}",
     )
 
 
-def start(reading: Reading, asked: StartRequest) -> StartedInstance:
+def start(config: Config, asked: StartRequest) -> StartedInstance:
     """Request an instance, and watch for a moment whether it begins.
 
     Raises:
@@ -141,7 +141,7 @@ def start(reading: Reading, asked: StartRequest) -> StartedInstance:
 
     async def done(ports: Ports) -> StartedInstance:
         starter, seen = starter_id(asked.workflow), await read_stack(ports)
-        await require_plausible(reading, ports, seen, starter)
+        await require_plausible(config, ports, seen, starter)
         await require_in_force(ports, seen, starter)
         used = await key_use_of(ports, starter, START_EXPECTATION, asked.key, dry_run=asked.dry_run)
         instance_id = await requests.start_workflow(ports, **vars(asked))
@@ -157,10 +157,10 @@ def start(reading: Reading, asked: StartRequest) -> StartedInstance:
             await _wait_begun(ports, started)
         return started
 
-    return request(reading, done, about="instance")
+    return request(config, done, about="instance")
 
 
-def wait_end(reading: Reading, started: StartedInstance, *, timeout_s: float) -> Instance:
+def wait_end(config: Config, started: StartedInstance, *, timeout_s: float) -> Instance:
     """Return an instance once it has ended; raise `Trouble` if it has not after `timeout_s`."""
     until_s, id_ = _CLOCK.monotonic_s() + timeout_s, started.instance_id
 
@@ -174,11 +174,11 @@ def wait_end(reading: Reading, started: StartedInstance, *, timeout_s: float) ->
             await _CLOCK.sleep(LOOK_S)
         return instance
 
-    return request(reading, ended, about=f"instance {id_}")
+    return request(config, ended, about=f"instance {id_}")
 
 
 def resume(
-    reading: Reading,
+    config: Config,
     instance_id: str,
     step: str,
     how: ResumeHow,
@@ -197,26 +197,24 @@ def resume(
         # Its approval, if it had one, was long before.
         return _result_of_request(id_, CommandResult(f"{step} {word}", is_wanted=True))
 
-    _request(reading, instance_id, send, wait_s=wait_s)
+    _request(config, instance_id, send, wait_s=wait_s)
 
 
-def cancel(
-    reading: Reading, instance_id: str, *, by: str, reason: str, wait_s: float | None
-) -> None:
+def cancel(config: Config, instance_id: str, *, by: str, reason: str, wait_s: float | None) -> None:
     """Cancel an instance, and print what became of it."""
 
     async def send(ports: Ports) -> Callable[[Sequence[Recorded]], CommandResult | None]:
         await requests.cancel_workflow(ports, instance_id, by=by, reason=reason)
         return _result_of_cancel
 
-    _request(reading, instance_id, send, wait_s=wait_s)
+    _request(config, instance_id, send, wait_s=wait_s)
 
 
-def decide_step(reading: Reading, instance_id: str, step: str, choice: Choice) -> None:
+def decide_step(config: Config, instance_id: str, step: str, choice: Choice) -> None:
     """Decide on the approval that a step waits for, and print what became of it."""
     choice.check_hash()
     id_ = str(parse_id(instance_id, of="instance"))
-    instance = read_instance(reading, id_)
+    instance = read_instance(config, id_)
     state = instance.steps.get(step)
     if state is None or state.asked is None:
         names = [name for name, each in instance.steps.items() if each.asked is not None]
@@ -230,7 +228,7 @@ def decide_step(reading: Reading, instance_id: str, step: str, choice: Choice) -
         "inputs": as_json([unraw(each) for each in asked.inputs]),
     }
     choice.confirm(f"step {step!r}", row, asked.approval.plan_hash)
-    by = who(reading, choice.by)
+    by = who(config, choice.by)
 
     async def send(ports: Ports) -> Callable[[Sequence[Recorded]], CommandResult | None]:
         try:
@@ -250,11 +248,11 @@ def decide_step(reading: Reading, instance_id: str, step: str, choice: Choice) -
         result = CommandResult(f"{step} {word} by {by}", is_wanted=True)
         return _result_of_request(sent, result, rivals_at=step)
 
-    _request(reading, id_, send, wait_s=choice.wait_s)
+    _request(config, id_, send, wait_s=choice.wait_s)
 
 
 def _request(
-    reading: Reading,
+    config: Config,
     instance_id: str,
     send: Callable[[Ports], Awaitable[Callable[[Sequence[Recorded]], CommandResult | None]]],
     *,
@@ -272,19 +270,13 @@ def _request(
         )
         return await watch(ports, [sent], wait_s=wait_s)
 
-    report(request(reading, done, about=f"instance {instance_id}"))
+    report(request(config, done, about=f"instance {instance_id}"))
 
 
 def _result_of_request(
     id_: str, wanted: CommandResult, *, rivals_at: str = ""
 ) -> Callable[[Sequence[Recorded]], CommandResult | None]:
-    """Return what finds out whether the request `id_` was followed.
-
-    Args:
-        id_: the request's.
-        wanted: what to say if it was.
-        rivals_at: the step that only one decides on; empty: it is no decision.
-    """
+    """Return what finds out whether the request `id_` was followed."""
 
     def stand(records: Sequence[Recorded]) -> CommandResult | None:
         events = [event for record in records for event in record.commit.events]
@@ -326,22 +318,14 @@ def _result_of_cancel(records: Sequence[Recorded]) -> CommandResult | None:
 
 
 async def _wait_begun(ports: Ports, started: StartedInstance) -> None:
-    """Return once the instance has begun, or nothing is known after `BEGIN_S`.
-
-    Raises:
-        Trouble: none begins, and why.
-    """
+    """Return once the instance has begun, or nothing is known after `BEGIN_S`."""
     until_s = _CLOCK.monotonic_s() + BEGIN_S
     while not await _has_begun(ports, started) and _CLOCK.monotonic_s() < until_s:
         await _CLOCK.sleep(BEGIN_LOOK_S)
 
 
 async def _read_started(ports: Ports, started: StartedInstance) -> Instance | None:
-    """Return the instance as it is; None if it has not begun yet.
-
-    Raises:
-        Trouble: none begins, and why.
-    """
+    """Return the instance as it is; None if it has not begun yet."""
     try:
         return await requests.read_instance(ports, started.instance_id)
     except Refused:
@@ -350,11 +334,7 @@ async def _read_started(ports: Ports, started: StartedInstance) -> Instance | No
 
 
 async def _has_begun(ports: Ports, started: StartedInstance) -> bool:
-    """Return whether the instance has begun; if not, it still may.
-
-    Raises:
-        Trouble: none begins, and why.
-    """
+    """Return whether the instance has begun; if not, it still may."""
     asked = started.asked
     assert asked.key is not None, "who asks without one is given one"
     name, is_dry = asked.workflow, asked.dry_run
@@ -397,22 +377,18 @@ class UnservedInstances(msgspec.Struct, frozen=True, kw_only=True):
         return f"{silent}: no node that is up runs the workflow"
 
 
-async def unserved_instances(reading: Reading) -> list[Row]:
+async def unserved_instances(config: Config) -> list[Row]:
     """Return the rows of open instances whose workflow no node runs, the longest silent first.
 
     At most `ROWS_MAX`. None while no node is up at all: nobody can say what they run.
-
-    Raises:
-        ProjectionError: the rows cannot be asked.
-        Unavailable: the log is away.
     """
-    async with connected(reading, creates=False) as ports:
+    async with connected(config, creates=False) as ports:
         nodes, editions = await live_nodes(ports.gates), await read_definitions(ports)
     if not nodes:
         return []
-    async with pooled(reading) as pool:
+    async with pooled(config) as pool:
         return await list_silent_instances(
-            pool, reading.stack, before=_CLOCK.now(), but=served(nodes, editions)
+            pool, config.stack, before=_CLOCK.now(), but=served(nodes, editions)
         )
 
 

@@ -35,7 +35,7 @@ from streams.ports.log import Recorded
 from vigil.asking.connect import with_ports
 from vigil.asking.stack import definition_of, read_definitions
 from vigil.errors import EXIT_TROUBLE, Mistake, Trouble
-from vigil.settings import Reading
+from vigil.settings import Config
 
 IN_FLIGHT_MAX: Final = 64
 """Journals read, or requests sent, at a time."""
@@ -120,10 +120,10 @@ def explained(about: str = "") -> Iterator[None]:
         raise Trouble(f"{about}: {error}" if about else str(error)) from error
 
 
-def request(reading: Reading, work: Callable[[Ports], Awaitable[T]], *, about: str = "") -> T:
+def request(config: Config, work: Callable[[Ports], Awaitable[T]], *, about: str = "") -> T:
     """Return what `work` returns on the log of the stack; errors are `explained`."""
     with explained(about):
-        return with_ports(reading, work)
+        return with_ports(config, work)
 
 
 async def watch(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -15,7 +15,8 @@ from streams.clock import SystemClock
 from streams.model.events import EndStatus
 from vigil.asking.connect import pooled, run
 from vigil.errors import NAMES_SHOWN_MAX, Mistake, Trouble, near_hint
-from vigil.settings import Reading, shown
+from vigil.printing.output import show_rows
+from vigil.settings import Config, shown
 
 if TYPE_CHECKING:
     from projections.postgres.pool import Pool
@@ -35,7 +36,7 @@ ENDS: Final = frozenset(each.value for each in EndStatus)
 _CLOCK: Final = SystemClock()
 
 
-def ask(reading: Reading, question: Callable[[Pool], Awaitable[T]]) -> T:
+def ask(config: Config, question: Callable[[Pool], Awaitable[T]]) -> T:
     """Return the answer of the rows to `question`.
 
     Raises:
@@ -44,18 +45,31 @@ def ask(reading: Reading, question: Callable[[Pool], Awaitable[T]]) -> T:
     """
 
     async def done() -> T:
-        async with pooled(reading) as pool:
+        async with pooled(config) as pool:
             try:
                 return await question(pool)
             except QueryRefused as error:
                 if await applied_migrations(pool) is not None:
                     raise
-                dsn = shown("postgres_dsn", reading.settings.postgres_dsn)
+                dsn = shown("postgres_dsn", config.settings.postgres_dsn)
                 raise Trouble(
                     f"{dsn} holds no tables of Vigil; run `vigil project` or a node"
                 ) from error
 
     return run(done())
+
+
+def show_found(
+    config: Config,
+    rows: Sequence[Mapping[str, object]],
+    columns: Sequence[str],
+    *,
+    is_json: bool,
+    spare: Sequence[str] = (),
+) -> None:
+    """Print rows as `show_rows` does; if there are none, also whether the stack is known."""
+    why_none = "" if rows else why_empty(config)
+    show_rows(rows, columns, is_json=is_json, spare=spare, why_none=why_none)
 
 
 def require(found: T | None, what: str, stack: Stack) -> T:
@@ -82,17 +96,17 @@ def parse_id(text: str, *, of: str = "episode") -> UUID:
         raise Mistake(f"{text!r} is no {of} id, such as {UUID(int=0)}") from error
 
 
-def why_empty(reading: Reading) -> str:
+def why_empty(config: Config) -> str:
     """Return that the rows know nothing of the stack, in words; empty: they know it."""
 
     async def question(pool: Pool) -> str:
-        name = reading.stack.name
-        if await has_stack(pool, reading.stack):
+        name = config.stack.name
+        if await has_stack(pool, config.stack):
             return ""
         unknown = f"nothing has ever been projected for stack {name!r}"
         return f"{unknown}; {stacks_hint(name, await list_stacks(pool, limit=STACKS_MAX))}"
 
-    return ask(reading, question)
+    return ask(config, question)
 
 
 def stacks_hint(name: str, there: Sequence[str]) -> str:

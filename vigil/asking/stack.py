@@ -1,10 +1,9 @@
-"""A look at a stack: who is up, what people said, and whom anybody knows.
+"""A stack as its registry shows it: nodes that are up, orders of people, and definitions.
 
-An actor may be spoken of while no node has it: it may be retired, or its nodes may be down for a
-while. As long as a node is up, only a name that nobody knows is refused, for it is a typo: no node
-that is up has such an actor, nothing is said about it, it was never defined as data, it has no
-lane, and the rows show no episode of it. While none is up nobody can say, so that any name is
-taken.
+A command may name an actor that no node has: the actor may be retired, or its nodes may be down for
+a while. As long as a node is up, only a name that is unknown everywhere is refused, as a typo: no
+node that is up has such an actor, there is no order for it, it was never defined as data, it has no
+lane, and the rows show no episode of it. While no node is up, any name is accepted.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ from streams.ports.all import Ports
 from vigil.asking.connect import pooled
 from vigil.errors import Trouble, hint
 from vigil.printing.tables import Row
-from vigil.settings import Reading
+from vigil.settings import Config
 
 
 class StackView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is up, and what people said."""
+    """The nodes that are up, the orders of people, and the definitions."""
 
     nodes: Sequence[NodeInfo]
     orders: Orders
@@ -56,8 +55,8 @@ class StackView(msgspec.Struct, frozen=True, kw_only=True):
         """Return every actor of the nodes that are up."""
         return sorted({actor for node in self.nodes for actor in node.actors})
 
-    def spoken_of(self) -> set[str]:
-        """Return every actor that people said something about, or have defined."""
+    def mentioned(self) -> set[str]:
+        """Return every actor that has an order, or is defined."""
         modes = self.orders.modes.values()
         ordered = (actor for order in modes for actor in order.actors)
         defined = (actor_of(each.kind, each.id) for each in self.editions)
@@ -65,7 +64,7 @@ class StackView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_stack(ports: Ports) -> StackView:
-    """Return who is up, and what people said."""
+    """Return the nodes that are up, the orders of people, and the definitions."""
     nodes = await live_nodes(ports.gates)
     # Only these: the registry also says what every episode waits for.
     when_and_who = [await ports.registry.entries(under=kind) for kind in (MODES, PAUSES)]
@@ -74,7 +73,7 @@ async def read_stack(ports: Ports) -> StackView:
     return StackView(nodes=nodes, orders=modes.orders_of(entries), editions=editions)
 
 
-async def require_plausible(reading: Reading, ports: Ports, seen: StackView, actor: str) -> None:
+async def require_plausible(config: Config, ports: Ports, seen: StackView, actor: str) -> None:
     """Refuse an actor that nobody knows while a node is up; without any, nobody can say.
 
     Raises:
@@ -82,21 +81,21 @@ async def require_plausible(reading: Reading, ports: Ports, seen: StackView, act
         Trouble: says which names are near.
     """
     if seen.nodes:
-        await require_known(reading, ports, seen, actor)
+        await require_known(config, ports, seen, actor)
 
 
-async def require_known(reading: Reading, ports: Ports, seen: StackView, actor: str) -> None:
+async def require_known(config: Config, ports: Ports, seen: StackView, actor: str) -> None:
     """Refuse an actor that nobody knows, be a node up or not.
 
     Raises:
         BadName: `actor` cannot name an actor.
         Trouble: says which names are near.
     """
-    names = {*seen.actors(), *seen.spoken_of()}
+    names = {*seen.actors(), *seen.mentioned()}
     if actor in names or await ports.log.last(ports.stack.lane(actor)) is not None:
         return
     try:
-        async with pooled(reading) as pool:
+        async with pooled(config) as pool:
             has_rows = bool(await list_episodes(pool, ports.stack, actor=actor, limit=1))
     except (PostgresUnavailable, QueryRefused):
         has_rows = False
@@ -114,7 +113,6 @@ async def require_in_force(ports: Ports, seen: StackView, actor: str) -> None:
         BadName: `actor` cannot name an actor.
         Trouble: says since when, and by whom.
         UnreadableEvent: a newer version has written it.
-        Unavailable: the log is away.
     """
     kind, id_ = defined_by(actor)
     edition = definition_of(seen.editions, kind, id_)
@@ -363,7 +361,6 @@ async def story_of(ports: Ports, kind: DefinitionKind, id_: str) -> DefinitionSt
     Raises:
         BadName: the id can name nothing of this kind.
         UnreadableEvent: a newer version has written it.
-        Unavailable: the log is away.
     """
     story = DefinitionStory()
     for chapter in await definition_history(ports, kind, id_):
@@ -441,12 +438,7 @@ async def _events(ports: Ports, actor: str, expectations: list[ExpectationInfo])
 
 
 async def _cursors(ports: Ports, actor: str) -> Mapping[str, int]:
-    """Return how far the lane of `actor` has come in what it watches; nothing: it has no lane.
-
-    Raises:
-        UnreadableEvent: a newer version of the engine writes it.
-        Unavailable: the log is away.
-    """
+    """Return how far the lane of `actor` has come in what it watches; nothing: it has no lane."""
     subject = ports.stack.lane(actor)
     newest = await ports.log.last(subject)
     if newest is None:

@@ -16,6 +16,7 @@ import typer
 
 from vigil.errors import EXIT_TROUBLE, EXPECTED, exit_code, one_line, only_error, remedy
 from vigil.flags import DEBUG, in_front
+from vigil.plain_values import use_plain_values
 
 NAME: Final = "vigil"
 """What is typed, however the program is run."""
@@ -24,7 +25,7 @@ _PREFIX: Final = "Value error, "
 """What typer's own checks put before what is wrong."""
 
 
-class Entry(NamedTuple):
+class Listed(NamedTuple):
     """A command, or a group of commands."""
 
     module: str
@@ -35,32 +36,34 @@ class Entry(NamedTuple):
 
 
 ENTRIES: Final = {
-    "demo": Entry("serve", "Watch this machine with actors, on own servers."),
-    "up": Entry(
+    "demo": Listed("serve", "Watch this machine with actors, on own servers."),
+    "up": Listed(
         "serve", "Run own NATS and Postgres servers, a node and a projector, until Ctrl-C."
     ),
-    "node": Entry("serve", "Run an engine node against existing servers, until SIGINT or SIGTERM."),
-    "project": Entry("serve", "Run a projector by itself, until SIGINT or SIGTERM."),
-    "publish": Entry("publish", "Publish a domain event."),
-    "apply": Entry("definitions", "Apply definition files to the running stack."),
-    "fire": Entry("fire", "Open an episode by hand, now or later, and print its id."),
-    "actors": Entry("actors", "Actors: list, pause, resume, define.", is_group=True),
-    "mode": Entry("mode", "Show the modes of nodes, or set the mode of one."),
-    "episodes": Entry("episodes", "Episodes: list, show, replay, cancel, approve.", is_group=True),
-    "findings": Entry("findings", "Findings: list, show, clear, acknowledge.", is_group=True),
-    "outputs": Entry("outputs", "Outputs: list, show, approve, retry, cancel.", is_group=True),
-    "workflows": Entry("workflows", "Workflows: list, start, approve, cancel.", is_group=True),
-    "inbox": Entry(
+    "node": Listed(
+        "serve", "Run an engine node against existing servers, until SIGINT or SIGTERM."
+    ),
+    "project": Listed("serve", "Run a projector by itself, until SIGINT or SIGTERM."),
+    "publish": Listed("publish", "Publish a domain event."),
+    "apply": Listed("definitions", "Apply definition files to the running stack."),
+    "fire": Listed("fire", "Open an episode by hand, now or later, and print its id."),
+    "actors": Listed("actors", "Actors: list, pause, resume, define.", is_group=True),
+    "mode": Listed("mode", "Show the modes of nodes, or set the mode of one."),
+    "episodes": Listed("episodes", "Episodes: list, show, replay, cancel, approve.", is_group=True),
+    "findings": Listed("findings", "Findings: list, show, clear, acknowledge.", is_group=True),
+    "outputs": Listed("outputs", "Outputs: list, show, approve, retry, cancel.", is_group=True),
+    "workflows": Listed("workflows", "Workflows: list, start, approve, cancel.", is_group=True),
+    "inbox": Listed(
         "inbox", "List what waits for a person, with the command to type, oldest first."
     ),
-    "dead": Entry("dead", "Dead letters: list, show, requeue, discard.", is_group=True),
-    "recover": Entry("repair", "Restart episodes and workflow instances that no node is running."),
-    "reconcile": Entry(
+    "dead": Listed("dead", "Dead letters: list, show, requeue, discard.", is_group=True),
+    "recover": Listed("repair", "Restart episodes and workflow instances that no node is running."),
+    "reconcile": Listed(
         "repair", "End what no live node declares any more, and start new schedules."
     ),
-    "repartition": Entry("repair", "Spread a stopped stack over another number of streams."),
-    "sql": Entry("sql", "Query the tables with SQL."),
-    "doctor": Entry("doctor", "Check settings, servers, streams and tables."),
+    "repartition": Listed("repair", "Spread a stopped stack over another number of streams."),
+    "sql": Listed("sql", "Query the tables with SQL."),
+    "doctor": Listed("doctor", "Check settings, servers, streams and tables."),
 }
 """Every command, in the order of the help."""
 
@@ -74,8 +77,10 @@ def run(arguments: Sequence[str]) -> NoReturn:
     """Run the command in `arguments`, and exit; expected errors are one line on stderr."""
     words = in_front(arguments)
     is_debugging = DEBUG in words or bool(os.environ.get("VIGIL_DEBUG"))
+    command = typer.main.get_command(_app(set(words) & ENTRIES.keys()))
+    use_plain_values(command)
     try:
-        code = _app(set(words) & ENTRIES.keys())(args=words, prog_name=NAME, standalone_mode=False)
+        code = command(args=words, prog_name=NAME, standalone_mode=False)
     except typer.TyperException as error:
         _refuse(error)
     except typer.Abort:
@@ -91,7 +96,7 @@ def run(arguments: Sequence[str]) -> NoReturn:
     sys.exit(code)
 
 
-def _app(loaded: Sequence[str] | set[str] | dict[str, Entry]) -> typer.Typer:
+def _app(loaded: Sequence[str] | set[str] | dict[str, Listed]) -> typer.Typer:
     """Return the command line; of `loaded`, the commands themselves."""
     app = typer.Typer(
         name=NAME,
@@ -106,7 +111,7 @@ def _app(loaded: Sequence[str] | set[str] | dict[str, Entry]) -> typer.Typer:
     for name, entry in ENTRIES.items():
         module = import_module(f"{__name__}.{entry.module}") if name in loaded else None
         if module is None:
-            app.command(name, help=entry.help)(_not_loaded)
+            app.command(name, short_help=entry.help)(_not_loaded)
         elif entry.is_group:
             app.add_typer(module.app, name=name, help=entry.help)
         else:
@@ -204,10 +209,12 @@ def _shared(
 
 
 def _refuse(error: typer.TyperException) -> NoReturn:
-    """Exit with what is wrong about the command line; empty: help was shown instead."""
+    """Exit with what is wrong about the command line, or with the help of a group."""
+    ctx: typer.Context | None = getattr(error, "ctx", None)
     wrong = error.format_message().replace(_PREFIX, "").strip()
-    if wrong:
-        ctx: typer.Context | None = getattr(error, "ctx", None)
+    if ctx is not None and wrong == ctx.get_help().strip():
+        print(wrong)
+    elif wrong:
         stop = "" if wrong.endswith((".", "?")) else "."
         command = NAME if ctx is None else ctx.command_path
         print(f"vigil: {wrong}{stop} `{command} --help` says more.", file=sys.stderr)

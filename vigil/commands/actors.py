@@ -49,7 +49,7 @@ from vigil.options import By, IsJson, Timeout, who
 from vigil.printing import tables
 from vigil.printing.output import show_record, show_rows
 from vigil.printing.tables import Row, as_words
-from vigil.settings import Reading
+from vigil.settings import Config
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -92,15 +92,15 @@ def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
     Events, due timers (fires by hand, ticks, debounced events) and commands are those that wait or
     are being handled. Without Postgres, queued, running and blocked stay empty.
     """
-    reading = options.reading(ctx)
+    config = options.config(ctx)
 
     async def listed(ports: Ports) -> list[Row]:
-        seen, counts = await read_stack(ports), await _counts_if_any(reading)
+        seen, counts = await read_stack(ports), await _counts_if_any(config)
         defined = [each.id for each in seen.editions if each.kind is DefinitionKind.AGENT]
         names = sorted({*seen.actors(), *seen.orders.pauses, *defined, *(counts or {})})
         return [await _actor_row(ports, seen, counts, name) for name in names]
 
-    rows = with_ports(reading, listed)
+    rows = with_ports(config, listed)
     shown = rows if is_json else [tables.in_words(in_short(row)) for row in rows]
     show_rows(shown, COLUMNS, is_json=is_json, spare=SPARE)
 
@@ -108,11 +108,11 @@ def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
 @app.command()
 def show(ctx: typer.Context, *, actor: ActorId, is_json: IsJson = False) -> None:
     """Show one actor, and the state of each of its expectations."""
-    reading = options.reading(ctx)
+    config = options.config(ctx)
 
     async def shown(ports: Ports) -> tuple[Row, list[Row]]:
-        seen, counts = await read_stack(ports), await _counts_if_any(reading)
-        await require_known(reading, ports, seen, actor)
+        seen, counts = await read_stack(ports), await _counts_if_any(config)
+        await require_known(config, ports, seen, actor)
         row = await _actor_row(ports, seen, counts, actor)
         row = {**row, **await story_columns(ports, *defined_by(actor))}
         expectations, debounced = known(seen.nodes, actor) or {}, await debounced_of(ports, actor)
@@ -121,7 +121,7 @@ def show(ctx: typer.Context, *, actor: ActorId, is_json: IsJson = False) -> None
             for name, each in sorted(expectations.items())
         ]
 
-    row, expectations = with_ports(reading, shown)
+    row, expectations = with_ports(config, shown)
     if is_json:
         show_record({**row, "expectations": expectations}, is_json=True)
         return
@@ -143,38 +143,38 @@ def pause(
     timeout_s: Timeout = DRAIN_S,
 ) -> None:
     """Pause an actor: no node opens episodes of it. Open episodes go on, and new events wait."""
-    reading = options.reading(ctx)
-    order = PauseOrder(by=who(reading, by), reason=reason, at=_CLOCK.now())
+    config = options.config(ctx)
+    order = PauseOrder(by=who(config, by), reason=reason, at=_CLOCK.now())
 
     async def paused(ports: Ports) -> str:
         seen = await read_stack(ports)
-        await require_plausible(reading, ports, seen, actor)
+        await require_plausible(config, ports, seen, actor)
         await ports.registry.put(pause_key(actor), msgspec.json.encode(order))
         is_up = actor in seen.actors()
         return f"{actor}: paused" + ("" if is_up else "; no node that is up has it")
 
-    done = with_ports(reading, paused)
+    done = with_ports(config, paused)
     with waiting(f"{actor} stays paused; `vigil actors resume {actor}` ends that"):
         print(done, flush=True)
         if is_waiting:
-            with_ports(reading, lambda ports: _wait_drained(reading, ports, actor, timeout_s))
+            with_ports(config, lambda ports: _wait_drained(config, ports, actor, timeout_s))
             print(f"{actor}: drained")
 
 
 @app.command()
 def resume(ctx: typer.Context, *, actor: ActorId) -> None:
     """Resume a paused actor: nodes open episodes again, first for events that have waited."""
-    reading = options.reading(ctx)
+    config = options.config(ctx)
 
     async def resumed(ports: Ports) -> str:
         seen = await read_stack(ports)
         if await ports.registry.get(pause_key(actor)) is None:
-            await require_known(reading, ports, seen, actor)
+            await require_known(config, ports, seen, actor)
             return f"{actor}: was not paused"
         await ports.registry.delete(pause_key(actor))
         return f"{actor}: resumed"
 
-    print(with_ports(reading, resumed))
+    print(with_ports(config, resumed))
 
 
 @app.command()
@@ -185,16 +185,16 @@ def reset(
     expectation: Annotated[str, typer.Argument(metavar="EXPECTATION", help="Its name.")],
 ) -> None:
     """Close the circuit breaker of an expectation, and forget the failures that it has counted."""
-    reading = options.reading(ctx)
+    config = options.config(ctx)
 
     async def closed(ports: Ports) -> str:
         seen = await read_stack(ports)
-        await require_plausible(reading, ports, seen, actor)
+        await require_plausible(config, ports, seen, actor)
         _require_breaker(seen, actor, expectation)
         was = await _close(ports.gates, breaker_key(actor, expectation))
         return f"{actor}, {expectation}: {was}"
 
-    print(with_ports(reading, closed))
+    print(with_ports(config, closed))
 
 
 definitions.add_to(app)
@@ -216,12 +216,12 @@ def _in_words(row: Row) -> Row:
     return tables.in_words({**row, **said})
 
 
-async def _wait_drained(reading: Reading, ports: Ports, actor: str, timeout_s: float) -> None:
+async def _wait_drained(config: Config, ports: Ports, actor: str, timeout_s: float) -> None:
     """Wait until nothing of a paused actor is queued or runs, and print what is left.
 
     What is blocked needs no node. Raises `Trouble` if something is left after `timeout_s`.
     """
-    async with pooled(reading) as pool:
+    async with pooled(config) as pool:
         until_s, left, calm = _CLOCK.monotonic_s() + timeout_s, "", 0
         while calm < CALM_LOOKS:
             if calm or left:
@@ -256,11 +256,11 @@ def _wakes(node: NodeInfo, actor: str) -> bool:
     return actor in node.actors and node.actors[actor].wakes
 
 
-async def _counts_if_any(reading: Reading) -> Counts | None:
+async def _counts_if_any(config: Config) -> Counts | None:
     """Return what the rows say, or None if there are none to ask."""
     try:
-        async with pooled(reading) as pool:
-            return await _counts(pool, reading.stack)
+        async with pooled(config) as pool:
+            return await _counts(pool, config.stack)
     except (PostgresUnavailable, QueryRefused):
         return None
 

@@ -15,12 +15,12 @@ from projections.postgres.reader import list_dead_letters, show_dead_letter
 from streams.model.outputs import OutputStatus
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import ask, require
+from vigil.asking.rows import ask, require, show_found
 from vigil.errors import EXIT_TROUBLE, Mistake
 from vigil.options import By, IsJson, Limit, require_consent, who
-from vigil.printing.output import show_record, show_rows
+from vigil.printing.output import show_record
 from vigil.printing.tables import Row
-from vigil.settings import Reading
+from vigil.settings import Config
 
 if TYPE_CHECKING:
     from engine.cluster.nodes import NodeInfo
@@ -78,11 +78,11 @@ def list_(
     is_json: IsJson = False,
 ) -> None:
     """List dead letters that wait for a decision, the latest first."""
-    reading, status = options.reading(ctx), None if is_all else WAITING
+    config, status = options.config(ctx), None if is_all else WAITING
     rows = ask(
-        reading, lambda pool: list_dead_letters(pool, reading.stack, status=status, limit=limit)
+        config, lambda pool: list_dead_letters(pool, config.stack, status=status, limit=limit)
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+    show_found(config, rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
@@ -93,9 +93,9 @@ def show(
     is_json: IsJson = False,
 ) -> None:
     """Show one dead letter, its message, and the command that settles it."""
-    reading = options.reading(ctx)
-    row = ask(reading, lambda pool: show_dead_letter(pool, reading.stack, key))
-    row = require(row, f"dead letter {key!r}", reading.stack)
+    config = options.config(ctx)
+    row = ask(config, lambda pool: show_dead_letter(pool, config.stack, key))
+    row = require(row, f"dead letter {key!r}", config.stack)
     payload = row["payload"]
     assert isinstance(payload, bytes)
     words = {"payload": payload.decode(errors="replace"), "what_to_do": what_to_do(row)}
@@ -112,9 +112,9 @@ def requeue(
     by: By = None,
 ) -> None:
     """Try again: publish the event, open another episode, or send the command again."""
-    reading = options.reading(ctx)
-    chosen = _chosen(reading, "requeue", keys, is_all_waiting=is_all_waiting, is_sure=is_sure)
-    name = who(reading, by)
+    config = options.config(ctx)
+    chosen = _chosen(config, "requeue", keys, is_all_waiting=is_all_waiting, is_sure=is_sure)
+    name = who(config, by)
 
     async def requeued(settler: DeadLetterRequests, key: str) -> Decided:
         from streams.layout import Kind
@@ -128,7 +128,7 @@ def requeue(
             return f"requeued: put to instance {done.instance_id} again", ""
         return f"requeued as event {done.event_seq}", ""
 
-    _settle(reading, chosen, requeued)
+    _settle(config, chosen, requeued)
 
 
 @app.command()
@@ -142,15 +142,15 @@ def discard(
     by: By = None,
 ) -> None:
     """Discard dead letters. They stay in the table, and no longer wait."""
-    reading = options.reading(ctx)
-    chosen = _chosen(reading, "discard", keys, is_all_waiting=is_all_waiting, is_sure=is_sure)
-    name = who(reading, by)
+    config = options.config(ctx)
+    chosen = _chosen(config, "discard", keys, is_all_waiting=is_all_waiting, is_sure=is_sure)
+    name = who(config, by)
 
     async def discarded(settler: DeadLetterRequests, key: str) -> Decided:
         await settler.discard(key, by=name, reason=reason)
         return "discarded", ""
 
-    _settle(reading, chosen, discarded)
+    _settle(config, chosen, discarded)
 
 
 def what_to_do(row: Row) -> str | None:
@@ -175,16 +175,16 @@ def _argument(text: str) -> str:
 
 
 def _chosen(
-    reading: Reading, what: str, keys: list[str] | None, *, is_all_waiting: bool, is_sure: bool
+    config: Config, what: str, keys: list[str] | None, *, is_all_waiting: bool, is_sure: bool
 ) -> list[str]:
     """Return the letters to `what`: those that were named, or, with consent, all that wait."""
     if bool(keys) is is_all_waiting:
-        raise Mistake("name the letters, or give --all-waiting")
+        raise Mistake("name the dead letters, or give --all-waiting")
     if keys:
         return keys
     rows = ask(
-        reading,
-        lambda pool: list_dead_letters(pool, reading.stack, status=WAITING, limit=ROWS_MAX),
+        config,
+        lambda pool: list_dead_letters(pool, config.stack, status=WAITING, limit=ROWS_MAX),
     )
     if rows and not is_sure:
         require_consent(f"{what} {len(rows):,} dead letters?")
@@ -192,7 +192,7 @@ def _chosen(
 
 
 def _settle(
-    reading: Reading,
+    config: Config,
     keys: Sequence[str],
     decide: Callable[[DeadLetterRequests, str], Awaitable[Decided]],
 ) -> None:
@@ -205,7 +205,7 @@ def _settle(
         settler, nodes = DeadLetterRequests(ports, SystemClock()), await live_nodes(ports.gates)
         return [await _settle_one(settler, nodes, key, decide) for key in dict.fromkeys(keys)]
 
-    settled = with_ports(reading, done, creates=True)
+    settled = with_ports(config, done, creates=True)
     for each in settled:
         if each.done:
             print(f"{each.letter_key}: {each.done}")

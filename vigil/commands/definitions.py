@@ -121,26 +121,26 @@ def apply(
     from vigil.asking.drafts import drafts_of
     from vigil.serving.app import load
 
-    reading = options.reading(ctx)
-    name = who(reading, by)
+    config = options.config(ctx)
+    name = who(config, by)
     definitions.check_reason(reason)
     reconcile = None
     if is_reconciling:
         from vigil.commands.repair import reconciler
 
         _require_nodes(is_dry=is_dry, timeout_s=timeout_s)
-        reconcile = reconciler(reading, by=by, reason=reason)
+        reconcile = reconciler(config, by=by, reason=reason)
     drafts = drafts_of(kind_of_group(ctx), paths, None if form is None else form.value)
     if seen is not None and len(drafts) > 1:
         raise Mistake("--if-revision is for one file")
     checked_by = None if app is None else load(app)
     if is_dry:
-        planned = definitions.preview(reading, drafts, app=checked_by, seen=seen)
+        planned = definitions.preview(config, drafts, app=checked_by, seen=seen)
         named = unchecked(drafts) if checked_by is None else []
         show_planned(planned, named, is_json=is_json)
         return
     done = definitions.apply(
-        reading,
+        config,
         drafts,
         app=checked_by,
         by=name,
@@ -148,7 +148,7 @@ def apply(
         seen=seen,
         say=lambda each: None if is_json else say_applied(each, "revision"),
     )
-    rollouts = definitions.wait_rollout(reading, done, timeout_s=timeout_s) if timeout_s else []
+    rollouts = definitions.wait_rollout(config, done, timeout_s=timeout_s) if timeout_s else []
     show_rollout(done, rollouts, timeout_s=timeout_s, reconcile=reconcile, is_json=is_json)
 
 
@@ -166,8 +166,8 @@ def disable(
     """Disable a definition until it is applied again. Open episodes go on, and new events wait."""
     from vigil.asking import definitions
 
-    reading, kind = options.reading(ctx), _kind(ctx)
-    current = definitions.read_current(reading, kind, id_)
+    config, kind = options.config(ctx), _kind(ctx)
+    current = definitions.read_current(config, kind, id_)
     revision, holds = current.definition.revision, current.definition.holds
     if holds and not is_json:
         say_needed(id_, current.needed_by)
@@ -175,11 +175,11 @@ def disable(
         require_consent(f"disable {id_}, which is at revision {revision}?")
         # What was asked about is what is to be disabled, and nothing newer.
         seen = revision if seen is None else seen
-    done = definitions.disable(reading, kind, id_, by=who(reading, by), reason=reason, seen=seen)
+    done = definitions.disable(config, kind, id_, by=who(config, by), reason=reason, seen=seen)
     if not is_json:
         what = "disabled" if done.happened else "was disabled already"
         print(f"{id_}: {what}, at revision {done.registered.revision}", flush=True)
-    withdrawal = definitions.wait_withdrawal(reading, kind, id_, timeout_s=timeout_s)
+    withdrawal = definitions.wait_withdrawal(config, kind, id_, timeout_s=timeout_s)
     show_withdrawal(done, current.needed_by, withdrawal, timeout_s=timeout_s, is_json=is_json)
 
 
@@ -195,7 +195,7 @@ def history(
     """List the changes of a definition, oldest first."""
     from vigil.asking import definitions
 
-    rows = definitions.changes_of(options.reading(ctx), _kind(ctx), id_, with_difference=is_diff)
+    rows = definitions.changes_of(options.config(ctx), _kind(ctx), id_, with_difference=is_diff)
     shown = rows if is_json else list(map(_in_words, rows))
     if is_json or not is_diff:
         show_rows(shown, HISTORY, is_json=is_json)
@@ -220,8 +220,8 @@ def definition(
     """Print a definition as a file that can be applied again."""
     from vigil.asking import definitions
 
-    reading, kind = options.reading(ctx), _kind(ctx)
-    print(definitions.text_of(reading, kind, id_, revision=revision, form=form.value), end="")
+    config, kind = options.config(ctx), _kind(ctx)
+    print(definitions.text_of(config, kind, id_, revision=revision, form=form.value), end="")
 
 
 def kind_of_group(ctx: typer.Context) -> DefinitionKind | None:

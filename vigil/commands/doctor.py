@@ -31,18 +31,18 @@ from vigil.asking.connect import connected, link_settings, pooled, run
 from vigil.asking.rows import applied_migrations
 from vigil.asking.stack import GROUPS, Rollout, read_definitions, rollout_of
 from vigil.options import IsJson
-from vigil.settings import Reading, shown
+from vigil.settings import Config, shown
 from vigil.version import vigil_version
 
 
 def doctor(ctx: typer.Context, *, is_json: IsJson = False) -> None:
-    """Check settings, servers, streams and tables; exit code 1 if anything is wrong."""
+    """Check settings, servers, streams and tables. Exit code 1: something is wrong."""
     from vigil.errors import EXIT_TROUBLE
     from vigil.printing import tables
 
-    reading = options.reading(ctx)
-    checks = run(examine(reading))
-    settings, installed = settings_in_force(reading), versions()
+    config = options.config(ctx)
+    checks = run(examine(config))
+    settings, installed = settings_in_force(config), versions()
     if is_json:
         print(tables.as_json({"versions": installed, "settings": settings, "checks": checks}))
     else:
@@ -103,38 +103,38 @@ def versions() -> dict[str, str]:
     }
 
 
-def settings_in_force(reading: Reading) -> list[dict[str, str]]:
+def settings_in_force(config: Config) -> list[dict[str, str]]:
     """Return every setting, its value without secrets, and the place that says so."""
     return [
-        {"setting": key, "value": shown(key, getattr(reading.settings, key)), "from": origin}
-        for key, origin in reading.origins.items()
+        {"setting": key, "value": shown(key, getattr(config.settings, key)), "from": origin}
+        for key, origin in config.origins.items()
     ]
 
 
-async def examine(reading: Reading) -> list[DoctorCheck]:
+async def examine(config: Config) -> list[DoctorCheck]:
     """Return everything looked at, problems included."""
-    of_log = await _look_at_log(reading)
+    of_log = await _look_at_log(config)
     if any(check.status != "ok" for check in of_log):
-        return [*of_log, *await _look_at_rows(reading, {})]
-    of_definitions = await _look_at_definitions(reading)
-    of_rows = await _look_at_rows(reading, await _heads(reading))
-    return [*of_log, *of_definitions, *of_rows, *await _look_at_instances(reading)]
+        return [*of_log, *await _look_at_rows(config, {})]
+    of_definitions = await _look_at_definitions(config)
+    of_rows = await _look_at_rows(config, await _heads(config))
+    return [*of_log, *of_definitions, *of_rows, *await _look_at_instances(config)]
 
 
-async def _look_at_log(reading: Reading) -> list[DoctorCheck]:
-    settings = reading.settings
-    link = link_settings(reading)
+async def _look_at_log(config: Config) -> list[DoctorCheck]:
+    settings = config.settings
+    link = link_settings(config)
     what = f"NATS at {shown('nats_url', settings.nats_url)}"
     try:
-        inspection = await jetstream.inspect(settings.nats_url, stack=reading.stack, settings=link)
+        inspection = await jetstream.inspect(settings.nats_url, stack=config.stack, settings=link)
     except StreamError as error:
         remedy = "Start a server with JetStream, or correct nats_url; `vigil up` brings its own."
         return [DoctorCheck(what=what, status="problem", says=str(error), remedy=remedy)]
     return [_of_server(inspection, what), *map(_of_stream, inspection.streams)]
 
 
-async def _look_at_definitions(reading: Reading) -> list[DoctorCheck]:
-    async with connected(reading, creates=False) as ports:
+async def _look_at_definitions(config: Config) -> list[DoctorCheck]:
+    async with connected(config, creates=False) as ports:
         nodes, editions = await live_nodes(ports.gates), await read_definitions(ports)
     return look_at_definitions(nodes, [each for each in editions if each.holds])
 
@@ -166,9 +166,9 @@ def _of_definition(edition: RegisteredDefinition, said: Rollout) -> DoctorCheck:
     )
 
 
-async def _heads(reading: Reading) -> dict[str, int]:
+async def _heads(config: Config) -> dict[str, int]:
     """Return the newest sequence of what is projected. The streams are there: none is made."""
-    async with connected(reading) as ports:
+    async with connected(config) as ports:
         return {
             ports.stack.part(stream, partition): await ports.log.head(stream, partition=partition)
             for stream in (Stream.JOURNAL, Stream.DEAD)
@@ -176,17 +176,17 @@ async def _heads(reading: Reading) -> dict[str, int]:
         }
 
 
-async def _look_at_rows(reading: Reading, heads: Mapping[str, int]) -> list[DoctorCheck]:
-    what = f"Postgres at {shown('postgres_dsn', reading.settings.postgres_dsn)}"
+async def _look_at_rows(config: Config, heads: Mapping[str, int]) -> list[DoctorCheck]:
+    what = f"Postgres at {shown('postgres_dsn', config.settings.postgres_dsn)}"
     try:
-        async with pooled(reading) as pool:
+        async with pooled(config) as pool:
             (found,) = (await run_sql(pool, "SHOW server_version")).rows
             server = DoctorCheck(what=what, status="ok", says=f"PostgreSQL {found[0]}")
             applied = await applied_migrations(pool)
             if applied is None:
                 says = "no tables yet; the first projector makes them"
                 return [server, DoctorCheck(what="migrations", status="note", says=says)]
-            lags = await look_at_lags(pool, reading.stack, heads)
+            lags = await look_at_lags(pool, config.stack, heads)
     except ProjectionError as error:
         remedy = "Start a server, or correct postgres_dsn; `vigil up` brings its own."
         return [DoctorCheck(what=what, status="problem", says=str(error), remedy=remedy)]
@@ -194,11 +194,7 @@ async def _look_at_rows(reading: Reading, heads: Mapping[str, int]) -> list[Doct
 
 
 async def look_at_lags(pool: Pool, stack: Stack, heads: Mapping[str, int]) -> list[DoctorCheck]:
-    """Return how each projection stands to the head of what it follows, by name.
-
-    Raises:
-        ProjectionError: the rows cannot be asked.
-    """
+    """Return how each projection stands to the head of what it follows, by name."""
     places = await _checkpoints(pool, stack)
     lags = [
         await _of_lag(pool, stack, each, head=head, place=places.get(each, _NOWHERE))
@@ -208,10 +204,10 @@ async def look_at_lags(pool: Pool, stack: Stack, heads: Mapping[str, int]) -> li
     return [*lags, *map(_of_another_layout, strange)]
 
 
-async def _look_at_instances(reading: Reading) -> list[DoctorCheck]:
+async def _look_at_instances(config: Config) -> list[DoctorCheck]:
     """Return which instances no node sees to. Rows that cannot be asked have been told already."""
     try:
-        rows = await instances.unserved_instances(reading)
+        rows = await instances.unserved_instances(config)
     except ProjectionError:
         return []
     return list(map(_of_unserved, instances.by_workflow(rows)))

@@ -31,7 +31,7 @@ from streams.model.outputs import OutputOutcome
 from streams.subjects import Stack
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import ENDS, ask, parse_id, require, wait_ended
+from vigil.asking.rows import ENDS, ask, parse_id, require, show_found, wait_ended
 from vigil.errors import EXIT_TROUBLE, Mistake, Trouble
 from vigil.options import (
     DECISION_S,
@@ -49,7 +49,7 @@ from vigil.options import (
 )
 from vigil.printing import tables
 from vigil.printing.output import show_record, show_rows
-from vigil.settings import Reading
+from vigil.settings import Config
 
 if TYPE_CHECKING:
     from engine.operations.replay import Frame
@@ -162,21 +162,21 @@ def list_(
     is_json: IsJson = False,
 ) -> None:
     """List episodes: queued ones first, then the latest started."""
-    reading = options.reading(ctx)
+    config = options.config(ctx)
     rows = ask(
-        reading,
-        lambda pool: list_episodes(pool, reading.stack, status=status, actor=actor, limit=limit),
+        config,
+        lambda pool: list_episodes(pool, config.stack, status=status, actor=actor, limit=limit),
     )
     shown = rows if is_json else [{**row, "says": says(row)} for row in rows]
-    show_rows(shown, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+    show_found(config, shown, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
 def show(ctx: typer.Context, *, episode_id: EpisodeId, is_json: IsJson = False) -> None:
     """Show everything about one episode."""
-    reading, wanted = options.reading(ctx), parse_id(episode_id)
-    row = ask(reading, lambda pool: _record(pool, reading.stack, wanted))
-    row = require(row, f"episode {wanted}", reading.stack)
+    config, wanted = options.config(ctx), parse_id(episode_id)
+    row = ask(config, lambda pool: _record(pool, config.stack, wanted))
+    row = require(row, f"episode {wanted}", config.stack)
     if is_json:
         show_record(row, is_json=True)
         return
@@ -191,14 +191,14 @@ def show(ctx: typer.Context, *, episode_id: EpisodeId, is_json: IsJson = False) 
 @app.command()
 def steps(ctx: typer.Context, *, episode_id: EpisodeId, is_json: IsJson = False) -> None:
     """List the steps of one episode, in order."""
-    reading, wanted = options.reading(ctx), parse_id(episode_id)
+    config, wanted = options.config(ctx), parse_id(episode_id)
 
     async def question(pool: Pool) -> list[Row]:
-        episode = await show_episode(pool, reading.stack, wanted)
-        require(episode, f"episode {wanted}", reading.stack)
-        return [*await list_steps(pool, reading.stack, wanted)]
+        episode = await show_episode(pool, config.stack, wanted)
+        require(episode, f"episode {wanted}", config.stack)
+        return [*await list_steps(pool, config.stack, wanted)]
 
-    show_rows(ask(reading, question), STEP_COLUMNS, is_json=is_json)
+    show_rows(ask(config, question), STEP_COLUMNS, is_json=is_json)
 
 
 @app.command()
@@ -215,14 +215,14 @@ def replay(
     """Fold one episode's journal event by event, and show the state after each of them."""
     from engine.operations import replay as operations_replay
 
-    reading, wanted = options.reading(ctx), parse_id(episode_id)
+    config, wanted = options.config(ctx), parse_id(episode_id)
 
     async def read(ports: Ports) -> Sequence[Recorded]:
         return await ports.log.read(ports.stack.episode(str(wanted)))
 
-    frames = list(operations_replay.frames(with_ports(reading, read, creates=True)))
+    frames = list(operations_replay.frames(with_ports(config, read, creates=True)))
     if not frames:
-        raise Trouble(f"no episode {wanted} on the journal of stack {reading.stack.name}")
+        raise Trouble(f"no episode {wanted} on the journal of stack {config.stack.name}")
     if at is not None and at > len(frames):
         raise Trouble(f"its journal holds {len(frames):,} events, not {at:,}")
     if at is not None:
@@ -268,19 +268,19 @@ def cancel(
         raise Mistake("name the episodes, or give --actor")
     if actor is None and (expectation or status or is_sure):
         raise Mistake("--expectation, --status and --yes go with --actor")
-    reading = options.reading(ctx)
+    config = options.config(ctx)
     if actor is None:
-        found = _named(reading, [parse_id(each) for each in ids or ()])
+        found = _named(config, [parse_id(each) for each in ids or ()])
     else:
-        found = _unended(reading, actor=actor, expectation=expectation, status=status)
+        found = _unended(config, actor=actor, expectation=expectation, status=status)
     if actor is not None and found and not is_sure:
         require_consent(f"cancel {len(found):,} episodes of {actor}?")
-    _request_cancel(reading, found, by=who(reading, by), reason=reason)
-    after = _wait_ends(reading, found, timeout_s=timeout_s) if is_waiting else found
+    _request_cancel(config, found, by=who(config, by), reason=reason)
+    after = _wait_ends(config, found, timeout_s=timeout_s) if is_waiting else found
     if is_json:
         show_rows([each.as_row() for each in after], (), is_json=True)
     elif actor is None:
-        _print_each(after, reading)
+        _print_each(after, config)
     else:
         counts = Counter(each.outlook for each in after)
         words = (f"{count:,} {outlook}" for outlook, count in counts.items())
@@ -306,7 +306,7 @@ def approve(
     from vigil.asking.approvals import Choice, decide_episode
 
     choice = Choice("approve", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_episode(options.reading(ctx), episode_id, choice)
+    decide_episode(options.config(ctx), episode_id, choice)
 
 
 @app.command()
@@ -325,7 +325,7 @@ def deny(
     from vigil.asking.approvals import Choice, decide_episode
 
     choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_episode(options.reading(ctx), episode_id, choice)
+    decide_episode(options.config(ctx), episode_id, choice)
 
 
 @app.command()
@@ -353,8 +353,8 @@ def resolve(
 
     body = options.read_json(result, what="--result")
     only = None if episode_id is None else str(parse_id(episode_id))
-    reading = options.reading(ctx)
-    name, wait_s = who(reading, by), timeout_s if is_waiting else None
+    config = options.config(ctx)
+    name, wait_s = who(config, by), timeout_s if is_waiting else None
 
     async def resolved(ports: Ports) -> list[CommandOutcome]:
         waiters = await _waiters(ports, ref, only)
@@ -364,7 +364,7 @@ def resolve(
             raise Trouble(f"{error}; for one that is about to wait, publish {RESOLVED}") from error
         return await watch(ports, [_sent(ports, each, id_) for each in waiters], wait_s=wait_s)
 
-    report(request(reading, resolved))
+    report(request(config, resolved))
 
 
 def says(row: Row) -> str:
@@ -458,17 +458,17 @@ def _as_shown(event: EpisodeEvent) -> EpisodeEvent:
     return event
 
 
-def _print_each(episodes: Sequence[EpisodeToCancel], reading: Reading) -> None:
+def _print_each(episodes: Sequence[EpisodeToCancel], config: Config) -> None:
     for each in episodes:
         if each.is_known:
             print(f"{each.episode_id}: {each.outlook}")
         else:
             hint = "`vigil episodes list` shows those that there are"
-            line = f"no episode {each.episode_id} in stack {reading.stack.name}; {hint}"
+            line = f"no episode {each.episode_id} in stack {config.stack.name}; {hint}"
             print(f"vigil: {line}", file=sys.stderr)
 
 
-def _named(reading: Reading, ids: Iterable[UUID]) -> list[EpisodeToCancel]:
+def _named(config: Config, ids: Iterable[UUID]) -> list[EpisodeToCancel]:
     """Return the episodes of these ids as the journal has them, each once."""
     from engine.episodes.episode import fold
     from vigil.asking.requests import in_batches
@@ -482,29 +482,29 @@ def _named(reading: Reading, ids: Iterable[UUID]) -> list[EpisodeToCancel]:
 
         return await in_batches(list(dict.fromkeys(ids)), one)
 
-    return with_ports(reading, found)
+    return with_ports(config, found)
 
 
 def _unended(
-    reading: Reading, *, actor: str, expectation: str | None, status: str | None
+    config: Config, *, actor: str, expectation: str | None, status: str | None
 ) -> list[EpisodeToCancel]:
     """Return the unended episodes of an actor; raise `Trouble` if nobody knows the actor."""
     from vigil.asking.stack import read_stack, require_expectation, require_known
 
     async def known(ports: Ports) -> None:
         seen = await read_stack(ports)
-        await require_known(reading, ports, seen, actor)
+        await require_known(config, ports, seen, actor)
         if expectation is not None:
             require_expectation(seen, actor, expectation)
 
     found = ask(
-        reading,
+        config,
         lambda pool: read_unended(
-            pool, reading.stack, actor=actor, expectation=expectation, status=status
+            pool, config.stack, actor=actor, expectation=expectation, status=status
         ),
     )
     if not found:
-        with_ports(reading, known)
+        with_ports(config, known)
     return found
 
 
@@ -545,7 +545,7 @@ async def read_unended(
 
 
 def _request_cancel(
-    reading: Reading, episodes: Sequence[EpisodeToCancel], *, by: str, reason: str
+    config: Config, episodes: Sequence[EpisodeToCancel], *, by: str, reason: str
 ) -> None:
     """Request that the open ones be canceled; print progress, and which no node can end now."""
     from engine.cluster.members import live_nodes
@@ -574,11 +574,11 @@ def _request_cancel(
                 print(f"vigil: {why}", file=sys.stderr, flush=True)
 
     if open_:
-        request(reading, done)
+        request(config, done)
 
 
 def _wait_ends(
-    reading: Reading, episodes: Sequence[EpisodeToCancel], *, timeout_s: float
+    config: Config, episodes: Sequence[EpisodeToCancel], *, timeout_s: float
 ) -> list[EpisodeToCancel]:
     """Return `episodes` as they ended, once the rows show that of all that are known."""
     until_s = _CLOCK.monotonic_s() + timeout_s
@@ -587,14 +587,14 @@ def _wait_ends(
         if not each.is_open:
             return each
         row = await wait_ended(
-            pool, reading.stack, each.episode_id, until_s=until_s, timeout_s=timeout_s
+            pool, config.stack, each.episode_id, until_s=until_s, timeout_s=timeout_s
         )
         return replace(each, status=str(row["status"]))
 
     async def question(pool: Pool) -> list[EpisodeToCancel]:
         return [await as_ended(pool, each) for each in episodes]
 
-    return ask(reading, question)
+    return ask(config, question)
 
 
 async def _waiters(ports: Ports, ref: str, episode_id: str | None) -> list[WaitEntry]:

@@ -12,11 +12,11 @@ from projections.postgres.reader import list_causal_chain, list_findings, show_f
 from streams.model.findings import Finding, FindingStatus, Severity
 from vigil import options
 from vigil.asking.connect import with_ports
-from vigil.asking.rows import ask, require
+from vigil.asking.rows import ask, require, show_found
 from vigil.errors import Mistake, Trouble
 from vigil.options import By, IsJson, Limit, Reason, who
 from vigil.printing.output import show_record, show_rows
-from vigil.settings import Reading
+from vigil.settings import Config
 
 if TYPE_CHECKING:
     from engine.findings.requests import FindingRequests
@@ -63,27 +63,27 @@ def list_(
     is_json: IsJson = False,
 ) -> None:
     """List findings: the most severe first, then the latest changed."""
-    reading = options.reading(ctx)
+    config = options.config(ctx)
     rows = ask(
-        reading,
+        config,
         lambda pool: list_findings(
             pool,
-            reading.stack,
+            config.stack,
             status=None if status is WantedStatus.ALL else status,
             severity=severity,
             actor=actor,
             limit=limit,
         ),
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+    show_found(config, rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
 def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
     """Show one finding, and its history."""
-    reading = options.reading(ctx)
-    found = ask(reading, lambda pool: show_finding(pool, reading.stack, key))
-    found = require(found, f"finding {key!r}", reading.stack)
+    config = options.config(ctx)
+    found = ask(config, lambda pool: show_finding(pool, config.stack, key))
+    found = require(found, f"finding {key!r}", config.stack)
     if is_json:
         show_record(found, is_json=True)
         return
@@ -96,9 +96,9 @@ def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
 @app.command()
 def clear(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -> None:
     """Clear a finding. One that has ended stays as it is."""
-    reading = options.reading(ctx)
-    name = who(reading, by)
-    change = _change(reading, key, lambda steward: steward.clear(key, by=name, reason=reason))
+    config = options.config(ctx)
+    name = who(config, by)
+    change = _change(config, key, lambda steward: steward.clear(key, by=name, reason=reason))
     if change.is_made:
         print(f"{key}: cleared by {name}")
     else:
@@ -108,9 +108,9 @@ def clear(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -
 @app.command()
 def ack(ctx: typer.Context, *, key: Key, reason: Reason = "", by: By = None) -> None:
     """Acknowledge a finding. It stays active; one that has ended is refused."""
-    reading = options.reading(ctx)
-    name = who(reading, by)
-    change = _change(reading, key, lambda steward: steward.acknowledge(key, by=name, reason=reason))
+    config = options.config(ctx)
+    name = who(config, by)
+    change = _change(config, key, lambda steward: steward.acknowledge(key, by=name, reason=reason))
     if change.is_made:
         print(f"{key}: acknowledged by {name}")
         return
@@ -129,9 +129,9 @@ def note(
     by: By = None,
 ) -> None:
     """Add a note to a finding. It stays active."""
-    reading = options.reading(ctx)
-    name = who(reading, by)
-    _change(reading, key, lambda steward: steward.note(key, by=name, text=text))
+    config = options.config(ctx)
+    name = who(config, by)
+    _change(config, key, lambda steward: steward.note(key, by=name, text=text))
     print(f"{key}: noted")
 
 
@@ -144,14 +144,14 @@ def chain(
     is_json: IsJson = False,
 ) -> None:
     """Show a finding and its causes, step by step."""
-    reading = options.reading(ctx)
-    rows = ask(reading, lambda pool: list_causal_chain(pool, reading.stack, key, depth=depth))
-    rows = require(rows, f"finding {key!r}", reading.stack)
+    config = options.config(ctx)
+    rows = ask(config, lambda pool: list_causal_chain(pool, config.stack, key, depth=depth))
+    rows = require(rows, f"finding {key!r}", config.stack)
     show_rows(rows, CHAIN_COLUMNS, is_json=is_json)
 
 
 def _change(
-    reading: Reading, key: str, act: Callable[[FindingRequests], Awaitable[FindingChange]]
+    config: Config, key: str, act: Callable[[FindingRequests], Awaitable[FindingChange]]
 ) -> FindingChange:
     from engine.errors import BadRequest, NoFinding
     from engine.findings.requests import FindingRequests
@@ -159,13 +159,13 @@ def _change(
 
     try:
         return with_ports(
-            reading, lambda ports: act(FindingRequests(ports, SystemClock())), creates=True
+            config, lambda ports: act(FindingRequests(ports, SystemClock())), creates=True
         )
     except BadRequest as error:
         raise Mistake(str(error)) from error
     except NoFinding as error:
         hint = "`vigil findings list --status all` shows those there are"
-        raise Mistake(f"no finding {key!r} in stack {reading.stack.name}; {hint}") from error
+        raise Mistake(f"no finding {key!r} in stack {config.stack.name}; {hint}") from error
 
 
 def _finding(change: FindingChange) -> Finding:

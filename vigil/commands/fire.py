@@ -78,13 +78,13 @@ def fire(
     is_json: IsJson = False,
 ) -> None:
     """Open an episode by hand, now or later, and print its id."""
-    reading = options.reading(ctx)
-    body, name = options.read_object(payload, what="--payload"), who(reading, by)
+    config = options.config(ctx)
+    body, name = options.read_object(payload, what="--payload"), who(config, by)
     when, replaced = time_of(at, within), None if overrides is None else overrides_of(overrides)
 
     async def send(ports: Ports) -> tuple[str, str, KeyUse | None]:
         seen = await read_stack(ports)
-        await require_plausible(reading, ports, seen, actor)
+        await require_plausible(config, ports, seen, actor)
         await require_in_force(ports, seen, actor)
         require_expectation(seen, actor, expectation)
         used = await key_use_of(ports, actor, expectation, key, dry_run=is_dry)
@@ -104,7 +104,7 @@ def fire(
         is_over = used is not None and used.is_over
         return episode_id, "" if is_over else waking_obstacle(seen, actor), used
 
-    episode_id, obstacle, used = request(reading, send)
+    episode_id, obstacle, used = request(config, send)
     row = None
     with waiting(f"it goes on; `vigil episodes show {episode_id}` shows how far it is"):
         say_begun(actor, episode_id, used=used, obstacle=obstacle, is_json=is_json)
@@ -115,10 +115,10 @@ def fire(
             async def ended(pool: Pool) -> Row:
                 id_ = UUID(episode_id)
                 return await wait_ended(
-                    pool, reading.stack, id_, until_s=until_s, timeout_s=timeout_s
+                    pool, config.stack, id_, until_s=until_s, timeout_s=timeout_s
                 )
 
-            row = ask(reading, ended)
+            row = ask(config, ended)
     if is_json:
         said = {
             "episode_id": episode_id,

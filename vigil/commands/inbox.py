@@ -10,9 +10,8 @@ from rich.text import Text
 
 from projections.postgres.reader import list_inbox
 from vigil import options
-from vigil.asking.rows import ask
+from vigil.asking.rows import ask, show_found, why_empty
 from vigil.options import IsJson, Limit
-from vigil.printing.output import say_nothing, show_rows
 from vigil.printing.tables import Row, in_words, printable, said, terminal
 
 INDENT: Final = "  "
@@ -27,15 +26,16 @@ def commands(
     is_json: IsJson = False,
 ) -> None:
     """List what waits for a person, with the command to type, oldest first."""
-    reading = options.reading(ctx)
-    rows = ask(reading, lambda pool: list_inbox(pool, reading.stack, actor=actor, limit=limit))
+    config = options.config(ctx)
+    rows = ask(config, lambda pool: list_inbox(pool, config.stack, actor=actor, limit=limit))
     if is_json:
-        show_rows(rows, (), is_json=True, reading=reading)
+        show_found(config, rows, (), is_json=True)
         return
     for line in lines(rows):
         terminal().print(line, soft_wrap=True)
     if not rows:
-        say_nothing("nothing waits for anybody", reading)
+        why = why_empty(config) or "nothing waits for anybody"
+        terminal(stderr=True).print(why, markup=False)
 
 
 def lines(rows: Iterable[Row]) -> Iterator[Text]:

@@ -23,7 +23,7 @@ from vigil.options import By, IsJson, who
 from vigil.printing import tables
 from vigil.printing.output import show_rows
 from vigil.printing.tables import Row
-from vigil.settings import Reading
+from vigil.settings import Config
 
 COLUMNS: Final = ("node", "state", "mode", "said", "actors", "by", "at", "host", "version", "since")
 SPARE: Final = ("version", "host", "since", "at", "by")
@@ -62,27 +62,27 @@ def mode(
     full: the node opens and runs episodes. trigger_only: it opens episodes and leaves them to other
     nodes. disabled: neither. Episodes that run there leave at their next barrier.
     """
-    reading = options.reading(ctx)
+    config = options.config(ctx)
     if wanted is None and not is_reset:
         if actor is not None:
             raise Mistake("mode: --actor needs a node and a mode, or --reset")
-        return _show(with_ports(reading, read_stack), node, is_json=is_json)
+        return _show(with_ports(config, read_stack), node, is_json=is_json)
     if node is None or (wanted is not None and is_reset):
         raise Mistake("mode: name a node, and give either a mode or --reset")
-    name, at = who(reading, by), _CLOCK.now()
+    name, at = who(config, by), _CLOCK.now()
     if wanted is None:
 
         def reset(order: ModeOrder) -> ModeOrder | None:
             return without_mode(order, actor=actor, by=name, at=at)
 
-        print(with_ports(reading, lambda p: _reset_mode(reading, p, node, actor, reset)))
+        print(with_ports(config, lambda p: _reset_mode(config, p, node, actor, reset)))
     else:
         chosen = parse_mode(wanted)
 
         def change(order: ModeOrder) -> ModeOrder | None:
             return with_mode(order, chosen, actor=actor, by=name, at=at)
 
-        done = with_ports(reading, lambda p: _set_mode(reading, p, node, actor, change))
+        done = with_ports(config, lambda p: _set_mode(config, p, node, actor, change))
         print(f"{_about(node, actor)}: {chosen.value}{done}")
     return None
 
@@ -126,7 +126,7 @@ def _pause_rows(orders: Orders) -> list[Row]:
 
 
 async def _set_mode(
-    reading: Reading,
+    config: Config,
     ports: Ports,
     node: str,
     actor: str | None,
@@ -135,13 +135,13 @@ async def _set_mode(
     """Change the order for a node, and return why it has no effect yet, as by `_caveat`."""
     seen = await read_stack(ports)
     if actor is not None:
-        await require_plausible(reading, ports, seen, actor)
+        await require_plausible(config, ports, seen, actor)
     await _change(ports.registry, mode_key(node), change)
     return _caveat(seen, node, actor)
 
 
 async def _reset_mode(
-    reading: Reading,
+    config: Config,
     ports: Ports,
     node: str,
     actor: str | None,
@@ -152,7 +152,7 @@ async def _reset_mode(
         raise _unknown(seen, node)
     if entry is None or (actor is not None and actor not in _order(entry).actors):
         if actor is not None:
-            await require_known(reading, ports, seen, actor)
+            await require_known(config, ports, seen, actor)
         return f"{_about(node, actor)}: there was no order"
     await _change(ports.registry, mode_key(node), change)
     return f"{_about(node, actor)}: as it was started{_caveat(seen, node, actor)}"

@@ -14,7 +14,7 @@ from projections.postgres.query_result import ROWS_MAX
 from projections.postgres.reader import list_outputs, show_output
 from streams.model.outputs import OutputStatus
 from vigil import options
-from vigil.asking.rows import ask, require
+from vigil.asking.rows import ask, require, show_found
 from vigil.errors import Mistake
 from vigil.options import (
     DECISION_S,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streams.ports.all import Ports
     from streams.ports.log import Recorded
     from vigil.asking.requests import CommandOutcome, CommandResult, SentCommand
-    from vigil.settings import Reading
+    from vigil.settings import Config
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -77,22 +77,22 @@ def list_(
     is_json: IsJson = False,
 ) -> None:
     """List outputs, the latest proposed first."""
-    reading = options.reading(ctx)
+    config = options.config(ctx)
     rows = ask(
-        reading,
+        config,
         lambda pool: list_outputs(
-            pool, reading.stack, status=status, actor=actor, adapter=adapter, limit=limit
+            pool, config.stack, status=status, actor=actor, adapter=adapter, limit=limit
         ),
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+    show_found(config, rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
 def show(ctx: typer.Context, *, key: Key, is_json: IsJson = False) -> None:
     """Show one output, and its history."""
-    reading = options.reading(ctx)
-    found = ask(reading, lambda pool: show_output(pool, reading.stack, key))
-    found = require(found, f"output {key!r}", reading.stack)
+    config = options.config(ctx)
+    found = ask(config, lambda pool: show_output(pool, config.stack, key))
+    found = require(found, f"output {key!r}", config.stack)
     if is_json:
         show_record(found, is_json=True)
         return
@@ -118,7 +118,7 @@ def approve(
     from vigil.asking.approvals import Choice, decide_output
 
     choice = Choice("approve", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_output(options.reading(ctx), key, choice)
+    decide_output(options.config(ctx), key, choice)
 
 
 @app.command()
@@ -137,7 +137,7 @@ def reject(
     from vigil.asking.approvals import Choice, decide_output
 
     choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_output(options.reading(ctx), key, choice)
+    decide_output(options.config(ctx), key, choice)
 
 
 @app.command()
@@ -166,14 +166,14 @@ def retry(
         raise Mistake("name the outputs, or give --all")
     if not is_all and (actor or adapter or is_sure):
         raise Mistake("--actor, --adapter and --yes go with --all")
-    reading = options.reading(ctx)
-    chosen = keys or _failed(reading, actor=actor, adapter=adapter)
+    config = options.config(ctx)
+    chosen = keys or _failed(config, actor=actor, adapter=adapter)
     if is_all and chosen and not is_sure:
         require_consent(f"retry {len(chosen):,} outputs?")
     if not chosen:
         print("nothing to retry")
-    name, wait_s = who(reading, by), timeout_s if is_waiting else None
-    _request(reading, chosen, retry_output, retry_result, by=name, reason=reason, wait_s=wait_s)
+    name, wait_s = who(config, by), timeout_s if is_waiting else None
+    _request(config, chosen, retry_output, retry_result, by=name, reason=reason, wait_s=wait_s)
 
 
 @app.command()
@@ -191,9 +191,9 @@ def cancel(
     """Cancel outputs that are not delivered yet. Their episodes go on."""
     from engine.outputs.requests import cancel_output
 
-    reading, wait_s = options.reading(ctx), timeout_s if is_waiting else None
-    name = who(reading, by)
-    _request(reading, keys, cancel_output, cancel_result, by=name, reason=reason, wait_s=wait_s)
+    config, wait_s = options.config(ctx), timeout_s if is_waiting else None
+    name = who(config, by)
+    _request(config, keys, cancel_output, cancel_result, by=name, reason=reason, wait_s=wait_s)
 
 
 def retry_result(id_: str, event: LogEvent) -> CommandResult | None:
@@ -233,13 +233,13 @@ def cancel_result(id_: str, event: LogEvent) -> CommandResult | None:
             return None
 
 
-def _failed(reading: Reading, *, actor: str | None, adapter: str | None) -> list[str]:
+def _failed(config: Config, *, actor: str | None, adapter: str | None) -> list[str]:
     """Return the keys of outputs that have failed as far as the rows show, the latest first."""
     failed = OutputStatus.FAILED
     rows = ask(
-        reading,
+        config,
         lambda pool: list_outputs(
-            pool, reading.stack, status=failed, actor=actor, adapter=adapter, limit=ROWS_MAX
+            pool, config.stack, status=failed, actor=actor, adapter=adapter, limit=ROWS_MAX
         ),
     )
     if len(rows) == ROWS_MAX:
@@ -248,7 +248,7 @@ def _failed(reading: Reading, *, actor: str | None, adapter: str | None) -> list
 
 
 def _request(
-    reading: Reading,
+    config: Config,
     keys: Iterable[str],
     send: SendsRequest,
     result: ReadsResult,
@@ -269,7 +269,7 @@ def _request(
         watched = iter(await requests.watch(ports, known, wait_s=wait_s))
         return [next(watched) if isinstance(each, requests.SentCommand) else each for each in asked]
 
-    requests.report(requests.request(reading, sent))
+    requests.report(requests.request(config, sent))
 
 
 async def _send(

@@ -41,18 +41,18 @@ def publish(
     ] = False,
 ) -> None:
     """Publish a domain event."""
-    reading = options.reading(ctx)
-    id_ = event_id or f"{reading.node}-{_CLOCK.now().isoformat()}"
+    config = options.config(ctx)
+    id_ = event_id or f"{config.node}-{_CLOCK.now().isoformat()}"
     if is_lines:
         if payload != "-":
             raise Mistake("--lines reads standard input; leave the JSON out, or give -")
         # A read of a terminal or a pipe cannot be cancelled; there is nothing to put in order.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        published = with_ports(reading, lambda p: _publish_lines(p, name, prefix=id_), creates=True)
+        published = with_ports(config, lambda p: _publish_lines(p, name, prefix=id_), creates=True)
         print(f"published {published:,} events")
         return
     data = sys.stdin.buffer.read(EVENT_BYTES_MAX + 1) if payload == "-" else payload.encode()
-    body = checked(data, name=name, id=id_, stack=reading.stack)
+    body = checked(data, name=name, id=id_, stack=config.stack)
 
     async def stored(ports: Ports) -> str:
         newest_seq = await ports.log.head(Stream.EVENTS)
@@ -62,7 +62,7 @@ def publish(
             f"was there already, at sequence {seq}" if was_there else f"published, sequence {seq}"
         )
 
-    print(f"{name} {id_}: {with_ports(reading, stored, creates=True)}")
+    print(f"{name} {id_}: {with_ports(config, stored, creates=True)}")
 
 
 def checked(data: bytes, *, name: str, id: str, stack: Stack) -> JsonObject:

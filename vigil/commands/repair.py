@@ -34,7 +34,7 @@ from vigil.errors import Mistake
 from vigil.options import By, IsJson, Reason, who
 from vigil.printing import tables
 from vigil.printing.output import show_rows
-from vigil.settings import Reading
+from vigil.settings import Config
 
 STALE_AFTER_S: Final = 120.0
 """How long without progress before an episode is looked at, in seconds: the default wall time of a
@@ -73,7 +73,7 @@ def recover(
 
     The crash of a node is recovered without this command; it finds what even that has missed.
     """
-    done = recover_all(options.reading(ctx), stale_after_s=stale_after_s, is_dry=is_dry)
+    done = recover_all(options.config(ctx), stale_after_s=stale_after_s, is_dry=is_dry)
     if is_json:
         said = {
             "dry_run": is_dry,
@@ -109,31 +109,31 @@ class RecoverReport:
     """Open instances whose workflow no node runs: nobody could restart them."""
 
 
-def recover_all(reading: Reading, *, stale_after_s: float, is_dry: bool) -> RecoverReport:
+def recover_all(config: Config, *, stale_after_s: float, is_dry: bool) -> RecoverReport:
     """Restart what shows no progress since `stale_after_s` seconds and that no node is running."""
     before = _CLOCK.now() - timedelta(seconds=stale_after_s)
-    episodes, instances = ask(reading, lambda pool: _silent(pool, reading, before))
+    episodes, instances = ask(config, lambda pool: _silent(pool, config, before))
 
     async def swept(ports: Ports) -> tuple[Sequence[SweepVerdict], Sequence[SweepVerdict]]:
-        sweeper = EpisodeSweeper(ports, _CLOCK, reading.node, stale_after_s, is_dry)
+        sweeper = EpisodeSweeper(ports, _CLOCK, config.node, stale_after_s, is_dry)
         of_episodes = await sweeper.sweep(_candidate(row) for row in episodes)
         others = InstanceSweeper(ports, _CLOCK, stale_after_s, is_dry)
         return of_episodes, await others.sweep(str(row["instance_id"]) for row in instances)
 
-    of_episodes, of_instances = with_ports(reading, swept, creates=True)
+    of_episodes, of_instances = with_ports(config, swept, creates=True)
     found = Counter((*of_episodes, *of_instances))
     return RecoverReport(
         counts={verdict.value: found[verdict] for verdict in SweepVerdict},
         episodes=_judged(episodes, of_episodes),
         instances=_judged(instances, of_instances),
-        unserved=run(unserved_instances(reading)),
+        unserved=run(unserved_instances(config)),
     )
 
 
-async def _silent(pool: Pool, reading: Reading, before: datetime) -> tuple[list[Row], list[Row]]:
+async def _silent(pool: Pool, config: Config, before: datetime) -> tuple[list[Row], list[Row]]:
     """Return the rows of episodes and of instances that have shown nothing since."""
-    episodes = await list_silent_episodes(pool, reading.stack, before=before)
-    return episodes, await list_silent_instances(pool, reading.stack, before=before)
+    episodes = await list_silent_episodes(pool, config.stack, before=before)
+    return episodes, await list_silent_instances(pool, config.stack, before=before)
 
 
 def _judged(rows: Sequence[Row], verdicts: Sequence[SweepVerdict]) -> list[Row]:
@@ -164,8 +164,8 @@ def reconcile(
     live node declares are ended. Schedules without a timer get one. Queued and running episodes go
     on, and actors that no node has stay as they are.
     """
-    reading = options.reading(ctx)
-    done = reconcile_stack(reading, actors=actors or [], by=by, reason=reason, is_dry=is_dry)
+    config = options.config(ctx)
+    done = reconcile_stack(config, actors=actors or [], by=by, reason=reason, is_dry=is_dry)
     if is_json:
         print(tables.as_json(as_report(done, is_dry=is_dry)))
         return
@@ -188,7 +188,7 @@ Reconcile: TypeAlias = Callable[[Sequence[str]], Reconciled]
 
 
 def reconcile_stack(
-    reading: Reading, *, actors: Sequence[str], by: str | None, reason: str, is_dry: bool
+    config: Config, *, actors: Sequence[str], by: str | None, reason: str, is_dry: bool
 ) -> Reconciled:
     """Reconcile `actors`, or all that a live node has, with what live nodes declare.
 
@@ -197,27 +197,27 @@ def reconcile_stack(
         Trouble: a node is up, and nobody knows one of the actors.
         UnreadableEvent: a newer version has written to the journal.
     """
-    name = who(reading, by)
+    name = who(config, by)
 
     async def done(ports: Ports) -> Reconciled:
         seen = await read_stack(ports)
         for actor in actors:
-            await require_plausible(reading, ports, seen, actor)
+            await require_plausible(config, ports, seen, actor)
         return await engine_reconciler.reconcile(
             ports, by=name, reason=reason, actors=actors or None, dry_run=is_dry
         )
 
-    return request(reading, done)
+    return request(config, done)
 
 
-def reconciler(reading: Reading, *, by: str | None, reason: str) -> Reconcile:
+def reconciler(config: Config, *, by: str | None, reason: str) -> Reconcile:
     """Return what reconciles actors later; values that would be refused then are refused now."""
-    name = who(reading, by)
+    name = who(config, by)
     with explained():
         check_text("by", name, least=1, most=BY_CHARS_MAX)
         check_text("reason", reason, least=0, most=REASON_MAX)
     return lambda actors: reconcile_stack(
-        reading, actors=actors, by=name, reason=reason, is_dry=False
+        config, actors=actors, by=name, reason=reason, is_dry=False
     )
 
 
@@ -295,20 +295,20 @@ def repartition(
     """
     if to is None and not is_dropping:
         raise Mistake("repartition: give --to and a number of partitions, or --drop-old")
-    reading = options.reading(ctx)
-    url, link = reading.settings.nats_url, link_settings(reading)
+    config = options.config(ctx)
+    url, link = config.settings.nats_url, link_settings(config)
     if to is not None:
         told = _Progress()
         stack = run(
             streams_repartition.repartition(
-                url, stack=reading.stack, to=to, tell=told, settings=link
+                url, stack=config.stack, to=to, tell=told, settings=link
             )
         )
         print(f"stack {stack.name} is spread over {stack.partitions} partitions")
         if told.has_told:
             print(_HOW_ON)
     if is_dropping:
-        names = run(streams_repartition.drop_retired(url, stack=reading.stack, settings=link))
+        names = run(streams_repartition.drop_retired(url, stack=config.stack, settings=link))
         print("\n".join(f"deleted {name}" for name in names) or "nothing to delete")
 
 

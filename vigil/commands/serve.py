@@ -12,7 +12,7 @@ from vigil import options
 
 if TYPE_CHECKING:
     from vigil.serving.servers import Servers
-    from vigil.settings import Reading
+    from vigil.settings import Config
 
 AppName: TypeAlias = Annotated[
     str, typer.Option("--app", metavar="MODULE:ATTRIBUTE", help="The app, such as watch:app.")
@@ -49,8 +49,8 @@ def up(
     """Run own NATS and Postgres servers, a node and a projector, until Ctrl-C."""
     from vigil.serving import node
 
-    def read(servers: Servers) -> Reading:
-        return options.reading(ctx, **servers.settings())
+    def read(servers: Servers) -> Config:
+        return options.config(ctx, **servers.settings())
 
     run = _serving(app, processes, is_projecting=True)
     raise typer.Exit(node.up(folder, read, run))
@@ -80,29 +80,29 @@ def node(
     """
     if stacks is not None:
         raise typer.Exit(_serve_each(ctx, app, processes, stacks, is_projecting=is_projecting))
-    reading = options.reading(ctx)
+    config = options.config(ctx)
     run = _serving(app, processes, is_projecting=is_projecting)
-    raise typer.Exit(run(reading, None))
+    raise typer.Exit(run(config, None))
 
 
 def project(ctx: typer.Context) -> None:
     """Run a projector by itself, until SIGINT or SIGTERM."""
     from vigil.serving import node
 
-    raise typer.Exit(node.serve(options.reading(ctx), app=None, is_projecting=True))
+    raise typer.Exit(node.serve(options.config(ctx), app=None, is_projecting=True))
 
 
 def _serving(
     name: str, processes_wanted: str, *, is_projecting: bool
-) -> Callable[[Reading, Callable[[], None] | None], int]:
+) -> Callable[[Config, Callable[[], None] | None], int]:
     """Return what runs the app called `name`, in this process or in several others."""
     from vigil.serving import names, node, processes
     from vigil.serving.app import load
 
     app, count = load(name), processes.counted(processes_wanted)
 
-    def run(reading: Reading, abandon: Callable[[], None] | None) -> int:
-        with names.named(reading, app) as known:
+    def run(config: Config, abandon: Callable[[], None] | None) -> int:
+        with names.named(config, app) as known:
             if count == 1:
                 return node.serve(known, app=app, is_projecting=is_projecting, abandon=abandon)
             return processes.supervise(
@@ -121,6 +121,6 @@ def _serve_each(
     from vigil.serving.app import load
 
     app, count = load(name), processes.counted(processes_wanted)
-    readings = settings.read_each(options.given(ctx), stacks)
-    with names.named_each(readings, app) as known:
+    configs = settings.read_each(options.given(ctx), stacks)
+    with names.named_each(configs, app) as known:
         return processes.supervise(known, app=name, count=count, is_projecting=is_projecting)

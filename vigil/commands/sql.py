@@ -21,7 +21,7 @@ def sql(
     is_json: IsJson = False,
 ) -> None:
     """Query the tables with SQL. Names are found in the schema `vigil`; nothing can be changed."""
-    found = ask(options.reading(ctx), lambda pool: run_sql(pool, text))
+    found = ask(options.config(ctx), lambda pool: run_sql(pool, text))
     show_rows(found.as_rows(), found.columns, is_json=is_json)
     if found.is_cut:
         terminal(stderr=True).print(f"only the first {len(found.rows):,} rows")

@@ -10,7 +10,7 @@ import typer
 from projections.postgres.reader import list_workflows
 from streams.model.workflows import ResumeHow, WorkflowStatus
 from vigil import options
-from vigil.asking.rows import ask, parse_id
+from vigil.asking.rows import ask, parse_id, show_found
 from vigil.commands import definitions
 from vigil.errors import EXIT_TROUBLE, Mistake
 from vigil.options import (
@@ -65,14 +65,14 @@ def list_(
     is_json: IsJson = False,
 ) -> None:
     """List instances of workflows, the latest begun first."""
-    reading = options.reading(ctx)
+    config = options.config(ctx)
     rows = ask(
-        reading,
+        config,
         lambda pool: list_workflows(
-            pool, reading.stack, status=status, workflow=workflow, limit=limit
+            pool, config.stack, status=status, workflow=workflow, limit=limit
         ),
     )
-    show_rows(rows, COLUMNS, is_json=is_json, spare=SPARE, reading=reading)
+    show_found(config, rows, COLUMNS, is_json=is_json, spare=SPARE)
 
 
 @app.command()
@@ -81,7 +81,7 @@ def show(ctx: typer.Context, *, instance_id: Id, is_json: IsJson = False) -> Non
     from vigil.asking.instances import read_instance
     from vigil.printing import workflow_tree
 
-    instance = read_instance(options.reading(ctx), _parsed(instance_id))
+    instance = read_instance(options.config(ctx), _parsed(instance_id))
     row, steps = workflow_tree.record_of(instance), workflow_tree.rows_of(instance)
     if is_json:
         show_record({**row, "steps": steps}, is_json=True)
@@ -138,11 +138,11 @@ def start(
     from vigil.commands.fire import overrides_of
     from vigil.printing import workflow_tree
 
-    reading = options.reading(ctx)
+    config = options.config(ctx)
     asked = instances.StartRequest(
         workflow=name,
         payload=options.read_object(payload, what="--payload"),
-        by=who(reading, by),
+        by=who(config, by),
         reason=reason,
         key=key,
         dry_run=is_dry,
@@ -151,14 +151,14 @@ def start(
             None if step_overrides is None else instances.step_overrides_of(step_overrides)
         ),
     )
-    started = instances.start(reading, asked)
+    started = instances.start(config, asked)
     id_ = started.instance_id
     row: dict[str, object] = {"instance_id": id_, "workflow_id": name}
     is_done = True
     with waiting(f"it goes on; `vigil workflows show {id_}` shows how far it is"):
         say_begun(name, id_, used=started.used, obstacle=started.obstacle, is_json=is_json)
         if is_waiting:
-            ended = instances.wait_end(reading, started, timeout_s=timeout_s)
+            ended = instances.wait_end(config, started, timeout_s=timeout_s)
             row, is_done = workflow_tree.record_of(ended), ended.status is WorkflowStatus.DONE
     if is_json:
         print(tables.as_json({**row, "is_new": started.used is None}))
@@ -177,7 +177,7 @@ def definitions_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
     from vigil.asking.definitions import list_workflows as list_defined
     from vigil.asking.stack import in_short
 
-    rows = list_defined(options.reading(ctx))
+    rows = list_defined(options.config(ctx))
     shown = rows if is_json else [tables.in_words(in_short(row)) for row in rows]
     show_rows(shown, DEFINED, is_json=is_json)
 
@@ -200,10 +200,10 @@ def resume(
 
     if is_retry is is_skip:
         raise Mistake("give --retry or --skip")
-    reading, wait_s = options.reading(ctx), timeout_s if is_waiting else None
+    config, wait_s = options.config(ctx), timeout_s if is_waiting else None
     how = ResumeHow.RETRY if is_retry else ResumeHow.SKIP
-    id_, name = _parsed(instance_id), who(reading, by)
-    instances.resume(reading, id_, step, how, by=name, reason=reason, wait_s=wait_s)
+    id_, name = _parsed(instance_id), who(config, by)
+    instances.resume(config, id_, step, how, by=name, reason=reason, wait_s=wait_s)
 
 
 @app.command()
@@ -219,9 +219,9 @@ def cancel(
     """Cancel an instance: its running steps end, and finished steps are compensated."""
     from vigil.asking import instances
 
-    reading, wait_s = options.reading(ctx), timeout_s if is_waiting else None
-    id_, name = _parsed(instance_id), who(reading, by)
-    instances.cancel(reading, id_, by=name, reason=reason, wait_s=wait_s)
+    config, wait_s = options.config(ctx), timeout_s if is_waiting else None
+    id_, name = _parsed(instance_id), who(config, by)
+    instances.cancel(config, id_, by=name, reason=reason, wait_s=wait_s)
 
 
 @app.command()
@@ -242,7 +242,7 @@ def approve(
     from vigil.asking.instances import decide_step
 
     choice = Choice("approve", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_step(options.reading(ctx), instance_id, step, choice)
+    decide_step(options.config(ctx), instance_id, step, choice)
 
 
 @app.command()
@@ -263,7 +263,7 @@ def deny(
     from vigil.asking.instances import decide_step
 
     choice = Choice("deny", hash_, is_sure, by, reason, timeout_s if is_waiting else None)
-    decide_step(options.reading(ctx), instance_id, step, choice)
+    decide_step(options.config(ctx), instance_id, step, choice)
 
 
 definitions.add_to(app)

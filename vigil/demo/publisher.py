@@ -217,7 +217,8 @@ def main() -> None:
     """Run from the command line."""
     told = arguments()
     try:
-        asyncio.run(run(told.url, told.stack, interval_s=told.interval, rounds=told.count))
+        with asyncio.Runner() as runner:
+            runner.run(run(told.url, told.stack, interval_s=told.interval, rounds=told.count))
     except OSError as error:
         sys.exit(str(error))
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from vigil.printing import tables
-
-if TYPE_CHECKING:
-    from vigil.settings import Reading
 
 
 def show_rows(
@@ -17,17 +13,17 @@ def show_rows(
     *,
     is_json: bool,
     spare: Sequence[str] = (),
-    reading: Reading | None = None,
+    why_none: str = "",
 ) -> None:
     """Print rows: all of each as JSON, the chosen columns as a table.
 
-    With `reading`, say so if nothing was ever projected for its stack. Where the terminal is too
-    narrow, columns of `spare` are left out and named, or each row has a line for each column.
+    Where there are no rows, `why_none` is printed on stderr. Where the terminal is too narrow,
+    columns of `spare` are left out and named, or each row has a line for each column.
     """
     if is_json:
         print(tables.as_json(rows))
-    if not rows:
-        say_nothing("" if is_json else "nothing found", reading)
+    if not rows and (why := why_none or ("" if is_json else "nothing found")):
+        tables.terminal(stderr=True).print(why, markup=False)
     if is_json or not rows:
         return
     terminal = tables.terminal()
@@ -36,15 +32,6 @@ def show_rows(
     if shown.left_out:
         words = f"no room for {', '.join(shown.left_out)}; --json has all"
         tables.terminal(stderr=True).print(words, style="dim")
-
-
-def say_nothing(words: str, reading: Reading | None) -> None:
-    """Print on stderr why there are no rows: the stack is unknown, or else `words`."""
-    from vigil.asking.rows import why_empty
-
-    said = (why_empty(reading) if reading is not None else "") or words
-    if said:
-        tables.terminal(stderr=True).print(said, markup=False)
 
 
 def show_record(row: Mapping[str, object], *, is_json: bool) -> None:

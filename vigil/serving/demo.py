@@ -34,15 +34,16 @@ from streams.clock import Clock, SystemClock
 from streams.model.findings import FindingStatus
 from streams.ports.all import Ports
 from streams.subjects import Stack
+from vigil import runfile
 from vigil.asking.connect import connected, pooled
 from vigil.asking.rows import answer, shown_question
 from vigil.errors import Trouble
 from vigil.printing import tables
-from vigil.serving import runfile, telemetry
+from vigil.serving import telemetry
 from vigil.serving.node import projecting, run_nodes, run_settings
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm, wait_stop
-from vigil.settings import Reading, read
+from vigil.settings import Config, read
 
 FOLDER: Final = runfile.FOLDER / "demo"
 PUBLISHER: Final = "vigil.demo.publisher"
@@ -68,16 +69,16 @@ def show(given: Mapping[str, object], *, seconds: float | None) -> None:
     unwind_on_sigterm()
     app = _app()
     with runfile.locked(runfile.FOLDER), embedded(FOLDER) as servers:
-        reading = read({**given, **servers.settings()})
+        config = read({**given, **servers.settings()})
         print(f"NATS      {servers.nats.url}\nPostgres  {servers.postgres.dsn}", flush=True)
         with (
-            runfile.announced(runfile.FOLDER, run_settings(reading)),
+            runfile.announced(runfile.FOLDER, run_settings(config)),
             (FOLDER / "vigil.log").open("a", encoding="utf-8") as log,
         ):
-            level = reading.settings.log_level
-            telemetry.log_to(log, form="console", level=level, node=reading.node)
-            telemetry.export(os.environ, node=reading.node)
-            run_program(_run(app, reading, servers, seconds=seconds))
+            level = config.settings.log_level
+            telemetry.log_to(log, form="console", level=level, node=config.node)
+            telemetry.export(os.environ, node=config.node)
+            run_program(_run(app, config, servers, seconds=seconds))
 
 
 def _app() -> App:
@@ -89,17 +90,17 @@ def _app() -> App:
     return app
 
 
-async def _run(app: App, reading: Reading, servers: Servers, *, seconds: float | None) -> None:
+async def _run(app: App, config: Config, servers: Servers, *, seconds: float | None) -> None:
     stop = asyncio.Event()
     with stopping(stop.set, abandon=servers.kill):
         async with (
-            connected(reading) as ports,
-            pooled(reading) as pool,
-            projecting(ports, pool, node=reading.node),
+            connected(config) as ports,
+            pooled(config) as pool,
+            projecting(ports, pool, node=config.node),
         ):
             async with asyncio.TaskGroup() as group:
-                group.create_task(run_nodes(app, ports, [], reading, stop=stop))
-                with _publisher(reading):
+                group.create_task(run_nodes(app, ports, [], config, stop=stop))
+                with _publisher(config):
                     clock = SystemClock()
                     await watch(pool, ports.stack, clock=clock, stop=stop, seconds=seconds)
                 stop.set()
@@ -107,12 +108,12 @@ async def _run(app: App, reading: Reading, servers: Servers, *, seconds: float |
 
 
 @contextmanager
-def _publisher(reading: Reading) -> Iterator[None]:
+def _publisher(config: Config) -> Iterator[None]:
     """Run the program that measures this machine. It knows NATS and nothing of us."""
     command = [
         *(sys.executable, "-m", PUBLISHER),
-        *("--url", reading.settings.nats_url),
-        *("--stack", reading.stack.name),
+        *("--url", config.settings.nats_url),
+        *("--stack", config.stack.name),
         *("--interval", str(PUBLISH_EVERY_S)),
     ]
     with (FOLDER / "publisher.log").open("ab") as log:

@@ -22,9 +22,9 @@ from engine.app.app import App
 from streams.errors import BadName
 from streams.subjects import Stack
 from streams.tokens import name as checked_name
+from vigil import runfile
 from vigil.errors import Mistake, Trouble
-from vigil.serving import runfile
-from vigil.settings import Reading, host_name
+from vigil.settings import Config, host_name
 
 PLACES_MAX: Final = 64
 """Most nodes without a name of their own that one stack has in one folder."""
@@ -36,23 +36,23 @@ FOLDER: Final = "nodes"
 
 
 @contextmanager
-def named(reading: Reading, app: App) -> Iterator[Reading]:
-    """Yield `reading` with the name of the node of `app` that runs meanwhile.
+def named(config: Config, app: App) -> Iterator[Config]:
+    """Yield `config` with the name of the node of `app` that runs meanwhile.
 
     Raises:
         Mistake: the app gives a name that no node can have.
         Trouble: too many nodes without a name of their own run here.
     """
-    if chosen := _chosen(reading, app):
-        yield replace(reading, node=chosen)
+    if chosen := _chosen(config, app):
+        yield replace(config, node=chosen)
     else:
-        with _placed(reading) as name:
-            yield replace(reading, node=name or reading.node)
+        with _placed(config) as name:
+            yield replace(config, node=name or config.node)
 
 
 @contextmanager
-def named_each(readings: Sequence[Reading], app: App) -> Iterator[list[Reading]]:
-    """Yield `readings`, each of another stack, with names for nodes of `app`, no two the same.
+def named_each(configs: Sequence[Config], app: App) -> Iterator[list[Config]]:
+    """Yield `configs`, each of another stack, with names for nodes of `app`, no two the same.
 
     A place gives each stack a name of its own; any other name is followed by the stack's.
 
@@ -60,12 +60,12 @@ def named_each(readings: Sequence[Reading], app: App) -> Iterator[list[Reading]]
         Mistake: one is no name that a node can have.
         Trouble: too many nodes without a name of their own run here.
     """
-    chosen = _chosen(readings[0], app)
+    chosen = _chosen(configs[0], app)
     with ExitStack() as held:
-        places = [None if chosen else held.enter_context(_placed(each)) for each in readings]
+        places = [None if chosen else held.enter_context(_placed(each)) for each in configs]
         yield [
             replace(each, node=place or _of_stack(chosen or each.node, each.stack))
-            for each, place in zip(readings, places, strict=True)
+            for each, place in zip(configs, places, strict=True)
         ]
 
 
@@ -76,10 +76,10 @@ def _of_stack(name: str, stack: Stack) -> str:
         raise Mistake(str(error)) from error
 
 
-def _chosen(reading: Reading, app: App) -> str | None:
+def _chosen(config: Config, app: App) -> str | None:
     """Return the name that somebody has chosen, or None."""
-    if reading.settings.node:
-        return reading.node
+    if config.settings.node:
+        return config.node
     return None if app.node_name is None else _checked(app.node_name())
 
 
@@ -107,7 +107,7 @@ def _checked(name: object) -> str:
 
 
 @contextmanager
-def _placed(reading: Reading) -> Iterator[str | None]:
+def _placed(config: Config) -> Iterator[str | None]:
     """Yield the name of the first free place; None if none can be kept."""
     folder = runfile.FOLDER / FOLDER
     if not _is_writable(folder):
@@ -115,7 +115,7 @@ def _placed(reading: Reading) -> Iterator[str | None]:
         yield None
         return
     for place in range(PLACES_MAX):
-        name = name_at(place, stack=reading.stack, folder=Path.cwd())
+        name = name_at(place, stack=config.stack, folder=Path.cwd())
         with runfile.file_lock(folder / f"{name}.lock") as is_held:
             if is_held:
                 yield name

@@ -15,17 +15,18 @@ from projections.postgres.pool import Pool
 from projections.postgres.projector import project
 from streams.clock import SystemClock
 from streams.ports.all import Ports
+from vigil import runfile
 from vigil.asking.connect import connected, connected_elsewhere, pooled
 from vigil.errors import EXIT_UNCLEAN
-from vigil.serving import runfile, telemetry
+from vigil.serving import telemetry
 from vigil.serving.servers import Servers, embedded
 from vigil.serving.signals import run_program, stopping, unwind_on_sigterm
-from vigil.settings import Reading, shown
+from vigil.settings import Config, shown
 from vigil.version import vigil_version
 
 
 def serve(
-    reading: Reading,
+    config: Config,
     *,
     app: App | None,
     is_projecting: bool,
@@ -36,15 +37,15 @@ def serve(
     A second signal ends the program at once, after `abandon`. Prints one line once it is
     connected.
     """
-    settings = reading.settings
-    telemetry.log_to_stderr(form=settings.log, level=settings.log_level, node=reading.node)
-    telemetry.export(os.environ, node=reading.node)
-    is_clean = run_program(_serve(reading, app, is_projecting=is_projecting, abandon=abandon))
+    settings = config.settings
+    telemetry.log_to_stderr(form=settings.log, level=settings.log_level, node=config.node)
+    telemetry.export(os.environ, node=config.node)
+    is_clean = run_program(_serve(config, app, is_projecting=is_projecting, abandon=abandon))
     return 0 if is_clean else EXIT_UNCLEAN
 
 
 async def _serve(
-    reading: Reading,
+    config: Config,
     app: App | None,
     *,
     is_projecting: bool,
@@ -52,26 +53,26 @@ async def _serve(
 ) -> bool:
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
-        ports = await stack.enter_async_context(connected(reading, is_for_node=app is not None))
+        ports = await stack.enter_async_context(connected(config, is_for_node=app is not None))
         if is_projecting:
-            pool = await stack.enter_async_context(pooled(reading))
-            await stack.enter_async_context(projecting(ports, pool, node=reading.node))
+            pool = await stack.enter_async_context(pooled(config))
+            await stack.enter_async_context(projecting(ports, pool, node=config.node))
         stack.enter_context(stopping(stop.set, abandon=abandon))
-        print(_greeting(reading, app, is_projecting=is_projecting), flush=True)
+        print(_greeting(config, app, is_projecting=is_projecting), flush=True)
         if app is not None:
-            others = await stack.enter_async_context(connected_elsewhere(reading))
-            return await run_nodes(app, ports, others, reading, stop=stop)
+            others = await stack.enter_async_context(connected_elsewhere(config))
+            return await run_nodes(app, ports, others, config, stop=stop)
         return await stop.wait()
 
 
-def _greeting(reading: Reading, app: App | None, *, is_projecting: bool) -> str:
+def _greeting(config: Config, app: App | None, *, is_projecting: bool) -> str:
     """Return one line: who this is, and what it is connected to."""
-    settings = reading.settings
-    who = f"node {reading.node}" if app is not None else f"projector {reading.node}"
+    settings = config.settings
+    who = f"node {config.node}" if app is not None else f"projector {config.node}"
     rows = shown("postgres_dsn", settings.postgres_dsn) if is_projecting else "not projecting"
     actors = f" · {_actors(app)}" if app is not None else ""
     url = shown("nats_url", settings.nats_url)
-    return f"{who} · {_what(reading)} · {url} · {rows}{actors}"
+    return f"{who} · {_what(config)} · {url} · {rows}{actors}"
 
 
 def _actors(app: App) -> str:
@@ -79,10 +80,10 @@ def _actors(app: App) -> str:
     return f"actors {', '.join(sorted(app.actors))}" if app.actors else "no actor yet"
 
 
-def _what(reading: Reading) -> str:
+def _what(config: Config) -> str:
     """Return the stack that we are of, and how a node differs from others there."""
-    mode, serves = reading.settings.mode, reading.settings.serve_stacks
-    said = [f"stack {reading.stack.name}"]
+    mode, serves = config.settings.mode, config.settings.serve_stacks
+    said = [f"stack {config.stack.name}"]
     said += [f"mode {mode}"] if mode != "full" else []
     said += [f"also serves {serves}"] if serves else []
     return " · ".join(said)
@@ -90,8 +91,8 @@ def _what(reading: Reading) -> str:
 
 def up(
     folder: Path,
-    read: Callable[[Servers], Reading],
-    serve_on: Callable[[Reading, Callable[[], None]], int],
+    read: Callable[[Servers], Config],
+    serve_on: Callable[[Config, Callable[[], None]], int],
 ) -> int:
     """Run servers in `folder`, and what `serve_on` runs; return its exit code.
 
@@ -102,20 +103,19 @@ def up(
 
     Raises:
         Trouble: servers run there or here already, or the tables are another version's.
-        Incompatible, Unavailable, PostgresUnavailable: something did not start.
     """
     unwind_on_sigterm()
     with runfile.locked(runfile.FOLDER, folder), embedded(folder) as servers:
-        reading = read(servers)
-        with runfile.announced(runfile.FOLDER, run_settings(reading)):
+        config = read(servers)
+        with runfile.announced(runfile.FOLDER, run_settings(config)):
             print(f"NATS      {servers.nats.url}")
             print(f"Postgres  {servers.postgres.dsn}")
-            return serve_on(reading, servers.kill)
+            return serve_on(config, servers.kill)
 
 
-def run_settings(reading: Reading) -> dict[str, str]:
+def run_settings(config: Config) -> dict[str, str]:
     """Return what other terminals need to find this stack."""
-    settings = reading.settings
+    settings = config.settings
     return {
         "nats_url": settings.nats_url,
         "postgres_dsn": settings.postgres_dsn,
@@ -135,14 +135,14 @@ async def projecting(ports: Ports, pool: Pool, *, node: str) -> AsyncIterator[No
 
 
 async def run_nodes(
-    app: App, ports: Ports, others: Sequence[Ports], reading: Reading, *, stop: asyncio.Event
+    app: App, ports: Ports, others: Sequence[Ports], config: Config, *, stop: asyncio.Event
 ) -> bool:
     """Run `app` until `stop`; return whether no episode was left to its lease.
 
     In the stacks of `others` it runs episodes that other nodes have opened, and opens none.
     """
-    name, grace_s, version = reading.node, reading.settings.grace_s, vigil_version()
-    mode = NodeMode(reading.settings.mode)
+    name, grace_s, version = config.node, config.settings.grace_s, vigil_version()
+    mode = NodeMode(config.settings.mode)
     own = Node(app, ports, name=name, grace_s=grace_s, version=version, mode=mode)
     guests = [
         Node(app, each, name=name, grace_s=grace_s, version=version, never_wakes=True)

@@ -32,7 +32,7 @@ from vigil.asking.connect import connected, pooled, run
 from vigil.errors import EXIT_SIGNAL, Mistake
 from vigil.serving import telemetry
 from vigil.serving.signals import stopping, wait_stop
-from vigil.settings import NODE_NAME_CHARS_MAX, PREFIX, SECRET, Reading, host_name
+from vigil.settings import NODE_NAME_CHARS_MAX, PREFIX, SECRET, Config, host_name
 
 PROCESSES_MAX: Final = 64
 """Most nodes of one parent: more cores than most machines have."""
@@ -76,20 +76,20 @@ def counted(text: str) -> int:
     return count
 
 
-def plans(reading: Reading, *, app: str, count: int, is_projecting: bool) -> list[NodeProcess]:
+def plans(config: Config, *, app: str, count: int, is_projecting: bool) -> list[NodeProcess]:
     """Return the nodes of one stack that take the place of one; only the first may project.
 
     Raises:
         Mistake: the node's name leaves no room for theirs.
     """
-    names = _names(reading.node, count)
+    names = _names(config.node, count)
     if len(names[-1]) > NODE_NAME_CHARS_MAX:
         raise Mistake(
-            f"node {reading.node!r}: too long for {count} processes, the last of which is "
+            f"node {config.node!r}: too long for {count} processes, the last of which is "
             f"{names[-1]!r}; a name has at most {NODE_NAME_CHARS_MAX} characters"
         )
     return [
-        NodeProcess(name, _command(reading, name, app=app, is_projecting=is_projecting and not nth))
+        NodeProcess(name, _command(config, name, app=app, is_projecting=is_projecting and not nth))
         for nth, name in enumerate(names)
     ]
 
@@ -99,7 +99,7 @@ def _names(node: str, count: int) -> list[str]:
 
 
 def supervise(
-    readings: Sequence[Reading],
+    configs: Sequence[Config],
     *,
     app: str,
     count: int,
@@ -112,7 +112,7 @@ def supervise(
     kills the nodes, does `abandon`, and ends the program at once.
 
     Args:
-        readings: the settings for each stack; they differ in the stack and the node's name alone.
+        configs: the settings for each stack; they differ in the stack and the node's name alone.
         app: as it was typed.
         count: how many.
         is_projecting: whether the first node of each stack takes turns at that.
@@ -123,46 +123,45 @@ def supervise(
 
     Raises:
         Mistake: a node's name is too long, or there are too many nodes.
-        Unavailable, Incompatible, PostgresUnavailable: the nodes could not start.
     """
-    settings = readings[0].settings
-    telemetry.log_to_stderr(form=settings.log, level=settings.log_level, node=_parent(readings))
-    if (total := count * len(readings)) > PROCESSES_MAX:
-        raise Mistake(f"{total} processes for {len(readings)} stacks; {PROCESSES_MAX} are the most")
-    planned = [plans(each, app=app, count=count, is_projecting=is_projecting) for each in readings]
-    run(_try_servers(readings, is_projecting=is_projecting))
-    for reading, nodes in zip(readings, planned, strict=True):
-        print(_greeting(reading, nodes), flush=True)
-    family = _NodeProcesses({**os.environ, **_secrets(readings[0])}, grace_s=settings.grace_s)
+    settings = configs[0].settings
+    telemetry.log_to_stderr(form=settings.log, level=settings.log_level, node=_parent(configs))
+    if (total := count * len(configs)) > PROCESSES_MAX:
+        raise Mistake(f"{total} processes for {len(configs)} stacks; {PROCESSES_MAX} are the most")
+    planned = [plans(each, app=app, count=count, is_projecting=is_projecting) for each in configs]
+    run(_try_servers(configs, is_projecting=is_projecting))
+    for config, nodes in zip(configs, planned, strict=True):
+        print(_greeting(config, nodes), flush=True)
+    family = _NodeProcesses({**os.environ, **_secrets(configs[0])}, grace_s=settings.grace_s)
     return run(family.keep_all([*chain(*planned)], abandon=abandon))
 
 
-def _parent(readings: Sequence[Reading]) -> str:
+def _parent(configs: Sequence[Config]) -> str:
     """Return what the parent is called in its log: as its nodes are, as far as they share it."""
-    if len(readings) == 1:
-        return readings[0].node
-    return readings[0].settings.node or host_name(room_for="")
+    if len(configs) == 1:
+        return configs[0].node
+    return configs[0].settings.node or host_name(room_for="")
 
 
-def _greeting(reading: Reading, nodes: Sequence[NodeProcess]) -> str:
+def _greeting(config: Config, nodes: Sequence[NodeProcess]) -> str:
     """Return one line: who is of the stack."""
     first, last = nodes[0].name, nodes[-1].name
     who = f"node {first}" if len(nodes) == 1 else f"{len(nodes)} nodes, {first} to {last}"
-    return f"{who} · stack {reading.stack.name}"
+    return f"{who} · stack {config.stack.name}"
 
 
-async def _try_servers(readings: Sequence[Reading], *, is_projecting: bool) -> None:
-    for reading in readings:
-        async with connected(reading, is_for_node=True):
+async def _try_servers(configs: Sequence[Config], *, is_projecting: bool) -> None:
+    for config in configs:
+        async with connected(config, is_for_node=True):
             pass
     if is_projecting:
-        async with pooled(readings[0]):
+        async with pooled(configs[0]):
             pass
 
 
-def _command(reading: Reading, name: str, *, app: str, is_projecting: bool) -> list[str]:
+def _command(config: Config, name: str, *, app: str, is_projecting: bool) -> list[str]:
     """Return what one node is started with: every setting is said, so that none is looked up."""
-    said = {**structs.asdict(reading.settings), "node": name}
+    said = {**structs.asdict(config.settings), "node": name}
     settings = (
         word
         for flag, setting in flags.SETTINGS.items()
@@ -173,9 +172,9 @@ def _command(reading: Reading, name: str, *, app: str, is_projecting: bool) -> l
     return [sys.executable, "-m", "vigil", *settings, "node", "--app", app, projecting]
 
 
-def _secrets(reading: Reading) -> Mapping[str, str]:
+def _secrets(config: Config) -> Mapping[str, str]:
     """Return the variables that say what everyone could read on a command line."""
-    return {PREFIX + each.upper(): getattr(reading.settings, each) for each in sorted(SECRET)}
+    return {PREFIX + each.upper(): getattr(config.settings, each) for each in sorted(SECRET)}
 
 
 @dataclass

@@ -48,7 +48,6 @@ def embedded(folder: Path) -> Iterator[Servers]:
 
     Raises:
         Trouble: the tables in `folder` are those of another version.
-        Incompatible, Unavailable, PostgresUnavailable: one of them did not start.
     """
     with (
         EmbeddedNats(folder / "nats") as nats,

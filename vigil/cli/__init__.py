@@ -1,1 +1,0 @@
-"""What may be typed: the arguments of each command, and their words."""
