@@ -28,8 +28,6 @@ from typing import TYPE_CHECKING, Final
 from vigil.public import public
 
 if TYPE_CHECKING:
-    from engine.config import Findings
-
     from engine.app.actions import (
         Action,
         Step,
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from engine.app.app import App, Orphan
     from engine.app.checks import Breaker
     from engine.app.conditions import all_of, between, exists, ge, gt, in_, le, lt, missing, ne
-    from engine.app.context import Context, EpisodeView, StateSchema
+    from engine.app.context import Context, EpisodeView, Findings, StateSchema
     from engine.app.dedupe import Window, by_event, by_payload, by_value
     from engine.app.findings import (
         Enriched,
@@ -253,7 +251,7 @@ _HOMES: Final = {
     "engine.app.app": "App Orphan",
     "engine.app.checks": "Breaker",
     "engine.app.conditions": "all_of between exists ge gt in_ le lt missing ne",
-    "engine.app.context": "Context EpisodeView StateSchema",
+    "engine.app.context": "Context EpisodeView Findings StateSchema",
     "engine.app.dedupe": "Window by_event by_payload by_value",
     "engine.app.findings": (
         "Enriched Escalation clear_finding enriched escalate raise_finding update_finding"
@@ -265,7 +263,6 @@ _HOMES: Final = {
     "engine.app.tools": "CallContext Failure Synthesis Synthesizer Tool ToolFailed overrides",
     "engine.app.triggers": "cron event every manual workflow",
     "engine.app.workflow": "Workflow retrying",
-    "engine.config": "Findings",
     "engine.episodes.cancel": "cancel",
     "engine.episodes.fire": "fire",
     "engine.errors": (

@@ -18,7 +18,7 @@ INDENT: Final = "  "
 WHO: Final = "who may decide"
 
 
-def commands(
+def inbox(
     ctx: typer.Context,
     *,
     actor: Annotated[str | None, typer.Option(help="Only of this actor.")] = None,
