@@ -566,7 +566,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "turns: each cursor counts what past it may have been opened",
-        "engine/lanes/cursors.py",
+        "engine/lanes/intake.py",
         "name = self.cursor.name_of(followed)",
         'name = ""',
         "tests/engine/lanes/test_predecessor.py",
@@ -580,7 +580,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "turns: of a backlog only what may have been opened is looked for",
-        "engine/lanes/cursors.py",
+        "engine/lanes/intake.py",
         "return self._read[name] <= OPENED_MAX and self.may_have_ruled_on(followed)",
         "return True",
         BELATED,
@@ -1128,7 +1128,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "stacks: a workflow goes with those within it",
-        "engine/node/stacks.py",
+        "engine/app/app.py",
         "{name, *ancestors(within, name)} & lacking",
         "{name} & lacking",
         "tests/engine/node/test_stacking.py",
@@ -1967,14 +1967,14 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "gates: one of two events at a moment begins the cooldown",
-        "engine/triggers/cooldown.py",
+        "engine/triggers/evaluate.py",
         "await self._cool(expectation, opened, after=0)",
         "await self._cool(expectation, opened, after=None)",
         "tests/engine/triggers/test_turnstile.py",
     ),
     Mutant(
         "gates: a fire by hand begins the cooldown anew",
-        "engine/triggers/cooldown.py",
+        "engine/triggers/evaluate.py",
         (
             "        if expectation.cooldown_s:\n"
             "            await self._cool(expectation, opened, after=None)"
@@ -2340,7 +2340,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a dispatcher reads no more events than may wait",
-        "engine/lanes/mailbox.py",
+        "engine/lanes/intake.py",
         "return min(self._most - self._unsettled, ITEMS_MAX - len(self._items))",
         "return ITEMS_MAX - len(self._items)",
         "tests/engine/lanes/test_dispatcher.py",
@@ -2368,7 +2368,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a dispatcher begins where the gates left off",
-        "engine/lanes/cursors.py",
+        "engine/lanes/intake.py",
         "await context.ports.domain_events.position(context.actor.id)",
         "10**9",
         "tests/engine/lanes/test_dispatcher.py",
@@ -2389,7 +2389,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "what the past refused is written down at once for a dispatcher",
-        "engine/lanes/mailbox.py",
+        "engine/lanes/intake.py",
         "return any(item.is_binding or item.anew for item in self.items)",
         "return False",
         "tests/engine/lanes/test_stint.py",
@@ -2473,7 +2473,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a cooldown is ended only by the episode that began it",
-        "engine/triggers/cooldown.py",
+        "engine/triggers/evaluate.py",
         "if entry is None or entry.value != opened.episode_id.encode():",
         "if entry is None:",
         "tests/engine/lanes/test_stint.py",
@@ -2574,7 +2574,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "simulated: of two events at once one has the cooldown",
-        "engine/triggers/cooldown.py",
+        "engine/triggers/evaluate.py",
         "await self._cool(expectation, opened, after=0)",
         "await self._cool(expectation, opened, after=None)",
         SIMULATION,
@@ -2743,7 +2743,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "nothing is added to another raise",
-        "engine/findings/enrich.py",
+        "engine/findings/apply.py",
         "if not is_there or finding.raise_no != raised.finding.raise_no:",
         "if not is_there:",
         "tests/engine/app/test_enrichment.py",
@@ -3273,7 +3273,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "what was done last is undone first",
-        "engine/workflows/undo.py",
+        "engine/workflows/decide.py",
         "    return [place for _, place in sorted(done, reverse=True)]",
         "    return [place for _, place in sorted(done)]",
         "tests/engine/workflows/test_instance_survival.py",
@@ -5330,7 +5330,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "definitions: a start that was called off is made when it can be",
-        "engine/workflows/endings.py",
+        "engine/workflows/steps.py",
         "is_called_off=_is_called_off(finished),",
         "is_called_off=False,",
         SUB_STARTS,

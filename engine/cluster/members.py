@@ -21,7 +21,7 @@ from typing import Final
 
 import structlog
 
-from engine.app.workflow_starter import workflow_of
+from engine.app.workflow_plan import workflow_of
 from engine.cluster import nodes
 from engine.cluster.mode_watch import ModeWatcher
 from engine.cluster.nodes import NodeInfo

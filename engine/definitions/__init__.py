@@ -6,7 +6,7 @@ workflow = to_workflow(workflow_of(data))
 """
 
 from engine.definitions.agent import AgentDefinition, agent_of, canonical, to_actor
-from engine.definitions.diff import difference
+from engine.definitions.definition import difference
 from engine.definitions.text import Format, format_of, kind_of, read
 from engine.definitions.workflow import WorkflowDefinition, to_workflow, workflow_of
 

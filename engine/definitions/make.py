@@ -27,9 +27,9 @@ import msgspec
 from engine.app.actor import CLUSTER_EPISODES_MAX, Actor
 from engine.app.app import App
 from engine.app.workflow import Workflow
-from engine.app.workflow_plan import checked_workflows
-from engine.app.workflow_starter import (
+from engine.app.workflow_plan import (
     PREFIX,
+    checked_workflows,
     fallback_starter,
     problem_of_id,
     starter_id,

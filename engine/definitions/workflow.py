@@ -19,9 +19,8 @@ from pydantic import (
 from engine.app.tools import check_name
 from engine.app.triggers import SOURCES_MAX
 from engine.app.workflow import STEPS_MAX, Graph, Overlap, Workflow, ancestors
-from engine.app.workflow_starter import starters_of
-from engine.definitions.agent import DedupeDefinition
-from engine.definitions.sources import SourceDefinition
+from engine.app.workflow_plan import starters_of
+from engine.definitions.agent import DedupeDefinition, SourceDefinition
 from engine.definitions.steps import StepDefinition
 from engine.errors import BadDefinition, BadWorkflow
 from engine.validation import Listed, Strict, parsed, problem_of_path, shown, wrong

@@ -26,6 +26,7 @@ from engine.episodes.breaker import CLOSED, BreakerState, Change, Outcome
 from engine.episodes.cancel import EpisodeRun, RunningEpisodes
 from engine.episodes.episode import CancelEpisode
 from engine.runtime.catalog import Catalog
+from engine.runtime.context import ActorContext
 from engine.runtime.publish import EventPublisher
 from engine.validation import backoff_s, jittered_s
 from streams.clock import Clock
@@ -339,3 +340,12 @@ class BreakerWatcher:
         actor_id, _, expectation_id = rest.partition(".")
         if first == BREAKERS and actor_id in self.breakers:
             await self.breakers[actor_id].look_again(expectation_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeContext(ActorContext):
+    """One actor's means on one node, with what opens and ends its episodes."""
+
+    running: RunningEpisodes
+    """What the node runs now, of all of its actors."""
+    breakers: Breakers

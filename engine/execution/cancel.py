@@ -21,7 +21,7 @@ from engine.episodes import cancel
 from engine.episodes.cancel import RunningEpisodes
 from engine.episodes.episode import ENDED, Episode, Status
 from engine.execution.run import EpisodeRunner
-from engine.outputs.context import OutputContext
+from engine.outputs.pool import OutputContext
 from engine.runtime.leases import Keeper
 from engine.waits.handle import WaitRegistry
 from engine.waits.wait import is_answered

@@ -36,8 +36,8 @@ from engine.episodes.episode import ENDED, Episode, Status, fold
 from engine.episodes.recovery import NO_SUCH_EPISODE, why_cannot_run
 from engine.execution.cancel import CancelHandler, needs_expectation
 from engine.execution.run import EpisodeRunner
-from engine.outputs.context import OutputContext
 from engine.outputs.handle import OutputHandler, is_about_outputs
+from engine.outputs.pool import OutputContext
 from engine.runtime.catalog import CannotRun, Hindrance
 from engine.runtime.consumer import taking
 from engine.runtime.leases import Keeper

@@ -23,16 +23,16 @@ from engine.app.outputs import missing
 from engine.episodes import dry_run
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
+from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.cancel import EpisodeRun
-from engine.episodes.context import EpisodeContext
 from engine.episodes.episode import CancelEpisode, Episode, Status
 from engine.episodes.wake import ATTEND, call_by
 from engine.findings import events as finding_events
 from engine.findings.apply import FindingApplier
 from engine.findings.store import AppliedIntent
-from engine.outputs.context import OutputContext
 from engine.outputs.deliver import ConclusionState, DeliveryState, OutputDelivery, added_up
 from engine.outputs.keys import wanted
+from engine.outputs.pool import OutputContext
 from engine.runtime.publish import PublicEvent
 from engine.waits.handle import WaitRegistry
 from engine.workflows import start

@@ -48,8 +48,8 @@ from engine.execution.steps import OutputSteps
 from engine.execution.takeover import decide_takeover
 from engine.findings.apply import FindingApplier
 from engine.findings.store import oldest_of
-from engine.outputs.context import OutputContext
 from engine.outputs.deliver import NOTHING_DONE, ConclusionState, OutputDelivery
+from engine.outputs.pool import OutputContext
 from engine.runtime.leases import NO_CLAIM, Busy, EpisodeLease, Keeper
 from engine.runtime.publish import EventPublisher, PublicEvent
 from engine.runtime.retry import Contended

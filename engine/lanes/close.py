@@ -19,7 +19,7 @@ from typing import Final
 
 import structlog
 
-from engine.episodes.context import EpisodeContext
+from engine.episodes.breaker_store import EpisodeContext
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
 from engine.lanes.store import LaneStore, open_events, open_feed, read_lane

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from engine import telemetry
 from engine.episodes import events as episode_events
 from engine.episodes import open as opening
-from engine.episodes.context import EpisodeContext
+from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.episode import CancelEpisode, Status, decide, fold
 from engine.episodes.recovery import expiry
 from engine.lanes import lane as lane_rules

@@ -12,16 +12,34 @@ Keeps outside what has come due for an actor while no more of its episodes may w
 Ticks, calm and fires by hand share a queue with the ends of episodes, which make room. So they
 are taken from it all the same, and handed back, to come again. What is outside comes in before any
 newer event does: room is kept for it.
+
+What has come in for a dispatcher since its last decision: ruled on, in order, and bounded.
+
+Those who bring it wait for room. Room is counted in episodes that want a place and are not in the
+lane yet, so a lane that may hold no more stops what fills it.
+
+The streams of events that a dispatcher follows, and how far it has come in each.
+
+The cursor of one's own events is kept by name, so that a version of the actor that watches more
+names than the one that dispatches misses nothing when its turn comes to dispatch.
+
+What whoever dispatched before a stint may have done with an event of its backlog.
+
+They may have ruled on any of it: a lane also takes over from gates, which share events among many
+nodes, and may be through with one and not with an earlier one. But they opened episodes in the
+order of the events, and wrote down how far they were before they opened the next ones.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import structlog
 
@@ -33,16 +51,22 @@ from engine.episodes import fire
 from engine.episodes import open as opening
 from engine.episodes.recovery import NO_SUCH_EPISODE, NO_SUCH_EXPECTATION
 from engine.lanes import lane as lane_rules
-from engine.lanes.cursors import Cursor, ReplayWindow, feed_track
 from engine.lanes.effects import LaneEffects
 from engine.lanes.lane import Wanted
-from engine.lanes.mailbox import Asked, Cause, InputItem, Mailbox
 from engine.lanes.store import feed_cursor
 from engine.runtime.consumer import taking
+from engine.runtime.context import ActorContext
+from engine.runtime.slots import Slots
 from engine.runtime.tasks import wait_first
 from engine.triggers import debounce, schedule
 from engine.triggers.evaluate import TriggerEvaluator
-from engine.triggers.events import STRANGE_DELIVERIES_MAX, leave, wait_position
+from engine.triggers.events import (
+    STRANGE_DELIVERIES_MAX,
+    find_position,
+    leave,
+    position_unseen,
+    wait_position,
+)
 from engine.triggers.rules import Gated, Part
 from engine.triggers.timers import GOES_ON, RESTING_S, TimerRouter
 from engine.waits.wait import is_answered, step_answered
@@ -52,10 +76,304 @@ from streams.model.commands import Start
 from streams.model.events import EpisodeOpened
 from streams.model.foreign_streams import ForeignStream
 from streams.ports.delivery import Delivery, Unreadable
-from streams.ports.domain_events import Followed
+from streams.ports.domain_events import DomainEvent, EventFollower, Followed
 from streams.ports.log import Recorded
 from streams.ports.timers import Due
+from streams.subjects import Stack
 from streams.tracing import context_of, traceparent
+
+ITEMS_MAX: Final = 1_000
+"""Events that were ruled on and that no decision has seen yet. As many wait in memory at most."""
+
+LAG_MAX: Final = 1_000
+"""Events that came to nothing, all by themselves, before it is written down that they were ruled
+on. After a crash they are ruled on again, to the same effect. What came to nothing because of what
+the cluster remembered is written down at once: it might fire the next time."""
+
+DUE_MAX: Final = 256
+"""Due messages that are unanswered at a time."""
+
+HAUL_MAX: Final = 500
+"""Episodes that one decision places at most: their tickets, and all that the lane holds besides,
+fit in one commit."""
+
+Cause: TypeAlias = DomainEvent | Due
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """An episode that something asks for."""
+
+    opened: EpisodeOpened
+    wanted: Wanted
+    cause: Cause
+    seq: int
+    """Of the cause, in its stream."""
+    trace: str = ""
+    is_open: bool = False
+    """Whether it is known that the episode is open, and that it waits for its turn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputItem:
+    """One event or one due message, ruled on."""
+
+    cursors: Mapping[str, int] = field(default_factory=dict)
+    """How far the reader has come with it."""
+    anew: Mapping[str, int] = field(default_factory=dict)
+    """Cursors that begin, or begin again before where they are."""
+    is_binding: bool = False
+    """Whether it must not be ruled on again: what the cluster remembered then had a say."""
+    asked: Sequence[Asked] = ()
+    left: str = ""
+    """The episode that has ended, or waits for something else; empty: none."""
+    delivery: Delivery[Any] | None = None
+    """To be answered for."""
+
+
+@dataclass(kw_only=True)
+class InputBatch:
+    """What one decision sees."""
+
+    items: list[InputItem] = field(default_factory=list)
+
+    @property
+    def asked(self) -> list[Asked]:
+        """The episodes that are asked for, in the order of their causes."""
+        return [asked for item in self.items for asked in item.asked]
+
+    @property
+    def cursors(self) -> dict[str, int]:
+        """How far its items reach."""
+        reached: dict[str, int] = {}
+        for item in self.items:
+            reached |= {**item.anew, **item.cursors}
+        return reached
+
+    @property
+    def anew(self) -> dict[str, int]:
+        """The cursors that begin, or begin again."""
+        return {name: seq for item in self.items for name, seq in item.anew.items()}
+
+    @property
+    def is_binding(self) -> bool:
+        """Whether how far its items reach is to be written down before anything else is done."""
+        return any(item.is_binding or item.anew for item in self.items)
+
+    @property
+    def left(self) -> list[str]:
+        """The episodes that have ended, or wait for something else."""
+        return [item.left for item in self.items if item.left]
+
+    @property
+    def deliveries(self) -> list[Delivery[Any]]:
+        """What is to be answered for."""
+        return [item.delivery for item in self.items if item.delivery is not None]
+
+
+class Mailbox:
+    """Between those who bring items and the one who decides."""
+
+    def __init__(self) -> None:
+        """Begin empty, and without room for episodes."""
+        self.due_room = Slots(DUE_MAX)
+        self._items: deque[InputItem] = deque()
+        self._most = 0
+        self._expected = 0
+        self._unsettled = 0
+        """Episodes that were asked for by events, and that no decision is through with."""
+        self._news = asyncio.Event()
+        self._moved = asyncio.Event()
+
+    def put(self, items: Iterable[InputItem]) -> None:
+        """Bring items, in order."""
+        for item in items:
+            self._items.append(item)
+            self._unsettled += len(item.asked)
+        self._news.set()
+
+    def nudge(self) -> None:
+        """Have the one who decides look again, though nothing was brought."""
+        self._news.set()
+
+    async def take(self) -> InputBatch:
+        """Wait until there is something new, and return it: the oldest, as far as one may see."""
+        await self._news.wait()
+        batch, asked = InputBatch(), 0
+        while self._items and (asked < HAUL_MAX):
+            item = self._items.popleft()
+            asked += len(item.asked)
+            batch.items.append(item)
+        if not self._items:
+            self._news.clear()
+        return batch
+
+    def settle(self, batch: InputBatch) -> None:
+        """Take note that a decision is through with `haul`."""
+        self._unsettled -= len(batch.asked)
+        for _ in batch.deliveries:
+            self.due_room.give_back()
+        self._moved.set()
+
+    def allow(self, most: int) -> None:
+        """Let events ask for up to `most` episodes beyond what the lane holds."""
+        self._most = most
+        self._moved.set()
+
+    def expect(self, count: int) -> None:
+        """Keep room for `count` episodes that others than events will ask for again."""
+        self._expected = count
+        self._moved.set()
+
+    async def wait_room(self) -> int:
+        """Wait until events may ask for an episode, and return for how many they may."""
+        while (room := self.room - self._expected) <= 0:
+            self._moved.clear()
+            await self._moved.wait()
+        return room
+
+    def unanswered(self) -> list[Delivery[Any]]:
+        """Return the deliveries that no decision has seen."""
+        return InputBatch(items=list(self._items)).deliveries
+
+    @property
+    def room(self) -> int:
+        """How many more episodes may be asked for; below 1, none."""
+        return min(self._most - self._unsettled, ITEMS_MAX - len(self._items))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cursor:
+    """One stream, as far as the actor watches it."""
+
+    queue: str
+    """What it is called in metrics: `events`, or the name of a stream."""
+    cursors: Mapping[str, int]
+    follow: Callable[[int], AbstractAsyncContextManager[EventFollower]]
+    """Begins just past a sequence."""
+    newest: Callable[[], Awaitable[int]]
+    """Returns the sequence that the stream goes up to now."""
+    name_of: Callable[[Followed], str]
+    """Whose cursor counts for an event."""
+    fan_out: int
+    """Most episodes that one event can ask for."""
+
+    @property
+    def after(self) -> int:
+        """Where to begin."""
+        return min(self.cursors.values())
+
+    def is_past(self, followed: Followed) -> bool:
+        """Return whether an event was ruled on before."""
+        return followed.seq <= self.cursors.get(self.name_of(followed), 0)
+
+    def cursors_at(self, seq: int) -> dict[str, int]:
+        """Return the cursors once everything up to `seq` is ruled on."""
+        return dict.fromkeys(self.cursors, seq)
+
+
+def own_track(context: ActorContext, cursors: Mapping[str, int]) -> Cursor | None:
+    """Return what is to be followed of the stack's own events; None: the actor watches none.
+
+    `cursors` name all that it watches.
+    """
+    domain_events, names = context.ports.domain_events, context.actor.event_names()
+    expectations = context.actor.expectations.values()
+    if not names:
+        return None
+    return Cursor(
+        queue="events",
+        cursors={name: cursors[name] for name in names},
+        follow=lambda after: domain_events.follow(names, after=after),
+        newest=domain_events.newest,
+        name_of=partial(_name_of, context.ports.stack),
+        fan_out=max(Counter(name for each in expectations for name in each.event_names).values()),
+    )
+
+
+def feed_track(context: ActorContext, foreign: ForeignStream, *, after: int) -> Cursor:
+    """Return what is to be followed of a stream of others, from just past `after`."""
+    name, expectations = feed_cursor(foreign), context.actor.expectations.values()
+    return Cursor(
+        queue=foreign.stream,
+        cursors={name: after},
+        follow=partial(_follow_feed, context, foreign),
+        newest=partial(context.ports.domain_events.newest, foreign),
+        name_of=partial(_the_only, name),
+        fan_out=sum(
+            foreign.stream in {one.stream for one in each.foreign_streams} for each in expectations
+        ),
+    )
+
+
+async def missing_cursors(context: ActorContext, cursors: Mapping[str, int]) -> dict[str, int]:
+    """Return where to begin with what the actor watches and `cursors` do not name.
+
+    That is where its gates left off if it had any, else at what comes from now on, or where a feed
+    says. Of a stream that does not exist that may not be known yet.
+
+    Raises:
+        Unavailable: the log is away.
+    """
+    missing: dict[str, int] = {}
+    names = context.actor.event_names() - cursors.keys()
+    if names:
+        missing |= dict.fromkeys(
+            sorted(names), await context.ports.domain_events.position(context.actor.id)
+        )
+    for foreign in context.actor.foreign_streams():
+        if feed_cursor(foreign) not in cursors:
+            position = await find_position(context, foreign)
+            begins_after = position_unseen(foreign) if position is None else position
+            if begins_after is not None:
+                missing[feed_cursor(foreign)] = begins_after
+    return missing
+
+
+def _name_of(stack: Stack, followed: Followed) -> str:
+    content = followed.content
+    if isinstance(content, Unreadable):
+        return stack.event_name_of(content.subject)
+    return content.name
+
+
+def _the_only(name: str, _: Followed) -> str:
+    return name
+
+
+def _follow_feed(
+    context: ActorContext, foreign: ForeignStream, after: int
+) -> AbstractAsyncContextManager[EventFollower]:
+    return context.ports.domain_events.follow_feed(foreign, after=after)
+
+
+OPENED_MAX: Final = LAG_MAX + ITEMS_MAX
+"""Events past a cursor of which a dispatcher may have opened some: those that it passed without
+writing that down, and those that it decided on next. What waited behind was only ruled on."""
+
+
+@dataclass(frozen=True)
+class ReplayWindow:
+    """Whoever followed `track` before, as far as anybody can tell."""
+
+    cursor: Cursor
+    until: int
+    """The sequence that its stream went up to when the stint began."""
+    _read: Counter[str] = field(default_factory=Counter)
+    """Name of a cursor → events past it."""
+
+    def may_have_ruled_on(self, followed: Followed) -> bool:
+        """Return whether an event was there before the stint began."""
+        return followed.seq <= self.until
+
+    def may_have_opened(self, followed: Followed) -> bool:
+        """Return whether an episode that was opened for an event may still be on its way.
+
+        To be asked for each event past its cursor, once and in order.
+        """
+        name = self.cursor.name_of(followed)
+        self._read[name] += 1
+        return self._read[name] <= OPENED_MAX and self.may_have_ruled_on(followed)
 
 
 def wanted_of(

@@ -17,8 +17,8 @@ from engine.dead_letters.write import DeadLetterWriter, unopened
 from engine.episodes.open import record_opening
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
+from engine.lanes.intake import Asked
 from engine.lanes.lane import Lane, LaneInputs, Limits
-from engine.lanes.mailbox import Asked
 from engine.triggers.evaluate import TriggerEvaluator
 from streams.errors import TooLarge, Unwritable
 from streams.model.events import LaneEvent, LaneMoved

@@ -29,14 +29,21 @@ from engine.cluster import nodes as cluster_nodes
 from engine.cluster.members import Membership
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes import open as opening
-from engine.episodes.context import EpisodeContext
+from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.events import OVERFLOW
 from engine.lanes import lane as lane_rules
-from engine.lanes.cursors import missing_cursors, own_track
 from engine.lanes.effects import LaneEffects, no_place
-from engine.lanes.intake import LaneInput
+from engine.lanes.intake import (
+    HAUL_MAX,
+    LAG_MAX,
+    InputBatch,
+    InputItem,
+    LaneInput,
+    Mailbox,
+    missing_cursors,
+    own_track,
+)
 from engine.lanes.lane import EMPTY, Lane, LaneInputs, Limits, capacity_of
-from engine.lanes.mailbox import HAUL_MAX, LAG_MAX, InputBatch, InputItem, Mailbox
 from engine.lanes.place import RoundDecision, RoundPlanner
 from engine.lanes.store import LaneStore, feed_cursor
 from engine.runtime.leases import Keeper, LeaseEvents

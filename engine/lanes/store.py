@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from engine.episodes.context import EpisodeContext
+from engine.episodes.breaker_store import EpisodeContext
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import EMPTY, Lane
 from streams.clock import Clock

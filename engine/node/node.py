@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from engine import telemetry
-from engine.app.app import App
+from engine.app.app import App, absent_from, on_stack
 from engine.app.tools import ENGINE, WORKFLOWS
 from engine.cluster.members import Heartbeat, Membership
 from engine.cluster.mode_watch import ModeWatcher
@@ -29,7 +29,6 @@ from engine.episodes.cancel import RunningEpisodes
 from engine.execution.cancel import CancelWatcher
 from engine.execution.steps import PublishTool
 from engine.execution.takeover import LapseWatcher
-from engine.node.stacks import absent_from, on_stack
 from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeContext, Service
 from engine.outputs.pool import AdapterPool
 from engine.runtime.catalog import Catalog, in_code

@@ -29,7 +29,7 @@ import structlog
 
 from engine.app.actor import Actor
 from engine.app.app import App
-from engine.app.workflow_starter import workflow_of
+from engine.app.workflow_plan import workflow_of
 from engine.cluster import nodes
 from engine.cluster.members import Membership
 from engine.cluster.mode_watch import ModeWatcher
@@ -41,8 +41,7 @@ from engine.execution.commands import AnswerConsumer, RunConsumer
 from engine.lanes.close import LaneCloser
 from engine.lanes.scheduler import LaneScheduler
 from engine.lanes.store import open_events, open_feed
-from engine.outputs.context import OutputContext
-from engine.outputs.pool import AdapterPool
+from engine.outputs.pool import AdapterPool, OutputContext
 from engine.runtime.catalog import Catalog, CatalogContents
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.permits import Permit

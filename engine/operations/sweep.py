@@ -29,7 +29,7 @@ from typing import Final
 
 import msgspec
 
-from engine.app.workflow_starter import starter_id
+from engine.app.workflow_plan import starter_id
 from engine.episodes.episode import ENDED, WAITING, Episode, Status, fold
 from engine.episodes.recovery import SweepVerdict
 from engine.episodes.wake import ATTEND

@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from engine.app.workflow_starter import starter_id
+from engine.app.workflow_plan import starter_id
 from engine.cluster.members import live_nodes
 from engine.cluster.modes import SWITCHES, NodeMode
 from engine.cluster.nodes import ActorInfo, NodeInfo

@@ -29,7 +29,6 @@ from engine import telemetry
 from engine.app.outputs import NO_ADAPTER, DeliveryFailed, OutputView, Retries, missing
 from engine.dead_letters.write import DeadLetterWriter
 from engine.episodes.episode import CancelEpisode, Finish
-from engine.outputs.context import OutputContext
 from engine.outputs.dead_letters import note_gone_on, write_failed
 from engine.outputs.decide import (
     FailDelivery,
@@ -44,7 +43,7 @@ from engine.outputs.decide import (
 from engine.outputs.events import output_news
 from engine.outputs.keys import idempotency_key, proposal
 from engine.outputs.output import Output, is_own
-from engine.outputs.pool import PooledAdapter
+from engine.outputs.pool import OutputContext, PooledAdapter
 from engine.outputs.rate_limit import PLACE_S
 from engine.outputs.store import OutputStore, Overtaken
 from engine.runtime.context import ActorContext

@@ -36,7 +36,6 @@ from engine.episodes import events as episode_events
 from engine.episodes.episode import ENDED, Episode, Status
 from engine.episodes.wake import call_by
 from engine.errors import Refused
-from engine.outputs.context import OutputContext
 from engine.outputs.dead_letters import note_retried, write_failed
 from engine.outputs.decide import (
     FailDelivery,
@@ -55,6 +54,7 @@ from engine.outputs.decide import (
 from engine.outputs.events import CANCELED, DECIDED, output_news, output_reminder
 from engine.outputs.keys import wanted
 from engine.outputs.output import Output, is_own
+from engine.outputs.pool import OutputContext
 from engine.outputs.rate_limit import PLACE_S
 from engine.outputs.store import OutputStore
 from engine.runtime.context import ActorContext

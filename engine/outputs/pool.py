@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from engine.app.outputs import DeliveryFailed, OutputView, Route
+from engine.episodes.breaker_store import EpisodeContext
 from engine.episodes.wake import call_by
 from engine.outputs.rate_limit import Throttle, WaitingEpisode
 from engine.runtime.usercode import BAD_ADAPTER, delivery, in_text
@@ -140,3 +142,11 @@ class AdapterPool:
     async def close(self) -> None:
         """Close every adapter that was opened."""
         await asyncio.gather(*(each.close() for each in self._adapters.values()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputContext(EpisodeContext):
+    """One actor's means on one node, with what delivers outputs."""
+
+    adapters: AdapterPool
+    """The node's adapters, for all of its actors."""

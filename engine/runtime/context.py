@@ -8,7 +8,7 @@ from typing import Self
 
 from engine.app.actor import Actor
 from engine.app.app import App
-from engine.app.workflow_starter import workflow_of
+from engine.app.workflow_plan import workflow_of
 from engine.runtime.catalog import Catalog, Revisions
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.retry import Turns

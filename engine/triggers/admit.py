@@ -23,7 +23,7 @@ from engine.app import dedupe
 from engine.dead_letters.write import DeadLetterWriter, unopened
 from engine.episodes.open import open_episode
 from engine.execution.run import EpisodeRunner
-from engine.outputs.context import OutputContext
+from engine.outputs.pool import OutputContext
 from engine.runtime.leases import Keeper
 from engine.runtime.slots import Slots
 from engine.runtime.tasks import NodeTasks

@@ -27,7 +27,7 @@ from typing import Final, Protocol, TypeAlias
 import structlog
 
 from engine import telemetry
-from engine.episodes.context import EpisodeContext
+from engine.episodes.breaker_store import EpisodeContext
 from engine.runtime.consumer import taking
 from engine.runtime.context import ActorContext
 from engine.runtime.tasks import wait_first

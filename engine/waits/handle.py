@@ -36,7 +36,7 @@ from engine.runtime import publish
 from engine.runtime.context import ActorContext
 from engine.runtime.publish import EventPublisher
 from engine.waits import answer as answering
-from engine.waits import events as wait_events
+from engine.waits import wait as waits
 from engine.waits.answer import Refusal, WaitAnswer, waits_of
 from engine.waits.signal import WaitEntry
 from engine.waits.signals import bring, missed
@@ -76,7 +76,7 @@ class WaitRegistry:
         if block is None or newest is None:
             return
         await self.watch(opened, after=block.at)
-        await self._tell(opened, wait_events.blocked(opened, block, seq=newest.seq))
+        await self._tell(opened, waits.blocked(opened, block, seq=newest.seq))
         await self.leave_lane(opened, block)
 
     async def watch(self, opened: EpisodeOpened, *, after: datetime) -> None:
@@ -113,7 +113,7 @@ class WaitRegistry:
         """
         number = reminder_due(block, at=at)
         if number:
-            await self._tell(opened, wait_events.reminder(opened, block, number=number, seq=seq))
+            await self._tell(opened, waits.reminder(opened, block, number=number, seq=seq))
 
     async def leave_lane(self, opened: EpisodeOpened, block: Blocked) -> None:
         """Let others have the episode's turn, where turns are taken, for as long as it waits.
@@ -159,8 +159,8 @@ class WaitRegistry:
         assert isinstance(wait.end, EpisodeResolved), "a wait that was answered"
         await self.forget_wait(opened, wait.blocked.event)
         if wait.lasted_s < RETOLD_S:
-            await self._tell(opened, wait_events.blocked(opened, wait.blocked, seq=wait.seq))
-        await self._tell(opened, wait_events.resumed(opened, wait.end, seq=seq))
+            await self._tell(opened, waits.blocked(opened, wait.blocked, seq=wait.seq))
+        await self._tell(opened, waits.resumed(opened, wait.end, seq=seq))
 
     async def _arm(self, opened: EpisodeOpened, block: Blocked, *, after: datetime) -> None:
         wake = next_wake(block, after=after)

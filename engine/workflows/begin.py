@@ -29,14 +29,19 @@ import msgspec
 
 from engine.app.tools import EngineTool, ToolFailed
 from engine.app.workflow import Workflow
-from engine.app.workflow_plan import check_steps, spec_of
-from engine.app.workflow_starter import START_EXPECTATION, UNAVAILABLE, StartResult
+from engine.app.workflow_plan import (
+    START_EXPECTATION,
+    UNAVAILABLE,
+    StartResult,
+    check_steps,
+    spec_of,
+)
 from engine.errors import BadRequest, BadWorkflow
 from engine.runtime.catalog import CannotRun, Catalog, Revisions
-from engine.workflows.endings import told_of
 from engine.workflows.events import count_events
 from engine.workflows.instance import SubjectLock, lock_of
 from engine.workflows.start import SubStart, called_off, started
+from engine.workflows.steps import told_of
 from streams.clock import Clock
 from streams.errors import (
     BadName,

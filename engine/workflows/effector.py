@@ -18,8 +18,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from engine.app.workflow_plan import spec_of
-from engine.app.workflow_starter import starter_id
+from engine.app.workflow_plan import spec_of, starter_id
 from engine.episodes import open as opening
 from engine.episodes.cancel import ask_to_cancel
 from engine.episodes.episode import fold
@@ -38,7 +37,6 @@ from engine.workflows.effects import (
     recalled,
     wake_at,
 )
-from engine.workflows.endings import end_of_episode, end_of_instance
 from engine.workflows.instance import (
     INSTANCE_ENDED,
     AttemptEnded,
@@ -47,7 +45,7 @@ from engine.workflows.instance import (
     fold_instance,
 )
 from engine.workflows.start import CONDUCT, SubStart, conduct_timer, sub_started
-from engine.workflows.steps import waiting
+from engine.workflows.steps import end_of_episode, end_of_instance, waiting
 from engine.workflows.store import StoredInstance
 from streams.clock import Clock
 from streams.errors import BadName, TooLarge, UnreadableEvent, Unwritable

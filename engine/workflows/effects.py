@@ -23,8 +23,7 @@ from engine.app.triggers import entity_id
 from engine.app.workflow import STEP_TIMEOUT, depths
 from engine.episodes.episode import Episode, fold
 from engine.runtime.publish import PublicEvent
-from engine.workflows.decide import abort_at
-from engine.workflows.endings import result_of
+from engine.workflows.decide import abort_at, undoing_deadline
 from engine.workflows.events import news
 from engine.workflows.instance import (
     INSTANCE_ENDED,
@@ -38,8 +37,7 @@ from engine.workflows.instance import (
     reuse_key,
 )
 from engine.workflows.start import SubStart
-from engine.workflows.steps import deadline_of, waits_for_recall
-from engine.workflows.undo import undoing_deadline
+from engine.workflows.steps import deadline_of, result_of, waits_for_recall
 from streams.json import JsonObject, raw, unraw
 from streams.model.commands import Cancel, CancelWorkflow, StepDone
 from streams.model.events import (

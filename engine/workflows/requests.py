@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
-from engine.app.workflow_starter import START_EXPECTATION, starter_id
+from engine.app.workflow_plan import START_EXPECTATION, starter_id
 from engine.episodes.episode import fold as fold_episode
 from engine.episodes.fire import FireRequest, fire_dedupe_key, fired_episode_id, send_fire
 from engine.errors import BadRequest, Refused

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from engine import telemetry
 from engine.app.triggers import entity_id
-from engine.app.workflow_starter import SKIPPED, StartOutcome, starter_id, workflow_of
+from engine.app.workflow_plan import SKIPPED, StartOutcome, starter_id, workflow_of
 from engine.episodes.episode import Episode
 from engine.errors import BadRequest
 from engine.runtime.publish import PublicEvent

@@ -27,8 +27,7 @@ from structlog.contextvars import bound_contextvars
 
 from engine import telemetry
 from engine.app.workflow import Workflow
-from engine.app.workflow_plan import problem_of_code
-from engine.app.workflow_starter import starter_id
+from engine.app.workflow_plan import problem_of_code, starter_id
 from engine.dead_letters.write import DeadLetterWriter
 from engine.runtime.catalog import CannotRun, Catalog, Hindrance, Revisions
 from engine.runtime.consumer import taking

@@ -7,13 +7,13 @@ from typing import Final, get_args
 
 from msgspec.structs import replace
 
-from engine.app.workflow_starter import SKIPPED, starter_id
+from engine.app.workflow_plan import SKIPPED, starter_id
 from engine.episodes import events as episode_events
 from engine.findings import events as finding_events
 from engine.outputs.events import output_news, output_reminder
 from engine.outputs.output import Output
 from engine.runtime.publish import PublicEvent
-from engine.waits import events as wait_events
+from engine.waits import wait
 from engine.waits.wait import Blocked
 from engine.workflows.events import news
 from engine.workflows.instance import Instance, StepItem, StepState
@@ -93,9 +93,9 @@ def _of_blocks(opened: EpisodeOpened) -> Iterator[PublicEvent]:
     assert isinstance(event, EpisodeBlocked)
     assert isinstance(answer, EpisodeResolved)
     block = Blocked(event=event, at=AT)
-    yield wait_events.blocked(opened, block, seq=1)
-    yield wait_events.reminder(opened, block, number=1, seq=1)
-    yield wait_events.resumed(opened, answer, seq=1)
+    yield wait.blocked(opened, block, seq=1)
+    yield wait.reminder(opened, block, number=1, seq=1)
+    yield wait.resumed(opened, answer, seq=1)
 
 
 def _of_outputs(opened: EpisodeOpened) -> Iterator[PublicEvent]:

@@ -21,7 +21,7 @@ from engine.findings import events as finding_events
 from engine.triggers import rules
 from engine.triggers.evaluate import DEDUPE_FAILED
 from engine.waits import answer as answers
-from engine.waits import events as wait_events
+from engine.waits import wait as waits
 from tests.docs import facts
 from tests.docs.pages import REFERENCE, pages, rows, section, text_of
 from vigil.errors import EXIT_MISTAKE, EXIT_TROUBLE, EXIT_UNCLEAN
@@ -65,7 +65,7 @@ def test_the_guide_to_publishing_says_when_each_public_event_is_told():
 
 
 def test_of_all_that_the_engine_publishes_of_episodes_the_guide_has_one():
-    modules = (episode_events, finding_events, wait_events)
+    modules = (episode_events, finding_events, waits)
     functions = itertools.chain.from_iterable(map(signatures, modules))
     makes = {name for name, made in functions if made == "PublicEvent"}
     asked = facts.calls(makes.__contains__, packages=["tests/docs"])

@@ -8,8 +8,7 @@ from engine.app.app import App
 from engine.definitions.resolver import RevisionResolver
 from engine.episodes.breaker_store import Breakers
 from engine.episodes.cancel import RunningEpisodes
-from engine.outputs.context import OutputContext
-from engine.outputs.pool import AdapterPool
+from engine.outputs.pool import AdapterPool, OutputContext
 from engine.runtime.catalog import Catalog, in_code
 from engine.runtime.permits import Permits
 from engine.runtime.retry import Turns

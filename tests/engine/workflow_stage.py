@@ -18,7 +18,7 @@ from engine.app.app import App
 from engine.app.strategy import ConvergeResult, Strategy, abort
 from engine.app.tools import Failure, Tool, ToolFailed
 from engine.app.triggers import workflow as as_a_step
-from engine.app.workflow_starter import START_EXPECTATION, starter_id
+from engine.app.workflow_plan import START_EXPECTATION, starter_id
 from engine.episodes.fire import fire
 from engine.workflows.instance import Instance, fold_instance, instance_id
 from streams.layout import Kind

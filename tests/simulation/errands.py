@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.app.workflow_starter import START_EXPECTATION, starter_id
+from engine.app.workflow_plan import START_EXPECTATION, starter_id
 from engine.cluster.modes import ModeOrder, NodeMode, PauseOrder
 from engine.episodes.fire import fired_episode_id
 from streams.errors import Unavailable

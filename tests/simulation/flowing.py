@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from engine.app.strategy import Handled
-from engine.app.workflow_starter import START_EXPECTATION
+from engine.app.workflow_plan import START_EXPECTATION
 from streams.model.triggers import Trigger
 from tests.simulation.strategies import Plan, Sum, watch_for
 from vigil import Action, Actor, Failure, StepTaken, Workflow, abort, event, retrying, tool_call

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from engine.app.workflow_starter import START_EXPECTATION
+from engine.app.workflow_plan import START_EXPECTATION
 from engine.episodes.recovery import NO_SUCH_EPISODE
 from engine.outputs.dead_letters import OUTPUT_FAILED
 from engine.runtime.leases import NO_CLAIM

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from engine.app.workflow_starter import starter_id
+from engine.app.workflow_plan import starter_id
 from engine.cluster.modes import NodeMode
 from projections.postgres.query_result import ROWS_MAX
 from streams.json import NOTHING, raw

@@ -13,22 +13,20 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from engine.app.actions import Action, converge
-from engine.app.app import App
+from engine.app.app import App, on_stack
 from engine.app.context import Context, EpisodeView
 from engine.app.outputs import OutputView
 from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.tools import CallContext, check_name
 from engine.app.triggers import Cron, Every, spec_of
 from engine.app.workflow import cycle
-from engine.app.workflow_starter import START_EXPECTATION
+from engine.app.workflow_plan import START_EXPECTATION
 from engine.cluster.nodes import NodeInfo, known
 from engine.definitions import AgentDefinition, agent_of, workflow_of
-from engine.definitions.agent import StrategyDefinition
+from engine.definitions.agent import SourceDefinition, StrategyDefinition
 from engine.definitions.make import catalog_of, make
-from engine.definitions.sources import SourceDefinition
 from engine.definitions.steps import StepDefinition
 from engine.errors import BadDefinition
-from engine.node.stacks import on_stack
 from engine.templates import BUILT_IN
 from streams.json import NOTHING, JsonObject, unraw
 from streams.model.definitions import ID_KINDS, RegisteredDefinition, definition_id

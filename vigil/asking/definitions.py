@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from engine.app.app import App
-from engine.app.workflow_starter import workflow_of as workflow_begun_by
+from engine.app.workflow_plan import workflow_of as workflow_begun_by
 from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo, known, trigger_texts
 from engine.definitions import difference, workflow_of

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from engine.app.tools import parse_step_overrides
-from engine.app.workflow_starter import START_EXPECTATION, starter_id, workflow_of
+from engine.app.workflow_plan import START_EXPECTATION, starter_id, workflow_of
 from engine.cluster.members import live_nodes
 from engine.cluster.modes import SWITCHES
 from engine.cluster.nodes import NodeInfo

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 import typer
 
 from engine.app.dedupe import KEY_CHARS_MAX
-from engine.app.workflow_starter import workflow_of
+from engine.app.workflow_plan import workflow_of
 from engine.cluster.members import live_nodes
 from engine.cluster.nodes import NodeInfo
 from engine.episodes.episode import fold

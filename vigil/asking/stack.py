@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from engine.app.workflow_starter import starter_id, workflow_of
+from engine.app.workflow_plan import starter_id, workflow_of
 from engine.cluster import modes
 from engine.cluster.members import live_nodes
 from engine.cluster.modes import Orders

@@ -8,7 +8,7 @@ import pytest
 
 from engine.app.findings import clear_finding, enriched, raise_finding, update_finding
 from engine.errors import InvalidFinding, Unencodable
-from engine.findings.enrich import enrich
+from engine.findings.apply import enrich
 from streams.json import NOTHING, raw
 from tests.spec import EPOCH, given_finding
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.definitions.diff import VALUE_CHARS_MAX, difference
+from engine.definitions.definition import VALUE_CHARS_MAX, difference
 
 OLD = {"id": "m", "expectations": {"x": {"on": [{"event": ["a.b"]}], "cooldown_s": 60}}}
 

@@ -8,7 +8,7 @@ import pytest
 
 from engine.app.findings import clear_finding, enriched, raise_finding, update_finding
 from engine.errors import StrategyError
-from engine.findings import enrich as enricher
+from engine.findings import apply
 from engine.findings.apply import FindingApplier
 from engine.runtime.retry import Turns
 from streams.json import raw
@@ -106,7 +106,7 @@ def broken(finding, episode):
 async def test_without_anything_usable_the_finding_stays_as_it_was_raised(
     ports, monkeypatch, enrich
 ):
-    monkeypatch.setattr(enricher, "ENRICH_S_MAX", 0.01)
+    monkeypatch.setattr(apply, "ENRICH_S_MAX", 0.01)
     (one,) = await applied(ports, enrich, disk)
     assert one.outcome.outcome == "raised"
     assert [type(event) for event in await events_of(ports)] == [FindingRaised]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from engine.lanes import cursors
-from engine.lanes.cursors import Cursor, ReplayWindow
+from engine.lanes import intake
+from engine.lanes.intake import Cursor, ReplayWindow
 
 
 class Read(NamedTuple):
@@ -19,7 +19,7 @@ class Read(NamedTuple):
 
 @pytest.fixture
 def before(monkeypatch):
-    monkeypatch.setattr(cursors, "OPENED_MAX", 2)
+    monkeypatch.setattr(intake, "OPENED_MAX", 2)
     track = Cursor(
         queue="events",
         cursors={"a": 0, "b": 0},

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from engine.app.actor import STACKS_MAX, Actor
-from engine.app.app import App
+from engine.app.app import Absent, App, absent_from, on_stack
 from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.triggers import event, manual, workflow
 from engine.app.workflow import Workflow
 from engine.errors import BadWorkflow, DeclarationError
-from engine.node.stacks import Absent, absent_from, on_stack
 
 
 class Watch(Strategy):

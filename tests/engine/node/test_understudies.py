@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from engine.app.actions import approval, tool_call
-from engine.app.workflow_starter import starter_id
+from engine.app.workflow_plan import starter_id
 from engine.cluster.members import live_nodes
 from engine.cluster.modes import NodeMode
 from engine.episodes.episode import Status

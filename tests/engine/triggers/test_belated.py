@@ -17,7 +17,7 @@ from engine.app.checks import Breaker
 from engine.app.triggers import every
 from engine.cluster.modes import NodeMode
 from engine.episodes.breaker import BreakerState
-from engine.lanes import cursors
+from engine.lanes import intake
 from engine.node.node import Node
 from engine.runtime.slots import Slots
 from engine.triggers.admit import Acknowledgement
@@ -331,7 +331,7 @@ def test_nobody_is_called_to_an_episode_whose_node_is_well(step):
 
 def test_of_a_long_backlog_only_what_may_have_been_opened_is_looked_for(monkeypatch):
     """Who takes turns over has all that came meanwhile delivered; most of it nobody has opened."""
-    monkeypatch.setattr(cursors, "OPENED_MAX", 3)
+    monkeypatch.setattr(intake, "OPENED_MAX", 3)
 
     async def story():
         ports = memory_ports(clock=SimClock())

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from engine.app.checks import Breaker
 from engine.episodes.breaker import BreakerState
-from engine.triggers.cooldown import Cooldowns
+from engine.triggers.evaluate import Cooldowns
 from engine.triggers.rules import Fire
 from streams.keys import cooldown_key
 from streams.memory import memory_ports

@@ -18,8 +18,7 @@ from structlog.testing import capture_logs
 
 from engine.app.actor import ATTEMPTS_MAX
 from engine.app.workflow import Workflow
-from engine.app.workflow_plan import spec_of
-from engine.app.workflow_starter import START_EXPECTATION, StartResult
+from engine.app.workflow_plan import START_EXPECTATION, StartResult, spec_of
 from engine.definitions.resolver import RevisionResolver
 from engine.runtime.catalog import CannotRun, Catalog, in_code
 from engine.workflows import worker

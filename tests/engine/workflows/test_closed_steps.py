@@ -6,11 +6,10 @@ from msgspec.structs import replace
 
 from engine.app.workflow import Workflow, retrying
 from engine.workflows.effects import follow_up, wake_at
-from engine.workflows.endings import end_of_instance
 from engine.workflows.instance import CALLED_OFF, UNSTARTED
 from engine.workflows.instance import after as folded
 from engine.workflows.start import called_off
-from engine.workflows.steps import waiting
+from engine.workflows.steps import end_of_instance, waiting
 from streams.model.events import WorkflowFinished
 from streams.model.workflows import StepOutcome, WorkflowStatus
 from tests.engine.workflows.flows import cancel, decided, done, fails, flow, given, waits

@@ -10,7 +10,7 @@ import dataclasses
 
 import pytest
 
-from engine.app.workflow_starter import starter_id
+from engine.app.workflow_plan import starter_id
 from engine.workflows import worker
 from engine.workflows.requests import cancel_workflow, decide_step, resume_workflow
 from streams.model.events import EpisodeStarted

@@ -12,8 +12,7 @@ import pytest
 
 from engine.app.triggers import event
 from engine.app.workflow import Workflow, retrying
-from engine.app.workflow_plan import spec_of
-from engine.app.workflow_starter import starter_id
+from engine.app.workflow_plan import spec_of, starter_id
 from engine.definitions.resolver import RevisionResolver
 from engine.runtime.catalog import Catalog, in_code
 from engine.workflows.decide import decide

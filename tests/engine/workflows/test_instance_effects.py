@@ -9,9 +9,9 @@ from engine.app.workflow import Workflow, retrying
 from engine.app.workflow_plan import DEPTH_MAX
 from engine.episodes.episode import UNOPENED, evolve
 from engine.workflows.effects import Effects, follow_up
-from engine.workflows.endings import end_of_episode, end_of_instance
 from engine.workflows.instance import UNSTARTED, SubjectLock, attempt_id, attempt_key
 from engine.workflows.start import sub_started
+from engine.workflows.steps import end_of_episode, end_of_instance
 from streams.json import raw, unraw
 from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
 from streams.model.triggers import Mode, Overrides

@@ -10,7 +10,7 @@ from engine.app.strategy import Abort, Retry
 from engine.app.tools import Failure
 from engine.app.triggers import event, every, workflow
 from engine.app.workflow import Workflow
-from engine.app.workflow_starter import TRIES_MAX, StartResult, StartWorkflow
+from engine.app.workflow_plan import TRIES_MAX, StartResult, StartWorkflow
 from engine.episodes.episode import Episode
 from engine.errors import BadWorkflow, DeclarationError
 from engine.workflows.start import busy_instance, skipped, why_unbegun

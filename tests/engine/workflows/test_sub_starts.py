@@ -10,7 +10,7 @@ import dataclasses
 
 import pytest
 
-from engine.app.workflow_starter import starter_id
+from engine.app.workflow_plan import starter_id
 from engine.workflows import worker
 from engine.workflows.begin import begin_instance, call_off_instance
 from engine.workflows.effects import follow_up

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from engine.app.workflow import Workflow
-from engine.app.workflow_starter import START_EXPECTATION, starter_id
+from engine.app.workflow_plan import START_EXPECTATION, starter_id
 from engine.episodes.fire import fired_episode_id
 from engine.workflows.requests import Beginning, read_beginning, start_workflow
 from streams.model.events import EpisodeFinished, StepApproved
