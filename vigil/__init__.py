@@ -28,8 +28,6 @@ from typing import TYPE_CHECKING, Final
 from vigil.public import public
 
 if TYPE_CHECKING:
-    from engine.config import Findings
-
     from engine.actions import (
         Action,
         Step,
@@ -70,6 +68,7 @@ if TYPE_CHECKING:
     from engine.hearing import Unheard
     from engine.overrides import overrides
     from engine.proposal import output, propose_output
+    from engine.reading import Findings
     from engine.route import Outputs, Retries, Route
     from engine.runtime.finder import findings_of
     from engine.runtime.inquirer import why_output_unheard, why_unheard
