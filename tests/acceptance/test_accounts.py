@@ -55,9 +55,9 @@ def say(*words: str, url: str, **settings: str) -> subprocess.CompletedProcess[s
     return vigil.run(*words)
 
 
-async def publish(url: str, orders: list[str], gate: Path, *, commands: str = "_INBOX") -> None:
+async def publish(url: str, orders: list[str], gate: Path, *, inbox: str = "_INBOX") -> None:
     """Publish orders of the stack `orders`, as programs do that know nothing of Vigil."""
-    client = await nats_client.connect(url, inbox_prefix=commands.encode())
+    client = await nats_client.connect(url, inbox_prefix=inbox.encode())
     try:
         for order in orders:
             data = json.dumps({"order": order, "until": str(gate)}).encode()

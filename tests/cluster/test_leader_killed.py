@@ -96,9 +96,9 @@ async def test_nodes_go_on_when_the_leader_of_the_journal_is_killed(three: Three
         assert [node.stop() for node in nodes] == [0, 0]
 
 
-async def _place(domain_events: DomainEvents, numbers: Iterable[int]) -> None:
+async def _place(world: DomainEvents, numbers: Iterable[int]) -> None:
     """Publish an event for each number; each waits for a leader if there is none."""
     async with asyncio.TaskGroup() as group:
         for n in numbers:
             payload = {"order": f"o{n}", "late_days": n % 3}
-            group.create_task(domain_events.publish("order.placed", payload, id=f"e{n}"))
+            group.create_task(world.publish("order.placed", payload, id=f"e{n}"))

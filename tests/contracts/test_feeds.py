@@ -17,16 +17,16 @@ HISTORY = 500
 
 
 @pytest.fixture
-def domain_events(ports):
+def world(ports):
     return ports.domain_events
 
 
 @pytest.fixture
-def received(domain_events, orders):
+def received(world, orders):
     """What an actor makes of a message that the stream's owner published."""
 
     async def publish_and_receive(data, headers):
-        async with opened(domain_events.open_feed("monitor", orders.feed())) as source:
+        async with opened(world.open_feed("monitor", orders.feed())) as source:
             await orders.publish("placed", data, headers)
             (delivery,) = await deliveries_of(source, 1)
         return delivery.content
@@ -42,18 +42,18 @@ async def published(orders, count, *, what="placed"):
     return [await orders.publish(what) for _ in range(count)]
 
 
-async def done(domain_events, feed, count, *, actor="monitor"):
+async def done(world, feed, count, *, actor="monitor"):
     """Open the feed, answer for the next `count` of its events, and say which they were."""
-    async with opened(domain_events.open_feed(actor, feed)) as source:
+    async with opened(world.open_feed(actor, feed)) as source:
         deliveries = await deliveries_of(source, count)
         for delivery in deliveries:
             await delivery.ack()
     return seqs(deliveries)
 
 
-async def test_a_message_of_another_stream_is_an_event(domain_events, orders):
+async def test_a_message_of_another_stream_is_an_event(world, orders):
     headers = {"Nats-Msg-Id": "o-1", "Vigil-Hops": "2", "traceparent": "00-aa-bb-01"}
-    async with opened(domain_events.open_feed("monitor", orders.feed())) as source:
+    async with opened(world.open_feed("monitor", orders.feed())) as source:
         seq = await orders.publish("placed.eu", b'{"total": 7}', headers)
         (delivery,) = await deliveries_of(source, 1)
     assert delivery.content == DomainEvent(
@@ -99,101 +99,101 @@ async def test_a_message_that_is_no_event_arrives_as_it_came(
     assert (content.stream, content.subject) == (orders.name, f"{orders.name}.placed")
 
 
-async def test_a_feed_holds_what_is_on_its_subject(domain_events, orders):
+async def test_a_feed_holds_what_is_on_its_subject(world, orders):
     wanted = orders.feed("*.eu.>", start="all")
     for what in ("placed.eu.1", "placed.eu", "placed.us.1", "sent.eu.1.a", "eu.1"):
         await orders.publish(what)
-    async with opened(domain_events.open_feed("monitor", wanted)) as source:
+    async with opened(world.open_feed("monitor", wanted)) as source:
         assert seqs(await deliveries_of(source, 2)) == [1, 4]
         assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
 
 
-async def test_a_feed_of_a_stream_that_is_not_there_cannot_be_opened(domain_events, stack):
+async def test_a_feed_of_a_stream_that_is_not_there_cannot_be_opened(world, stack):
     missing = ForeignStream(stream=f"{stack.name}-none")
     with pytest.raises(NoSuchStream, match=missing.stream):
-        await domain_events.open_feed("monitor", missing)
+        await world.open_feed("monitor", missing)
     with pytest.raises(NoSuchStream, match=missing.stream):
-        await domain_events.feed_position("monitor", missing)
+        await world.feed_position("monitor", missing)
     with pytest.raises(NoSuchStream, match=missing.stream):
-        async with domain_events.follow_feed(missing, after=0):
+        async with world.follow_feed(missing, after=0):
             pass
 
 
 # Where it starts.
 
 
-async def test_a_new_feed_starts_with_what_is_published_from_then_on(domain_events, orders):
+async def test_a_new_feed_starts_with_what_is_published_from_then_on(world, orders):
     await published(orders, 2)
-    async with opened(domain_events.open_feed("monitor", orders.feed())) as source:
+    async with opened(world.open_feed("monitor", orders.feed())) as source:
         await orders.publish("placed")
         assert seqs(await deliveries_of(source, 1)) == [3]
 
 
-async def test_all_that_a_stream_holds_comes_exactly_once(domain_events, orders):
+async def test_all_that_a_stream_holds_comes_exactly_once(world, orders):
     await published(orders, HISTORY)
     feed = orders.feed(start="all")
-    first = await done(domain_events, feed, HISTORY // 2)
-    second = await done(domain_events, feed, HISTORY - len(first))
+    first = await done(world, feed, HISTORY // 2)
+    second = await done(world, feed, HISTORY - len(first))
     assert first + second == list(range(1, HISTORY + 1))
-    async with opened(domain_events.open_feed("monitor", feed)) as source:
+    async with opened(world.open_feed("monitor", feed)) as source:
         assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
 
 
-async def test_a_feed_starts_at_a_sequence(domain_events, orders):
+async def test_a_feed_starts_at_a_sequence(world, orders):
     await published(orders, 4)
-    assert await done(domain_events, orders.feed(start=3), 2) == [3, 4]
+    assert await done(world, orders.feed(start=3), 2) == [3, 4]
 
 
-async def test_a_feed_starts_at_a_time(domain_events, orders):
+async def test_a_feed_starts_at_a_time(world, orders):
     await published(orders, 4)
-    async with domain_events.follow_feed(orders.feed(), after=0) as follower:
+    async with world.follow_feed(orders.feed(), after=0) as follower:
         times = [each.at for each in await next_of(follower, 4)]
     nearer_home = times[2].astimezone(timezone(timedelta(hours=2)))
-    assert await done(domain_events, orders.feed(start=nearer_home), 2) == [3, 4]
+    assert await done(world, orders.feed(start=nearer_home), 2) == [3, 4]
 
 
-async def test_a_feed_starts_where_its_opener_says(domain_events, orders):
+async def test_a_feed_starts_where_its_opener_says(world, orders):
     await published(orders, 3)
-    async with opened(domain_events.open_feed("monitor", orders.feed(), after=1)) as source:
+    async with opened(world.open_feed("monitor", orders.feed(), after=1)) as source:
         assert seqs(await deliveries_of(source, 2)) == [2, 3]
 
 
-async def test_a_feed_that_was_begun_goes_on_whatever_its_start_says_now(domain_events, orders):
+async def test_a_feed_that_was_begun_goes_on_whatever_its_start_says_now(world, orders):
     await published(orders, 4)
-    assert await done(domain_events, orders.feed(start="all"), 2) == [1, 2]
-    assert await done(domain_events, orders.feed(start=1), 1) == [3]
-    async with opened(domain_events.open_feed("monitor", orders.feed(), after=0)) as source:
+    assert await done(world, orders.feed(start="all"), 2) == [1, 2]
+    assert await done(world, orders.feed(start=1), 1) == [3]
+    async with opened(world.open_feed("monitor", orders.feed(), after=0)) as source:
         assert seqs(await deliveries_of(source, 1)) == [4]
 
 
-async def test_nodes_of_an_actor_share_a_feed(domain_events, orders):
+async def test_nodes_of_an_actor_share_a_feed(world, orders):
     feed = orders.feed(start="all")
     await published(orders, 5)
     async with (
-        opened(domain_events.open_feed("monitor", feed)) as one,
-        opened(domain_events.open_feed("monitor", feed)) as other,
+        opened(world.open_feed("monitor", feed)) as one,
+        opened(world.open_feed("monitor", feed)) as other,
     ):
         taken = seqs(await deliveries_of(one, 2))
         left = seqs(await deliveries_of(other, 3))
     assert taken + left == [1, 2, 3, 4, 5]
 
 
-async def test_neither_actors_nor_subjects_share_a_feed(domain_events, orders):
+async def test_neither_actors_nor_subjects_share_a_feed(world, orders):
     await published(orders, 2)
     for feed in (orders.feed(start="all"), orders.feed("placed", start="all")):
-        assert await done(domain_events, feed, 2, actor="one") == [1, 2]
-        assert await done(domain_events, feed, 2, actor="other") == [1, 2]
+        assert await done(world, feed, 2, actor="one") == [1, 2]
+        assert await done(world, feed, 2, actor="other") == [1, 2]
 
 
 # In order.
 
 
-async def test_a_feed_is_followed_in_order(domain_events, orders):
+async def test_a_feed_is_followed_in_order(world, orders):
     headers = {"ce-id": "c-1", "traceparent": "00-aa-bb-01"}
     await orders.publish("placed", b'{"n": 1}', headers)
     await orders.publish("canceled")
     await orders.publish("placed", b"what?")
-    async with domain_events.follow_feed(orders.feed("placed"), after=0) as follower:
+    async with world.follow_feed(orders.feed("placed"), after=0) as follower:
         first, second = await next_of(follower, 2)
     assert (first.seq, second.seq) == (1, 3)
     assert (first.content.id, first.trace) == (f"{orders.name}/c-1", "00-aa-bb-01")
@@ -201,34 +201,32 @@ async def test_a_feed_is_followed_in_order(domain_events, orders):
     assert isinstance(second.content, Unreadable)
 
 
-async def test_a_feed_that_was_opened_is_followed_from_what_is_not_answered_for(
-    domain_events, orders
-):
+async def test_a_feed_that_was_opened_is_followed_from_what_is_not_answered_for(world, orders):
     feed = orders.feed(start="all")
     await published(orders, 5)
-    async with opened(domain_events.open_feed("monitor", feed)) as source:
+    async with opened(world.open_feed("monitor", feed)) as source:
         first, second, third = await deliveries_of(source, 3)
         await third.ack()
         await first.ack()
-        await wait_backlog(domain_events, 3, [feed])
-        assert await domain_events.feed_position("monitor", feed) == 1
+        await wait_backlog(world, 3, [feed])
+        assert await world.feed_position("monitor", feed) == 1
         await second.ack()
-        await wait_backlog(domain_events, 2, [feed])
-        assert await domain_events.feed_position("monitor", feed) == 3
-        assert await domain_events.feed_position("other", feed) == 0
+        await wait_backlog(world, 2, [feed])
+        assert await world.feed_position("monitor", feed) == 3
+        assert await world.feed_position("other", feed) == 0
 
 
-async def test_the_newest_of_a_feed_is_the_newest_of_its_stream(domain_events, orders):
-    assert await domain_events.newest(orders.feed()) == 0
+async def test_the_newest_of_a_feed_is_the_newest_of_its_stream(world, orders):
+    assert await world.newest(orders.feed()) == 0
     await published(orders, 4)
-    assert await domain_events.newest(orders.feed("none")) == 4
+    assert await world.newest(orders.feed("none")) == 4
     with pytest.raises(NoSuchStream):
-        await domain_events.newest(ForeignStream(stream="NOBODYS"))
+        await world.newest(ForeignStream(stream="NOBODYS"))
 
 
-async def test_a_feed_that_was_never_opened_is_followed_from_its_start(domain_events, orders):
+async def test_a_feed_that_was_never_opened_is_followed_from_its_start(world, orders):
     await published(orders, 4)
-    async with domain_events.follow_feed(orders.feed(), after=0) as follower:
+    async with world.follow_feed(orders.feed(), after=0) as follower:
         times = [each.at for each in await next_of(follower, 4)]
     starts = {
         "new": 4,
@@ -239,36 +237,33 @@ async def test_a_feed_that_was_never_opened_is_followed_from_its_start(domain_ev
         datetime(9999, 1, 1, tzinfo=UTC): 4,
     }
     found = {
-        start: await domain_events.feed_position("monitor", orders.feed(start=start))
-        for start in starts
+        start: await world.feed_position("monitor", orders.feed(start=start)) for start in starts
     }
     assert found == starts
 
 
-async def test_a_feed_that_is_forgotten_begins_anew(domain_events, orders):
+async def test_a_feed_that_is_forgotten_begins_anew(world, orders):
     await published(orders, 3)
     feed, other = orders.feed(start="all"), orders.feed("placed", start="all")
-    assert await done(domain_events, feed, 3) == await done(domain_events, other, 3) == [1, 2, 3]
-    await domain_events.forget("monitor", [feed])
-    assert await done(domain_events, feed, 3) == [1, 2, 3]
-    async with opened(domain_events.open_feed("monitor", other)) as source:
+    assert await done(world, feed, 3) == await done(world, other, 3) == [1, 2, 3]
+    await world.forget("monitor", [feed])
+    assert await done(world, feed, 3) == [1, 2, 3]
+    async with opened(world.open_feed("monitor", other)) as source:
         assert list(await source.receive(room=10, wait_s=SILENCE_S)) == []
 
 
-async def test_the_backlog_of_a_feed_counts_what_waits_and_what_is_unanswered(
-    domain_events, orders
-):
+async def test_the_backlog_of_a_feed_counts_what_waits_and_what_is_unanswered(world, orders):
     feed = orders.feed(start="all")
     await published(orders, 3)
-    assert await domain_events.backlog("monitor", [feed]) == 0  # Nobody has opened it yet.
-    async with opened(domain_events.open_feed("monitor", feed)) as source:
+    assert await world.backlog("monitor", [feed]) == 0  # Nobody has opened it yet.
+    async with opened(world.open_feed("monitor", feed)) as source:
         await deliveries_of(source, 1)
-        assert await domain_events.backlog("monitor", [feed]) == 3
-        assert await domain_events.backlog("monitor") == 0
+        assert await world.backlog("monitor", [feed]) == 3
+        assert await world.backlog("monitor") == 0
 
 
-async def test_events_of_a_feed_past_a_position_are_counted(domain_events, orders):
+async def test_events_of_a_feed_past_a_position_are_counted(world, orders):
     await published(orders, 4)
-    assert await domain_events.count_feed(orders.feed(), after=1) == 3
-    assert await domain_events.count_feed(orders.feed(), after=4) == 0
-    assert await domain_events.count_feed(ForeignStream(stream="NONE"), after=0) == 0
+    assert await world.count_feed(orders.feed(), after=1) == 3
+    assert await world.count_feed(orders.feed(), after=4) == 0
+    assert await world.count_feed(ForeignStream(stream="NONE"), after=0) == 0

@@ -312,11 +312,9 @@ async def play(strategy, *, ports: MemoryPorts | None = None, **declared) -> Lif
         return await lived(ports, await open_episode(ports, app))
 
 
-def gates(domain_events: MemoryDomainEvents) -> dict[str, Durable]:
+def gates(world: MemoryDomainEvents) -> dict[str, Durable]:
     """Return the queues of events that actors share, as far as they were opened."""
-    return {
-        name: each for name, each in domain_events._durables.items() if not name.endswith(QUEUE)
-    }
+    return {name: each for name, each in world._durables.items() if not name.endswith(QUEUE)}
 
 
 async def all_answered(port: MemoryCommandQueue | MemoryDomainEvents) -> None:

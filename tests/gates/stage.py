@@ -143,17 +143,13 @@ class Stage:
         self.late_s = max(self.late_s, -left_s)
 
     async def _do(self, deed: Deed) -> None:
-        domain_events = self.place.ports.domain_events
+        world = self.place.ports.domain_events
         match deed:
             case Publish(id=id_, payload=payload, name=name, hops=hops):
-                self._published.append(
-                    await domain_events.publish(name, payload, id=id_, hops=hops)
-                )
+                self._published.append(await world.publish(name, payload, id=id_, hops=hops))
             case Republish(nth=nth):
                 again = f"again {len(self._published)}"
-                self._published.append(
-                    await domain_events.republish(self._published[nth], id=again) or 0
-                )
+                self._published.append(await world.republish(self._published[nth], id=again) or 0)
             case Offer(subject=subject, payload=payload):
                 data = msgspec.json.encode(payload)
                 await self.place.offer(f"{self.scenario.stream}.{subject}", data)

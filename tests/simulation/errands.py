@@ -151,16 +151,14 @@ class Errands:
             stream.publish(f"orders.{number}", b'{"key": "k1"}', {})
 
     async def _fill_stream(self) -> None:
-        domain_events = self.servers.ports.domain_events
+        world = self.servers.ports.domain_events
         await asyncio.sleep(self._rng.uniform(0.0, 10.0))
-        if ORDERS not in domain_events._foreign:
+        if ORDERS not in world._foreign:
             self._make_stream()
         for number in range(self._rng.randint(2, 5)):
             await asyncio.sleep(self._rng.uniform(0.0, 8.0))
             headers = {MESSAGE_ID_HEADER: f"o{number}"} if self._rng.random() < 0.5 else {}
-            domain_events._foreign[ORDERS].publish(
-                f"orders.new.{number}", b'{"key": "k2"}', headers
-            )
+            world._foreign[ORDERS].publish(f"orders.new.{number}", b'{"key": "k2"}', headers)
 
     # People.
 

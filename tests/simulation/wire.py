@@ -410,34 +410,32 @@ class WiredInbox:
     wire: Wire
 
     async def send(self, command: Command | WorkflowCommand, *, id: str, trace: str = "") -> None:
-        commands = self.wire.servers.ports.commands
-        await self.wire.surely(
-            f"send {id}", lambda: done(commands.send(command, id=id, trace=trace))
-        )
+        inbox = self.wire.servers.ports.commands
+        await self.wire.surely(f"send {id}", lambda: done(inbox.send(command, id=id, trace=trace)))
 
     async def open(self, actor: str) -> WiredSource[Command | Unreadable]:
-        commands = self.wire.servers.ports.commands
-        source = await self.wire.request("open", lambda: done(commands.open(actor)))
+        inbox = self.wire.servers.ports.commands
+        source = await self.wire.request("open", lambda: done(inbox.open(actor)))
         return WiredSource(self.wire, source)
 
     async def open_attending(self, actor: str) -> WiredSource[Command | Unreadable]:
-        commands = self.wire.servers.ports.commands
-        source = await self.wire.request("open", lambda: done(commands.open_attending(actor)))
+        inbox = self.wire.servers.ports.commands
+        source = await self.wire.request("open", lambda: done(inbox.open_attending(actor)))
         return WiredSource(self.wire, source)
 
     async def open_workflow(self, workflow: str) -> WiredSource[WorkflowCommand | Unreadable]:
-        commands = self.wire.servers.ports.commands
-        source = await self.wire.request("open", lambda: done(commands.open_workflow(workflow)))
+        inbox = self.wire.servers.ports.commands
+        source = await self.wire.request("open", lambda: done(inbox.open_workflow(workflow)))
         return WiredSource(self.wire, source)
 
     async def backlog(self, actor: str) -> int:
-        commands = self.wire.servers.ports.commands
-        return await self.wire.request("backlog", lambda: done(commands.backlog(actor)))
+        inbox = self.wire.servers.ports.commands
+        return await self.wire.request("backlog", lambda: done(inbox.backlog(actor)))
 
     async def is_waiting(self, actor: str, episode_id: str) -> bool:
-        commands = self.wire.servers.ports.commands
+        inbox = self.wire.servers.ports.commands
         return await self.wire.request(
-            "is waiting", lambda: done(commands.is_waiting(actor, episode_id))
+            "is waiting", lambda: done(inbox.is_waiting(actor, episode_id))
         )
 
 
@@ -456,10 +454,10 @@ class WiredWorld:
         hops: int = 0,
         trace: str = "",
     ) -> int:
-        domain_events = self.wire.servers.ports.domain_events
+        world = self.wire.servers.ports.domain_events
         return await self.wire.surely(
             f"publish {name} {id}",
-            lambda: done(domain_events.publish(name, payload, id=id, hops=hops, trace=trace)),
+            lambda: done(world.publish(name, payload, id=id, hops=hops, trace=trace)),
         )
 
     async def send(
@@ -471,63 +469,59 @@ class WiredWorld:
         headers: Mapping[str, str] = NO_HEADERS,
         hops: int = 0,
     ) -> Sent:
-        domain_events = self.wire.servers.ports.domain_events
+        world = self.wire.servers.ports.domain_events
         return await self.wire.request(
             f"send {subject} {id}",
-            lambda: done(domain_events.send(subject, data, id=id, headers=headers, hops=hops)),
+            lambda: done(world.send(subject, data, id=id, headers=headers, hops=hops)),
         )
 
     async def open(
         self, actor: str, names: Collection[str], *, after: int | None = None
     ) -> WiredSource[DomainEvent | Unreadable]:
-        domain_events = self.wire.servers.ports.domain_events
+        world = self.wire.servers.ports.domain_events
         source = await self.wire.request(
-            "open", lambda: done(domain_events.open(actor, names, after=after))
+            "open", lambda: done(world.open(actor, names, after=after))
         )
         return WiredSource(self.wire, source)
 
     async def open_feed(
         self, actor: str, feed: ForeignStream, *, after: int | None = None
     ) -> WiredSource[DomainEvent | Unreadable]:
-        domain_events = self.wire.servers.ports.domain_events
+        world = self.wire.servers.ports.domain_events
         source = await self.wire.request(
-            "open", lambda: done(domain_events.open_feed(actor, feed, after=after))
+            "open", lambda: done(world.open_feed(actor, feed, after=after))
         )
         return WiredSource(self.wire, source)
 
     async def watched(self, actor: str) -> frozenset[str]:
-        domain_events = self.wire.servers.ports.domain_events
-        return await self.wire.request("watched", lambda: done(domain_events.watched(actor)))
+        world = self.wire.servers.ports.domain_events
+        return await self.wire.request("watched", lambda: done(world.watched(actor)))
 
     async def unwatch(self, actor: str, names: Collection[str]) -> None:
-        domain_events = self.wire.servers.ports.domain_events
-        await self.wire.request("unwatch", lambda: done(domain_events.unwatch(actor, names)))
+        world = self.wire.servers.ports.domain_events
+        await self.wire.request("unwatch", lambda: done(world.unwatch(actor, names)))
 
     async def forget(self, actor: str, foreign_streams: Collection[ForeignStream] = ()) -> None:
-        domain_events = self.wire.servers.ports.domain_events
-        await self.wire.request(
-            "forget", lambda: done(domain_events.forget(actor, foreign_streams))
-        )
+        world = self.wire.servers.ports.domain_events
+        await self.wire.request("forget", lambda: done(world.forget(actor, foreign_streams)))
 
     async def backlog(self, actor: str, foreign_streams: Collection[ForeignStream] = ()) -> int:
-        domain_events = self.wire.servers.ports.domain_events
+        world = self.wire.servers.ports.domain_events
         return await self.wire.request(
-            "backlog", lambda: done(domain_events.backlog(actor, foreign_streams))
+            "backlog", lambda: done(world.backlog(actor, foreign_streams))
         )
 
     async def position(self, actor: str) -> int:
-        domain_events = self.wire.servers.ports.domain_events
-        return await self.wire.request("position", lambda: done(domain_events.position(actor)))
+        world = self.wire.servers.ports.domain_events
+        return await self.wire.request("position", lambda: done(world.position(actor)))
 
     async def feed_position(self, actor: str, feed: ForeignStream) -> int:
-        domain_events = self.wire.servers.ports.domain_events
-        return await self.wire.request(
-            "position", lambda: done(domain_events.feed_position(actor, feed))
-        )
+        world = self.wire.servers.ports.domain_events
+        return await self.wire.request("position", lambda: done(world.feed_position(actor, feed)))
 
     async def newest(self, feed: ForeignStream | None = None) -> int:
-        domain_events = self.wire.servers.ports.domain_events
-        return await self.wire.request("position", lambda: done(domain_events.newest(feed)))
+        world = self.wire.servers.ports.domain_events
+        return await self.wire.request("position", lambda: done(world.newest(feed)))
 
     @asynccontextmanager
     async def follow(
@@ -544,10 +538,8 @@ class WiredWorld:
             yield WiredEventFollower(self.wire, follower)
 
     async def republish(self, seq: int, *, id: str) -> int | None:
-        domain_events = self.wire.servers.ports.domain_events
-        return await self.wire.surely(
-            f"republish {seq}", lambda: done(domain_events.republish(seq, id=id))
-        )
+        world = self.wire.servers.ports.domain_events
+        return await self.wire.surely(f"republish {seq}", lambda: done(world.republish(seq, id=id)))
 
 
 @dataclass

@@ -268,10 +268,10 @@ class World:
         return f"sim.{kind}", data, {header: f"e{number}"}
 
     async def _publish(self, wire: Wire, name: str, data: bytes, headers: dict[str, str]) -> None:
-        domain_events = self.servers.ports.domain_events
+        world = self.servers.ports.domain_events
         what = f"event {name} {headers}"
         with _unless_away():
-            seq = await wire.surely(what, lambda: domain_events.publish_raw(name, data, headers))
+            seq = await wire.surely(what, lambda: world.publish_raw(name, data, headers))
             self.published.append(seq)
 
     # The end.

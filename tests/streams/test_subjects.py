@@ -311,11 +311,11 @@ def test_what_is_no_timer_has_no_name_of_one():
 @given(NAMES)
 def test_an_episode_and_its_inbox_are_in_one_partition(episode_id):
     home = SPREAD.partition_of(Kind.EPISODE, episode_id)
-    commands, said = (
+    inbox, said = (
         each("monitor", episode_id) for each in (SPREAD.episode_inbox, SPREAD.attending_inbox)
     )
-    assert SPREAD.stream_of(commands) == SPREAD.stream_of(said) == SPREAD.stream(Stream.WORK, home)
-    assert commands.startswith(SPREAD.actor_inbox("monitor", home).removesuffix("*"))
+    assert SPREAD.stream_of(inbox) == SPREAD.stream_of(said) == SPREAD.stream(Stream.WORK, home)
+    assert inbox.startswith(SPREAD.actor_inbox("monitor", home).removesuffix("*"))
     assert said.startswith(SPREAD.attending_inboxes("monitor", home).removesuffix("*"))
 
 
@@ -396,20 +396,20 @@ def test_where_an_instance_and_its_inbox_live_is_the_same_for_ever():
 def test_an_instance_is_known_by_its_subject_and_its_inbox_is_beside_it(workflow, id_, count):
     stack = Stack("s", partitions=count)
     home = stack.partition_of(Kind.WORKFLOW, id_)
-    commands = stack.workflow_inbox(workflow, id_)
+    inbox = stack.workflow_inbox(workflow, id_)
     assert stack.aggregate_of(stack.workflow(id_)) == (Kind.WORKFLOW, id_)
     assert stack.stream_of(stack.workflow(id_)) == stack.stream(Stream.JOURNAL, home)
-    assert stack.stream_of(commands) == stack.stream(Stream.WORK, home)
-    assert commands.startswith(stack.workflow_inboxes(workflow, home).removesuffix("*"))
-    assert not commands.startswith(stack.actor_inbox(workflow, home).removesuffix("*"))
+    assert stack.stream_of(inbox) == stack.stream(Stream.WORK, home)
+    assert inbox.startswith(stack.workflow_inboxes(workflow, home).removesuffix("*"))
+    assert not inbox.startswith(stack.actor_inbox(workflow, home).removesuffix("*"))
 
 
 @given(NAMES, NAMES, COUNTS, COUNTS)
 def test_an_instance_that_is_moved_is_the_same_there(workflow, id_, old, new):
     old, new = Stack("s", old), Stack("s", new)
     assert old.moved(old.workflow(id_), to=new) == new.workflow(id_)
-    commands = old.workflow_inbox(workflow, id_)
-    assert old.moved(commands, to=new) == new.workflow_inbox(workflow, id_)
+    inbox = old.workflow_inbox(workflow, id_)
+    assert old.moved(inbox, to=new) == new.workflow_inbox(workflow, id_)
 
 
 @pytest.mark.parametrize("bad", ["", "a.b", "*"])

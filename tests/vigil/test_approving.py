@@ -301,7 +301,7 @@ def test_all_that_wait_for_one_reference_are_told_and_no_others(connected):
     assert one.stdout == f"{other}: resolved\n"
     line = one_line(late, code=1)
     assert line == (
-        "vigil: no episode waits for 'bill 8'; for one that is about to, publish wait.resolved\n"
+        "vigil: no episode waits for 'bill 8'; for a future one, publish wait.resolved\n"
     )
 
 

@@ -141,7 +141,7 @@ def test_who_has_waited_long_enough_is_told_that_it_goes_on(standing, write_app)
 
     id_ = said.splitlines()[0]
     assert code == 130
-    assert f"vigil: it goes on; `vigil episodes show {id_}` says how far it is" in program.said
+    assert f"vigil: it goes on; `vigil episodes show {id_}` shows how far it is" in program.said
 
 
 def test_a_misspelled_name_is_refused_while_a_node_is_up(connected, write_app):

@@ -91,7 +91,7 @@ def test_what_was_said_of_an_actor_that_no_node_has_any_more_can_be_taken_back(s
         typo = standing.run("mode", "n1", "--reset", "--actor", "wacher")
     assert said.stdout == "n1, actor retired: full; no node that is up has it\n"
     assert back.stdout == "n1, actor retired: as it was started; no node that is up has it\n"
-    assert again.stdout == "n1, actor watcher: nothing was said\n"
+    assert again.stdout == "n1, actor watcher: there was no order\n"
     assert "did you mean watcher?" in one_line(typo, code=1)
 
 
@@ -101,10 +101,10 @@ def test_a_node_that_nobody_said_anything_about_is_as_it_was_started(standing, w
         standing.wait_for("mode", until=is_there)
         up = standing.run("mode", "n1", "--reset")
         for unknown in (standing.run("mode", "n2", "--reset"), standing.run("mode", "n2")):
-            assert "no node 'n2' is up, and nothing is said about it; known: n1" in one_line(
+            assert "no node 'n2' is up, and there is no order for it; known: n1" in one_line(
                 unknown, code=1
             )
-    assert (up.returncode, up.stdout) == (0, "n1: nothing was said\n")
+    assert (up.returncode, up.stdout) == (0, "n1: there was no order\n")
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def names_of_each(stacks: str, app: App = APP, **given: object) -> list[str]:
         return [each.node for each in known]
 
 
-@pytest.mark.usefixtures("reading")
+@pytest.mark.usefixtures("config")
 def test_nodes_of_several_stacks_never_share_a_name():
     assert names_of_each("orders,billing", node="web") == ["web-orders", "web-billing"]
     assert names_of_each("a,b", app_of(node_name=lambda: "mine")) == ["mine-a", "mine-b"]
@@ -116,7 +116,7 @@ def test_nodes_of_several_stacks_never_share_a_name():
     assert places == names_of_each("orders,billing")
 
 
-@pytest.mark.usefixtures("reading")
+@pytest.mark.usefixtures("config")
 def test_where_no_name_is_kept_the_stacks_tell_the_nodes_apart(capsys):
     configs = settings.read_each({}, "orders,billing")
     Path(".vigil").write_text("no folder")

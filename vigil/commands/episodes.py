@@ -361,7 +361,7 @@ def resolve(
         try:
             id_ = await requests.resolve(ports, ref, body, by=name, episode_id=only)
         except Refused as error:
-            raise Trouble(f"{error}; for one that is about to wait, publish {RESOLVED}") from error
+            raise Trouble(f"{error}; for a future one, publish {RESOLVED}") from error
         return await watch(ports, [_sent(ports, each, id_) for each in waiters], wait_s=wait_s)
 
     report(request(config, resolved))

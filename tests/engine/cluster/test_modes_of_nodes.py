@@ -181,8 +181,8 @@ class PausedMeanwhile:
 
 
 class PausedSource:
-    def __init__(self, domain_events, source):
-        self._domain_events, self._source = domain_events, source
+    def __init__(self, world, source):
+        self._domain_events, self._source = world, source
         self.close, self.pause = source.close, source.pause
 
     @property
@@ -197,14 +197,12 @@ class PausedSource:
 
 
 async def test_what_a_gate_has_pulled_and_not_ruled_on_is_handed_back(ports):
-    domain_events = PausedMeanwhile(ports)
-    node = domain_events.node = node_of(
-        APP, dataclasses.replace(ports, domain_events=domain_events), "n1"
-    )
+    world = PausedMeanwhile(ports)
+    node = world.node = node_of(APP, dataclasses.replace(ports, domain_events=world), "n1")
     task = asyncio.create_task(node.run())
     await eventually(lambda: gates(ports.domain_events))
     id_ = await happen(ports)
-    await eventually(lambda: domain_events.has_paused and not may(node).wakes)
+    await eventually(lambda: world.has_paused and not may(node).wakes)
     await lived(ports, await open_episode(ports, APP, id_="later"))
     assert (await life(ports, id_)).events == []
     await ports.registry.delete(pause_key("worker"))

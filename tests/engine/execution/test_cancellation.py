@@ -185,8 +185,8 @@ async def test_an_episode_that_runs_is_interrupted(ports, most):
 class Uncalled:
     """An inbox to whose node nobody says anything about its episodes."""
 
-    def __init__(self, commands):
-        self._commands = commands
+    def __init__(self, inbox):
+        self._commands = inbox
 
     def __getattr__(self, name):
         return getattr(self._commands, name)
@@ -328,10 +328,10 @@ async def test_an_end_that_nobody_could_be_told_of_is_told_when_the_command_come
 class Silent:
     """A world that can be told nothing for a while."""
 
-    def __init__(self, domain_events):
-        self._domain_events, self.is_silent = domain_events, True
+    def __init__(self, world):
+        self._domain_events, self.is_silent = world, True
         self.was_asked = asyncio.Event()
-        self.open = domain_events.open
+        self.open = world.open
 
     async def publish(self, name, payload, *, id, hops=0, trace=""):
         if self.is_silent:

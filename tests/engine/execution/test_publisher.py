@@ -70,9 +70,9 @@ async def test_what_cannot_be_published_fails_in_words(ports, action, args, erro
 
 
 async def test_while_the_log_is_away_the_step_says_so(ports):
-    domain_events = Away(ports.domain_events._stream, stack=ports.stack)
+    world = Away(ports.domain_events._stream, stack=ports.stack)
     with pytest.raises(ToolFailed) as failed:
-        await PublishTool(domain_events).call(
+        await PublishTool(world).call(
             "publish", {"name": "a.b", "events": [{"id": "a", "payload": {}}]}, CTX
         )
     assert failed.value.error_class == "tool_unavailable"

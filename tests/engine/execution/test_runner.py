@@ -150,10 +150,10 @@ async def test_a_command_that_waits_for_a_slot_goes_to_another_node_when_its_nod
 
 
 async def test_a_node_that_stops_begins_nothing_that_it_was_just_given(ports):
-    commands = StopsWhenAsked(ports.commands)
+    inbox = StopsWhenAsked(ports.commands)
     id_ = await open_episode(ports, APP)
-    node = node_of(APP, dataclasses.replace(ports, commands=commands))
-    commands.stop = node.stop
+    node = node_of(APP, dataclasses.replace(ports, commands=inbox))
+    inbox.stop = node.stop
     assert await node.run()
     assert (await life(ports, id_)).of(EpisodeStarted) == []
     async with running(APP, ports, "other"):

@@ -114,9 +114,9 @@ async def test_an_event_is_acknowledged_before_its_episode_ends_only_under_a_cla
 class Silent:
     """A world that can be told nothing for a while."""
 
-    def __init__(self, domain_events):
-        self._domain_events, self.is_silent = domain_events, True
-        self.open = domain_events.open
+    def __init__(self, world):
+        self._domain_events, self.is_silent = world, True
+        self.open = world.open
 
     async def publish(self, name, payload, *, id, hops=0, trace=""):
         if self.is_silent:
@@ -126,8 +126,8 @@ class Silent:
 
 async def test_an_event_whose_episode_could_not_be_told_of_comes_again(ports):
     app = app_of(Scripted())
-    domain_events = Silent(ports.domain_events)
-    async with doomed(app, replace(ports, domain_events=domain_events)):
+    world = Silent(ports.domain_events)
+    async with doomed(app, replace(ports, domain_events=world)):
         await eventually(lambda: gates(ports.domain_events))
         await ports.domain_events.publish(HAPPENED, {}, id="x1")
         await lived(ports, opening(app).episode_id)
@@ -253,10 +253,10 @@ class Overtaken:
 class Noting:
     """An inbox that notes what it is sent."""
 
-    def __init__(self, commands):
-        self._commands, self.sent = commands, []
-        self.open, self.is_waiting = commands.open, commands.is_waiting
-        self.open_attending = commands.open_attending
+    def __init__(self, inbox):
+        self._commands, self.sent = inbox, []
+        self.open, self.is_waiting = inbox.open, inbox.is_waiting
+        self.open_attending = inbox.open_attending
 
     async def send(self, command, *, id, trace=""):
         self.sent.append((id.partition(".")[0], command))
@@ -275,10 +275,10 @@ async def test_who_takes_a_lapsed_claim_in_vain_calls_for_recovery_itself(ports)
             changes = await watch.receive(most=10, wait_s=WAIT_S)
             lapsed = any(change.state == "expired" for change in changes)
 
-    commands = Noting(ports.commands)
+    inbox = Noting(ports.commands)
     log = Overtaken(ports, (id_, STARTED))
     await ask_start(ports, id_)
-    async with running(app, replace(ports, log=log, commands=commands)):
+    async with running(app, replace(ports, log=log, commands=inbox)):
         await lived(ports, id_)
-    called = [command for name, command in commands.sent if name == "refused"]
+    called = [command for name, command in inbox.sent if name == "refused"]
     assert called == [Recover(actor_id="worker", episode_id=id_, reason="lapsed")]

@@ -395,8 +395,8 @@ class StandsStill:
 class Dumb:
     """A world to which nobody can say that a finding has expired: whoever tries dies of it."""
 
-    def __init__(self, domain_events):
-        self._domain_events, self.is_tried = domain_events, asyncio.Event()
+    def __init__(self, world):
+        self._domain_events, self.is_tried = world, asyncio.Event()
 
     def __getattr__(self, name):
         return getattr(self._domain_events, name)

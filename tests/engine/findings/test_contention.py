@@ -137,8 +137,8 @@ async def test_an_episode_that_lost_every_race_is_handed_over_and_nobody_says_th
 
 def recoveries(ports):
     messages = ports.commands._streams[ports.stack.stream(Stream.WORK)].past(0)
-    commands = [message for message in messages if ".inbox." in message.subject]
-    commands = [codec.decode_command(message.data) for message in commands]
+    inbox = [message for message in messages if ".inbox." in message.subject]
+    commands = [codec.decode_command(message.data) for message in inbox]
     return [command.reason for command in commands if isinstance(command, Recover)]
 
 

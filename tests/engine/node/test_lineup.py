@@ -289,8 +289,8 @@ async def test_what_was_pulled_for_an_actor_that_goes_is_for_others(ports, how):
 class Opening:
     """A world in which the second opening of an actor's queue of events waits."""
 
-    def __init__(self, domain_events):
-        self._domain_events, self.opened, self.go = domain_events, 0, asyncio.Event()
+    def __init__(self, world):
+        self._domain_events, self.opened, self.go = world, 0, asyncio.Event()
 
     def __getattr__(self, name):
         return getattr(self._domain_events, name)
@@ -305,16 +305,16 @@ class Opening:
 
 async def test_a_node_says_that_it_runs_a_revision_once_it_sees_what_that_watches(ports):
     """Whoever waits for it, and publishes then, is heard."""
-    domain_events = Opening(ports.domain_events)
-    async with running(app_with(), dataclasses.replace(ports, domain_events=domain_events)):
+    world = Opening(ports.domain_events)
+    async with running(app_with(), dataclasses.replace(ports, domain_events=world)):
         await apply(ports, agent("a"))
         await says(ports, runs(1))
         await apply(ports, agent("a", on="other.happened"))
-        await eventually(lambda: domain_events.opened == 2)
+        await eventually(lambda: world.opened == 2)
         await apply(ports, agent("a", id_="another"))
         info = await says(ports, runs(1, "another"))
         assert info.actors["worker"].revision == 1, "it is on the way, and the old one still said"
-        domain_events.go.set()
+        world.go.set()
         await says(ports, runs(2))
 
 

@@ -58,8 +58,8 @@ async def test_a_stopping_node_hands_over_at_the_next_barrier_and_another_finish
 class SlowToOpen:
     """A world whose queues are open only once they may be."""
 
-    def __init__(self, domain_events):
-        self._domain_events = domain_events
+    def __init__(self, world):
+        self._domain_events = world
         self.asked, self.may = asyncio.Event(), asyncio.Event()
 
     async def open(self, actor, names, *, after=None):
@@ -69,27 +69,27 @@ class SlowToOpen:
 
 
 async def test_a_node_says_that_it_is_up_once_whatever_is_published_will_be_seen(ports):
-    domain_events = SlowToOpen(ports.domain_events)
+    world = SlowToOpen(ports.domain_events)
 
     def said():
         return [line["event"] for line in lines].count("node up")
 
     with capture_logs() as lines:
-        async with running(app_of(Scripted()), replace(ports, domain_events=domain_events)):
-            await domain_events.asked.wait()
+        async with running(app_of(Scripted()), replace(ports, domain_events=world)):
+            await world.asked.wait()
             await asyncio.sleep(0)
             assert not said()
-            domain_events.may.set()
+            world.may.set()
             await eventually(said)
 
 
 class Failing:
     """An inbox whose queue breaks when it is told to."""
 
-    def __init__(self, commands):
-        self._commands, self.breaks = commands, asyncio.Event()
-        self.send, self.is_waiting = commands.send, commands.is_waiting
-        self.open_attending = commands.open_attending
+    def __init__(self, inbox):
+        self._commands, self.breaks = inbox, asyncio.Event()
+        self.send, self.is_waiting = inbox.send, inbox.is_waiting
+        self.open_attending = inbox.open_attending
 
     async def open(self, actor):
         return Breaking(await self._commands.open(actor), self.breaks)
@@ -114,13 +114,13 @@ async def test_a_node_that_stops_waits_for_what_a_broken_queue_had_brought(ports
     monkeypatch.setattr(module, "RESTART_S", WAIT_S)
     tool = Counter(open_=False)
     app = app_of(Scripted(tool_call("tool", "a")), tools={"tool": tool})
-    commands = Failing(ports.commands)
-    node = node_of(app, replace(ports, commands=commands))
+    inbox = Failing(ports.commands)
+    node = node_of(app, replace(ports, commands=inbox))
     with capture_logs() as lines:
         task = asyncio.create_task(node.run())
         await open_episode(ports, app)
         await tool.called.wait()
-        commands.breaks.set()
+        inbox.breaks.set()
         await eventually(lambda: "waiting for the log" in [line["event"] for line in lines])
         node.stop()
         await asyncio.sleep(0)

@@ -104,8 +104,8 @@ def ports_in_time() -> MemoryPorts:
 
 def counted(ports: MemoryPorts, taken: list) -> MemoryPorts:
     """Return ports that count what their node takes."""
-    commands, timers = Counted(ports.commands, taken), Counted(ports.timers, taken)
-    return dataclasses.replace(ports, commands=commands, timers=timers)
+    inbox, timers = Counted(ports.commands, taken), Counted(ports.timers, taken)
+    return dataclasses.replace(ports, commands=inbox, timers=timers)
 
 
 @asynccontextmanager

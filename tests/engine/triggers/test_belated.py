@@ -243,8 +243,8 @@ def test_who_refuses_what_others_may_have_let_in_meanwhile_has_it_looked_for():
 class LateToLook:
     """A world whose source stands still with the first event, before anybody has looked at it."""
 
-    def __init__(self, domain_events):
-        self._domain_events, self.is_still = domain_events, asyncio.Event()
+    def __init__(self, world):
+        self._domain_events, self.is_still = world, asyncio.Event()
 
     def __getattr__(self, name):
         return getattr(self._domain_events, name)

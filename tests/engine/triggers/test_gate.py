@@ -401,9 +401,9 @@ async def test_an_event_that_gets_no_key_is_a_dead_letter_and_blocks_nothing(
 class AwayAtFirst:
     """An inbox whose first answers are that the log is away."""
 
-    def __init__(self, commands, *, times):
-        self._commands, self._times = commands, times
-        self.open = commands.open
+    def __init__(self, inbox, *, times):
+        self._commands, self._times = inbox, times
+        self.open = inbox.open
 
     async def send(self, command, *, id, trace=""):
         if self._times:
@@ -451,9 +451,9 @@ async def test_an_event_that_comes_again_opens_its_episode_alone(ports, app):
 
 async def test_an_event_that_found_the_log_away_is_handed_back_and_comes_again(ports, app, prompt):
     id_ = opening(app).episode_id
-    log, commands = AwayFor(ports.log, id_), AwayAtFirst(ports.commands, times=1)
+    log, inbox = AwayFor(ports.log, id_), AwayAtFirst(ports.commands, times=1)
     await ports.domain_events.publish(HAPPENED, {}, id="x1")
-    async with running(app, replace(ports, log=log, commands=commands)):
+    async with running(app, replace(ports, log=log, commands=inbox)):
         life_ = await lived(ports, id_)
     assert len(life_.of(EpisodeOpened)) == 1
 

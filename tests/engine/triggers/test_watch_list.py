@@ -24,18 +24,18 @@ class Counted(MemoryDomainEvents):
 
 
 @pytest.fixture
-def domain_events():
-    domain_events = memory_ports(clock=SimClock()).domain_events
-    domain_events.__class__ = Counted
-    return domain_events
+def world():
+    world = memory_ports(clock=SimClock()).domain_events
+    world.__class__ = Counted
+    return world
 
 
-def asked_for(domain_events, *, times, before=lambda _: None):
+def asked_for(world, *, times, before=lambda _: None):
     """Return what an actor's list says of `thing.old`, at each look in turn."""
 
     async def story():
         clock = SimClock()
-        list_ = WatchList(domain_events, clock, "worker")
+        list_ = WatchList(world, clock, "worker")
         said = []
         for number in range(times):
             await before(number)
@@ -46,36 +46,36 @@ def asked_for(domain_events, *, times, before=lambda _: None):
     return simulate(story())
 
 
-def test_an_event_is_gone_once_two_looks_have_not_found_it(domain_events):
+def test_an_event_is_gone_once_two_looks_have_not_found_it(world):
     async def narrowed(number):
         if number == 0:
-            await domain_events.open("worker", ["thing.old", "thing.new"])
+            await world.open("worker", ["thing.old", "thing.new"])
         if number == 1:
-            await domain_events.unwatch("worker", ["thing.old"])
+            await world.unwatch("worker", ["thing.old"])
 
-    assert asked_for(domain_events, times=4, before=narrowed) == [False, False, True, True]
+    assert asked_for(world, times=4, before=narrowed) == [False, False, True, True]
 
 
-def test_an_event_that_somebody_watches_again_is_not_gone(domain_events):
+def test_an_event_that_somebody_watches_again_is_not_gone(world):
     async def undone(number):
         if number == 2:
-            await domain_events.open("worker", ["thing.old"])
+            await world.open("worker", ["thing.old"])
 
-    assert asked_for(domain_events, times=4, before=undone) == [False, True, False, False]
+    assert asked_for(world, times=4, before=undone) == [False, True, False, False]
 
 
-def test_nothing_is_gone_that_cannot_be_looked_up(domain_events):
+def test_nothing_is_gone_that_cannot_be_looked_up(world):
     async def away(number):
-        domain_events.is_away = True
+        world.is_away = True
 
-    assert asked_for(domain_events, times=3, before=away) == [False, False, False]
+    assert asked_for(world, times=3, before=away) == [False, False, False]
 
 
-def test_many_questions_cost_one_look(domain_events):
+def test_many_questions_cost_one_look(world):
     async def story():
-        list_ = WatchList(domain_events, SimClock(), "worker")
+        list_ = WatchList(world, SimClock(), "worker")
         for _ in range(100):
             await list_.is_gone("thing.old")
 
     simulate(story())
-    assert domain_events.asked == 1
+    assert world.asked == 1

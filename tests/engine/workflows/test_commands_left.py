@@ -40,8 +40,8 @@ class Holding:
 class Late:
     """A queue that hands something out at the moment when the permit is withdrawn."""
 
-    def __init__(self, commands, permit: Permit):
-        self._commands, self._permit, self.pending = commands, permit, 0
+    def __init__(self, inbox, permit: Permit):
+        self._commands, self._permit, self.pending = inbox, permit, 0
 
     async def open_workflow(self, workflow):
         self._source = await self._commands.open_workflow(workflow)
@@ -106,8 +106,8 @@ async def test_a_command_that_could_not_be_followed_is_for_others_at_once(
 async def test_a_command_that_was_pulled_too_late_is_for_others_at_once(
     ports, log, permit, conductor
 ):
-    commands = Late(ports.commands, permit)
-    conductor = dataclasses.replace(conductor, ports=dataclasses.replace(ports, commands=commands))
+    inbox = Late(ports.commands, permit)
+    conductor = dataclasses.replace(conductor, ports=dataclasses.replace(ports, commands=inbox))
     await ports.commands.send(Advance(workflow="w", instance_id="i"), id="a")
     async with asyncio.timeout(WAIT_S):
         await conductor.serve()

@@ -215,10 +215,10 @@ def canceled(end: AttemptEnded) -> AttemptEnded:
     )
 
 
-def check_life(domain_events: World) -> None:
+def check_life(world: World) -> None:
     """Read the journal event by event: every one fits the state that it met."""
     instance, begun, undone = UNSTARTED, Counter(), []
-    for record in domain_events.flow.journal:
+    for record in world.flow.journal:
         for event in record.commit.events:
             match event:
                 case StepPrepared(step=step):
@@ -270,24 +270,24 @@ def check_end(instance: Instance, undone: list[tuple[str, int]]) -> None:
 @forall(workflows(), st.integers(0, 2**32))
 @settings(max_examples=150, deadline=None)
 def test_every_instance_ends_legally_whatever_crashes(workflow, seed):
-    domain_events = World(workflow, Random(seed))
+    world = World(workflow, Random(seed))
     for _ in range(TURNS_MAX):
-        if domain_events.flow.instance.phase in INSTANCE_ENDED:
+        if world.flow.instance.phase in INSTANCE_ENDED:
             break
-        domain_events.turn()
+        world.turn()
     ends = [
         event
-        for record in domain_events.flow.journal
+        for record in world.flow.journal
         for event in record.commit.events
         if isinstance(event, WorkflowFinished)
     ]
     assert len(ends) == 1
-    check_life(domain_events)
-    domain_events.follow_up()
+    check_life(world)
+    world.follow_up()
     begun = {
         event.episode_id
-        for record in domain_events.flow.journal
+        for record in world.flow.journal
         for event in record.commit.events
         if isinstance(event, StepBegun | CompensationBegun)
     }
-    assert domain_events.opened == begun, "what has begun is opened, and nothing else"
+    assert world.opened == begun, "what has begun is opened, and nothing else"

@@ -23,7 +23,7 @@ async def ports(nats, stack):
 
 
 @pytest.fixture
-def domain_events(ports):
+def world(ports):
     return ports.domain_events
 
 
@@ -62,20 +62,18 @@ async def config_of(link, name):
 
 
 @pytest.mark.parametrize("start", ["new", "all", 2])
-async def test_all_that_a_work_queue_holds_is_work(domain_events, make, name, start):
+async def test_all_that_a_work_queue_holds_is_work(world, make, name, start):
     await make(3, retention="workqueue")
     async with opened(
-        domain_events.open_feed("monitor", ForeignStream(stream=name, start=start))
+        world.open_feed("monitor", ForeignStream(stream=name, start=start))
     ) as source:
         assert seqs(await deliveries_of(source, 3)) == [1, 2, 3]
 
 
-async def test_a_work_queue_whose_consumer_was_deleted_is_read_on(
-    domain_events, stack, link, make, name
-):
+async def test_a_work_queue_whose_consumer_was_deleted_is_read_on(world, stack, link, make, name):
     await make(2, retention="workqueue")
     feed = ForeignStream(stream=name)
-    async with opened(domain_events.open_feed("monitor", feed)) as source:
+    async with opened(world.open_feed("monitor", feed)) as source:
         await deliveries_of(source, 1)
         receiving = asyncio.create_task(deliveries_of(source, 2))
         durable = stack.feed_durable("monitor", feed.subject)
@@ -84,61 +82,52 @@ async def test_a_work_queue_whose_consumer_was_deleted_is_read_on(
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
-async def test_a_stream_that_drops_what_was_read_cannot_be_followed(
-    domain_events, make, name, retention
-):
+async def test_a_stream_that_drops_what_was_read_cannot_be_followed(world, make, name, retention):
     await make(0, retention=retention)
     with pytest.raises(Incompatible, match=retention):
-        async with domain_events.follow_feed(ForeignStream(stream=name), after=0):
+        async with world.follow_feed(ForeignStream(stream=name), after=0):
             pass
 
 
-async def test_a_work_queue_that_another_reads_is_refused_and_says_why(domain_events, make, name):
+async def test_a_work_queue_that_another_reads_is_refused_and_says_why(world, make, name):
     await make(0, retention="workqueue")
-    async with opened(
-        domain_events.open_feed("monitor", ForeignStream(stream=name, subject=f"{name}.a"))
-    ):
+    async with opened(world.open_feed("monitor", ForeignStream(stream=name, subject=f"{name}.a"))):
         with pytest.raises(Incompatible, match="consumer"):
-            await domain_events.open_feed("other", ForeignStream(stream=name))
+            await world.open_feed("other", ForeignStream(stream=name))
 
 
-async def test_reading_a_stream_leaves_it_as_it_is(domain_events, link, make, name):
+async def test_reading_a_stream_leaves_it_as_it_is(world, link, make, name):
     await make(1)
     before = await config_of(link, name)
     feed = ForeignStream(stream=name, start="all")
-    async with opened(domain_events.open_feed("monitor", feed)) as source:
+    async with opened(world.open_feed("monitor", feed)) as source:
         await deliveries_of(source, 1)
-    async with domain_events.follow_feed(feed, after=0) as follower:
+    async with world.follow_feed(feed, after=0) as follower:
         await next_of(follower, 1)
     assert await config_of(link, name) == before
 
 
-async def test_a_follower_begins_with_what_is_left_of_a_stream(domain_events, link, make, name):
+async def test_a_follower_begins_with_what_is_left_of_a_stream(world, link, make, name):
     await make(5)
     await api.call(link, f"STREAM.PURGE.{name}", {"seq": 4})
-    async with domain_events.follow_feed(ForeignStream(stream=name), after=1) as follower:
+    async with world.follow_feed(ForeignStream(stream=name), after=1) as follower:
         assert seqs(await next_of(follower, 2)) == [4, 5]
 
 
-async def test_a_time_whose_message_was_deleted_begins_with_the_next(
-    domain_events, link, make, name
-):
+async def test_a_time_whose_message_was_deleted_begins_with_the_next(world, link, make, name):
     await make(3)
-    async with domain_events.follow_feed(ForeignStream(stream=name), after=0) as follower:
+    async with world.follow_feed(ForeignStream(stream=name), after=0) as follower:
         times = [each.at for each in await next_of(follower, 3)]
     await api.call(link, f"STREAM.MSG.DELETE.{name}", {"seq": 2})
-    assert (
-        await domain_events.feed_position("monitor", ForeignStream(stream=name, start=times[1]))
-        == 2
-    )
+    assert await world.feed_position("monitor", ForeignStream(stream=name, start=times[1])) == 2
 
 
 async def test_a_stream_that_goes_away_while_it_is_read_is_waited_for_and_read_anew(
-    domain_events, link, make, name
+    world, link, make, name
 ):
     await make(5)
     async with opened(
-        domain_events.open_feed("monitor", ForeignStream(stream=name, start="all"))
+        world.open_feed("monitor", ForeignStream(stream=name, start="all"))
     ) as source:
         for delivery in await deliveries_of(source, 5):
             await delivery.ack()
@@ -149,24 +138,24 @@ async def test_a_stream_that_goes_away_while_it_is_read_is_waited_for_and_read_a
 
 
 async def test_a_filtered_follower_whose_consumer_is_deleted_misses_and_repeats_nothing(
-    domain_events, link, stack
+    world, link, stack
 ):
     events = stack.stream(Stream.EVENTS)
-    async with domain_events.follow(["a"], after=0) as follower:
+    async with world.follow(["a"], after=0) as follower:
         for place, name in enumerate(("a", "b", "a")):
-            await domain_events.publish(name, {}, id=f"before-{place}")
+            await world.publish(name, {}, id=f"before-{place}")
         assert seqs(await next_of(follower, 2)) == [1, 3]
         receiving = asyncio.create_task(next_of(follower, 1))
         (consumer,) = (await api.call(link, f"CONSUMER.NAMES.{events}"))["consumers"]
         await link.ask(f"$JS.API.CONSUMER.DELETE.{events}.{consumer}")
         for place, name in enumerate(("b", "a")):
-            await domain_events.publish(name, {}, id=f"after-{place}")
+            await world.publish(name, {}, id=f"after-{place}")
         assert seqs(await receiving) == [5]
 
 
-async def test_a_closed_follower_of_a_feed_leaves_no_consumer(domain_events, link, make, name):
+async def test_a_closed_follower_of_a_feed_leaves_no_consumer(world, link, make, name):
     await make(1)
-    async with domain_events.follow_feed(ForeignStream(stream=name), after=0) as follower:
+    async with world.follow_feed(ForeignStream(stream=name), after=0) as follower:
         await next_of(follower, 1)
 
     async def is_gone():
@@ -175,11 +164,9 @@ async def test_a_closed_follower_of_a_feed_leaves_no_consumer(domain_events, lin
     await eventually(is_gone)
 
 
-async def test_the_position_in_a_stream_that_is_made_anew_is_doubted(
-    domain_events, link, make, name
-):
+async def test_the_position_in_a_stream_that_is_made_anew_is_doubted(world, link, make, name):
     await make(3)
-    async with domain_events.follow_feed(ForeignStream(stream=name), after=0) as follower:
+    async with world.follow_feed(ForeignStream(stream=name), after=0) as follower:
         await next_of(follower, 3)
         await api.call(link, f"STREAM.DELETE.{name}")
         await make(5)

@@ -114,8 +114,8 @@ async def test_what_a_listener_raises_ends_the_connection(session):
     def fail(msg):
         raise LookupError(msg.subject)
 
-    commands = session.open_inbox(fail)
-    session.post(commands.subject)
+    inbox = session.open_inbox(fail)
+    session.post(inbox.subject)
     async with asyncio.timeout(WAIT_S):
         await session.ended.wait()
 

@@ -226,7 +226,7 @@ async def test_commands_that_have_the_same_id_all_come_along(nats, stack):
     """A stream keeps one of each id, for a while; two streams, or a while later, make it two."""
     async with connect(nats.url, stack=stack, settings=settings(4)) as ports:
         inboxes = {each: ports.stack.episode_inbox("monitor", each) for each in EPISODES}
-        of_each = {ports.stack.stream_of(commands): each for each, commands in inboxes.items()}
+        of_each = {ports.stack.stream_of(inbox): each for each, inbox in inboxes.items()}
         for episode_id in of_each.values():
             await ports.commands.send(start(episode_id), id="the same")
     await repartition(nats.url, stack=stack, to=1, tell=told, settings=settings())
