@@ -203,19 +203,19 @@ def test_applying_is_in_vain_where_no_node_runs_it(standing, files):
 
 
 def test_what_a_node_said_of_an_earlier_revision_does_not_count_until_time_is_up():
-    edition = RegisteredDefinition(kind=DefinitionKind.AGENT, id="disk_watch", revision=2, seq=7)
+    registered = RegisteredDefinition(kind=DefinitionKind.AGENT, id="disk_watch", revision=2, seq=7)
     node = said_by("n1", {"agent.disk_watch": LACKS})
 
-    assert rollout_of([node], edition, before={"n1": LACKS}).silent == ["n1"]
-    assert rollout_of([node], edition, before={"n1": "lacks more"}).failing == {"n1": LACKS}
-    assert rollout_of([node], edition).failing == {"n1": LACKS}
+    assert rollout_of([node], registered, before={"n1": LACKS}).silent == ["n1"]
+    assert rollout_of([node], registered, before={"n1": "lacks more"}).failing == {"n1": LACKS}
+    assert rollout_of([node], registered).failing == {"n1": LACKS}
 
 
 def test_a_node_that_runs_a_later_revision_has_received_this_one():
-    edition = RegisteredDefinition(kind=DefinitionKind.AGENT, id="disk_watch", revision=2, seq=7)
+    registered = RegisteredDefinition(kind=DefinitionKind.AGENT, id="disk_watch", revision=2, seq=7)
     nodes = [said_by(f"n{revision}", {}, disk_watch=revision) for revision in (0, 1, 2, 3)]
 
-    found = rollout_of(nodes, edition)
+    found = rollout_of(nodes, registered)
 
     assert (found.running, found.silent) == (["n2", "n3"], ["n0", "n1"])
 

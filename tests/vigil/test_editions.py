@@ -15,7 +15,7 @@ AGENT = DefinitionKind.AGENT
 KEY = "agent.disk_watch"
 
 
-def edition(revision, *, holds=True):
+def registered(revision, *, holds=True):
     body = raw({}) if holds else NOTHING
     return RegisteredDefinition(kind=AGENT, id="disk_watch", revision=revision, seq=7, body=body)
 
@@ -29,18 +29,18 @@ def at(name, revision):
     [
         ([], None, None),
         ([at("n1", 0)], None, "code"),
-        ([at("n1", 2)], edition(2), "definition 2"),
-        ([], edition(2), "definition 2 (nobody runs it)"),
-        ([at("n1", 1)], edition(2), "definition 2 (nobody runs it)"),
-        ([], edition(2, holds=False), "disabled (definition 2)"),
-        ([at("n1", 2)], edition(2, holds=False), "disabled (definition 2)"),
-        ([at("n1", 0)], edition(2, holds=False), "code"),
+        ([at("n1", 2)], registered(2), "definition 2"),
+        ([], registered(2), "definition 2 (nobody runs it)"),
+        ([at("n1", 1)], registered(2), "definition 2 (nobody runs it)"),
+        ([], registered(2, holds=False), "disabled (definition 2)"),
+        ([at("n1", 2)], registered(2, holds=False), "disabled (definition 2)"),
+        ([at("n1", 0)], registered(2, holds=False), "code"),
         (
             [at("agents", 0), at("parts", 1), at("spare", 1)],
-            edition(1),
+            registered(1),
             "code on agents, definition 1 on parts and spare",
         ),
-        ([at("n1", 1), at("n2", 2)], edition(2), "definition 1 on n1, definition 2 on n2"),
+        ([at("n1", 1), at("n2", 2)], registered(2), "definition 1 on n1, definition 2 on n2"),
     ],
 )
 def test_the_source_is_said_in_words(nodes, defined, says):
@@ -49,7 +49,7 @@ def test_the_source_is_said_in_words(nodes, defined, says):
 
 
 def test_programs_are_told_which_node_has_which_revision():
-    row = origin([at("agents", 0), at("parts", 1)], [edition(1)], AGENT, "disk_watch")
+    row = origin([at("agents", 0), at("parts", 1)], [registered(1)], AGENT, "disk_watch")
 
     assert (row["source"], row["revision"]) == ("definition", 1)
     assert row["revisions"] == {"agents": 0, "parts": 1}
@@ -59,5 +59,5 @@ def test_a_node_that_says_which_revision_it_cannot_run_is_taken_at_its_word():
     node = said_by("n1", {KEY: "lacks"})
     old, new = replace(node, problems_at={KEY: 1}), replace(node, problems_at={KEY: 2})
 
-    assert rollout_of([old], edition(2)).silent == ["n1"]
-    assert rollout_of([new], edition(2), before={"n1": "lacks"}).failing == {"n1": "lacks"}
+    assert rollout_of([old], registered(2)).silent == ["n1"]
+    assert rollout_of([new], registered(2), before={"n1": "lacks"}).failing == {"n1": "lacks"}

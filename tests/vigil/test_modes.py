@@ -243,8 +243,7 @@ def test_an_actor_shows_what_each_of_its_expectations_waits_for(connected, write
     app.write_text(
         text.replace(
             "from vigil import Actor,",
-            "from engine.breaker import Breaker\nfrom engine.schedule import every\n"
-            "from vigil import Actor,",
+            "from vigil import Breaker, every\nfrom vigil import Actor,",
         )
     )
     with running_node(connected):

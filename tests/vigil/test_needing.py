@@ -33,8 +33,8 @@ def step(said):
     return {"actor": id_, "expectation": expectation} if is_task else {"workflow": id_}
 
 
-def disabled(edition):
-    return replace(edition, body=NOTHING)
+def disabled(registered):
+    return replace(registered, body=NOTHING)
 
 
 REVIEW = flow("review", screen="desk.screen", rate="desk.rate", pay="bank.pay")
@@ -75,7 +75,7 @@ def test_a_workflow_that_is_disabled_needs_nothing():
 
 
 @pytest.mark.parametrize(
-    ("nodes", "editions", "found"),
+    ("nodes", "definitions", "found"),
     [
         ([node(desk=["screen", "rate"], bank=["pay"])], [], []),
         ([node(other=["x"])], [actor("desk", "screen", "rate"), actor("bank", "pay")], []),
@@ -102,8 +102,8 @@ def test_a_workflow_that_is_disabled_needs_nothing():
         "disabled", "defined otherwise",
     ],
 )  # fmt: skip
-def test_what_a_workflow_names_is_there_in_code_or_as_a_definition(nodes, revisions, found):
-    assert lacks(nodes, [REVIEW, *revisions], "review") == found
+def test_what_a_workflow_names_is_there_in_code_or_as_a_definition(nodes, definitions, found):
+    assert lacks(nodes, [REVIEW, *definitions], "review") == found
 
 
 def test_what_is_in_code_goes_before_what_is_defined():

@@ -57,7 +57,10 @@ def require_undeclared(nodes: Iterable[NodeInfo], drafts: Sequence[Draft]) -> No
 
 
 def require_fitting(
-    app: App | None, stack: str, drafts: Sequence[Draft], editions: Iterable[RegisteredDefinition]
+    app: App | None,
+    stack: str,
+    drafts: Sequence[Draft],
+    definitions: Iterable[RegisteredDefinition],
 ) -> None:
     """Refuse drafts that a node could not run.
 
@@ -65,14 +68,14 @@ def require_fitting(
         app: what nodes run; None: nobody knows.
         stack: the name of the one that they run in.
         drafts: what is to be defined.
-        editions: what is defined already; workflows may run actors and workflows of these.
+        definitions: what is defined already; workflows may run actors and workflows of these.
 
     Raises:
         Mistake: names the file and what is wrong in it.
     """
     for draft in drafts:
         _require_stack(draft, stack)
-    there = planned(drafts, editions)
+    there = planned(drafts, definitions)
     if app is None:
         _require_workable(drafts, there)
     else:
@@ -80,10 +83,10 @@ def require_fitting(
 
 
 def planned(
-    drafts: Iterable[Draft], editions: Iterable[RegisteredDefinition]
+    drafts: Iterable[Draft], definitions: Iterable[RegisteredDefinition]
 ) -> list[RegisteredDefinition]:
     """Return what would be defined if `drafts` were applied."""
-    there = {definition_id(each.kind, each.id): each for each in editions}
+    there = {definition_id(each.kind, each.id): each for each in definitions}
     there |= {definition_id(each.kind, each.id): _edition(each) for each in drafts}
     return list(there.values())
 
@@ -236,35 +239,35 @@ class StepReference(msgspec.Struct, frozen=True):
     """Of the actor; a workflow has none."""
 
 
-def step_references(editions: Iterable[RegisteredDefinition]) -> Iterator[StepReference]:
-    """Yield what the steps of the workflows among `editions` name, as far as they hold."""
-    for edition in editions:
-        if edition.holds and edition.kind is DefinitionKind.WORKFLOW:
-            yield from _needs_of(edition)
+def step_references(definitions: Iterable[RegisteredDefinition]) -> Iterator[StepReference]:
+    """Yield what the steps of the workflows among `definitions` name, as far as they hold."""
+    for registered in definitions:
+        if registered.holds and registered.kind is DefinitionKind.WORKFLOW:
+            yield from _needs_of(registered)
 
 
 def needed_by(
-    editions: Iterable[RegisteredDefinition], named: Name, *, only: Collection[str] | None = None
+    definitions: Iterable[RegisteredDefinition], named: Name, *, only: Collection[str] | None = None
 ) -> dict[str, list[str]]:
     """Return workflow → its steps that name an actor or a workflow.
 
     Args:
-        editions: all that is defined.
+        definitions: all that is defined.
         named: what the steps name.
         only: these expectations of it; None: any.
     """
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for each in step_references(editions):
+    for each in step_references(definitions):
         if each.named == named and (only is None or each.expectation in only):
             steps = found[each.workflow]
             steps += [each.step] if each.step not in steps else []
     return dict(found)
 
 
-def around(editions: Iterable[RegisteredDefinition]) -> str:
-    """Return how a workflow among `editions` runs itself, as `a → b → a`; empty: none does."""
+def around(definitions: Iterable[RegisteredDefinition]) -> str:
+    """Return how a workflow among `definitions` runs itself, as `a → b → a`; empty: none does."""
     graph: defaultdict[str, list[str]] = defaultdict(list)
-    for each in step_references(editions):
+    for each in step_references(definitions):
         kind, id_ = each.named
         if kind is DefinitionKind.WORKFLOW:
             graph[each.workflow].append(id_)
@@ -272,30 +275,32 @@ def around(editions: Iterable[RegisteredDefinition]) -> str:
 
 
 def lacks(
-    nodes: Collection[NodeInfo], editions: Collection[RegisteredDefinition], workflow: str
+    nodes: Collection[NodeInfo], definitions: Collection[RegisteredDefinition], workflow: str
 ) -> list[str]:
     """Return what a workflow names that nobody has, in a line for each.
 
     Args:
         nodes: those that are up. If there are none nobody can say what is in their code.
-        editions: all that is defined, or is to be, the workflow too.
+        definitions: all that is defined, or is to be, the workflow too.
         workflow: its name.
     """
     if not nodes:
         return []
-    there = _there(nodes, editions)
-    lines = [_lack(each, there) for each in step_references(editions) if each.workflow == workflow]
+    there = _there(nodes, definitions)
+    lines = [
+        _lack(each, there) for each in step_references(definitions) if each.workflow == workflow
+    ]
     return list(dict.fromkeys(filter(None, lines)))
 
 
-def _needs_of(edition: RegisteredDefinition) -> Iterator[StepReference]:
+def _needs_of(registered: RegisteredDefinition) -> Iterator[StepReference]:
     try:
-        steps = workflow_of(unraw(edition.body)).steps
+        steps = workflow_of(unraw(registered.body)).steps
     except BadDefinition:  # A newer version has applied it.
         return
     for name, step in steps.items():
         for named, expectation in _named_in(step):
-            yield StepReference(edition.id, name, named, expectation)
+            yield StepReference(registered.id, name, named, expectation)
 
 
 def _named_in(step: StepDefinition) -> Iterator[tuple[Name, str]]:
@@ -307,7 +312,7 @@ def _named_in(step: StepDefinition) -> Iterator[tuple[Name, str]]:
         yield (DefinitionKind.AGENT, step.compensate.actor), step.compensate.expectation
 
 
-def _there(nodes: Collection[NodeInfo], editions: Iterable[RegisteredDefinition]) -> There:
+def _there(nodes: Collection[NodeInfo], definitions: Iterable[RegisteredDefinition]) -> There:
     """Return what there is: what nodes have, and what holds, though no node may run it yet."""
     actors = {actor for node in nodes for actor in node.actors}
     # A node that has much to say of itself leaves the expectations out.
@@ -318,7 +323,7 @@ def _there(nodes: Collection[NodeInfo], editions: Iterable[RegisteredDefinition]
         defined_by(actor) for node in nodes for actor, info in node.actors.items()
         if not info.revision
     }  # fmt: skip
-    for each in editions:
+    for each in definitions:
         if (each.kind, each.id) in coded:
             continue
         there.pop((each.kind, each.id), None)
@@ -327,11 +332,11 @@ def _there(nodes: Collection[NodeInfo], editions: Iterable[RegisteredDefinition]
     return there
 
 
-def _expectations_of(edition: RegisteredDefinition) -> Collection[str] | None:
-    if edition.kind is DefinitionKind.WORKFLOW:
+def _expectations_of(registered: RegisteredDefinition) -> Collection[str] | None:
+    if registered.kind is DefinitionKind.WORKFLOW:
         return _NO_EXPECTATIONS
     try:
-        return agent_of(unraw(edition.body)).expectations
+        return agent_of(unraw(registered.body)).expectations
     except BadDefinition:  # A newer version has applied it.
         return None
 

@@ -216,7 +216,9 @@ async def unknown(ports: Ports, kind: DefinitionKind, id_: str) -> Trouble:
     if declaring:
         what = f"{ID_KINDS[kind]} {id_!r} is not defined as data"
         return Trouble(f"{what}: it is in the code of {', '.join(declaring)}")
-    names = [edition.id for edition in await read_definitions(ports) if edition.kind is kind]
+    names = [
+        registered.id for registered in await read_definitions(ports) if registered.kind is kind
+    ]
     return Trouble(f"nobody has defined {ID_KINDS[kind]} {id_!r}; {hint(id_, names)}")
 
 
@@ -228,10 +230,10 @@ def holding(definition: Definition) -> JsonObject | None:
 
 async def _scene(ports: Ports, drafts: Sequence[Draft], app: App | None) -> _Surroundings:
     """Return the nodes and definitions that `drafts` are applied beside, if they can be."""
-    nodes, editions = await live_nodes(ports.gates), await read_definitions(ports)
+    nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
     require_undeclared(nodes, drafts)
-    require_fitting(app, ports.stack.name, drafts, editions)
-    return _Surroundings(nodes=nodes, planned=planned(drafts, editions))
+    require_fitting(app, ports.stack.name, drafts, definitions)
+    return _Surroundings(nodes=nodes, planned=planned(drafts, definitions))
 
 
 def _planned(
@@ -267,7 +269,7 @@ async def _apply(
     change = await apply_definition(
         ports, draft.kind, draft.id, draft.body, by=by, reason=reason, seen=looked_at
     )
-    return msgspec.structs.replace(plan, edition=change.registered, happened=change.happened)
+    return msgspec.structs.replace(plan, registered=change.registered, happened=change.happened)
 
 
 @contextmanager
@@ -374,9 +376,11 @@ def list_workflows(config: Config) -> list[Row]:
     """Return a row for each workflow that a node has, or that was ever defined as data."""
     seen = with_ports(config, read_stack)
     workflows = map(workflow_begun_by, seen.actors())
-    editions = {each.id: each for each in seen.editions if each.kind is DefinitionKind.WORKFLOW}
-    names = {*editions, *(name for name in workflows if name is not None)}
-    return [_workflow_row(seen, name, editions.get(name)) for name in sorted(names)]
+    definitions = {
+        each.id: each for each in seen.definitions if each.kind is DefinitionKind.WORKFLOW
+    }
+    names = {*definitions, *(name for name in workflows if name is not None)}
+    return [_workflow_row(seen, name, definitions.get(name)) for name in sorted(names)]
 
 
 def _chapters(config: Config, kind: DefinitionKind, id_: str) -> Sequence[DefinitionCommit]:
@@ -410,26 +414,26 @@ def _rows_of(chapters: Sequence[DefinitionCommit]) -> Iterator[Row]:
         }
 
 
-def _workflow_row(seen: StackView, name: str, edition: RegisteredDefinition | None) -> Row:
+def _workflow_row(seen: StackView, name: str, registered: RegisteredDefinition | None) -> Row:
     actor = actor_of(DefinitionKind.WORKFLOW, name)
     infos = {node.name: node.actors[actor] for node in seen.nodes if actor in node.actors}
     begins = [each for info in infos.values() for each in info.expectations.values()]
     row: Row = {
         "workflow_id": name,
-        **origin(seen.nodes, seen.editions, DefinitionKind.WORKFLOW, name),
+        **origin(seen.nodes, seen.definitions, DefinitionKind.WORKFLOW, name),
         "nodes": sorted(infos),
         "triggers": sorted({text for each in begins for text in each.triggers}),
         "steps": None,
     }
-    return row if row["source"] == CODE else {**row, **_said(edition)}
+    return row if row["source"] == CODE else {**row, **_said(registered)}
 
 
-def _said(edition: RegisteredDefinition | None) -> Row:
+def _said(registered: RegisteredDefinition | None) -> Row:
     """Return what the definition of a workflow says of itself, if it holds and can be read."""
-    if edition is None or not edition.holds:
+    if registered is None or not registered.holds:
         return {}
     try:
-        definition = workflow_of(unraw(edition.body))
+        definition = workflow_of(unraw(registered.body))
     except BadDefinition:
         return {}
     texts = [text for source in definition.on for text in trigger_texts(source.made())]

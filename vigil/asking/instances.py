@@ -383,33 +383,33 @@ async def unserved_instances(config: Config) -> list[Row]:
     At most `ROWS_MAX`. None while no node is up at all: nobody can say what they run.
     """
     async with connected(config, creates=False) as ports:
-        nodes, editions = await live_nodes(ports.gates), await read_definitions(ports)
+        nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
     if not nodes:
         return []
     async with pooled(config) as pool:
         return await list_silent_instances(
-            pool, config.stack, before=_CLOCK.now(), but=served(nodes, editions)
+            pool, config.stack, before=_CLOCK.now(), but=served(nodes, definitions)
         )
 
 
-def served(nodes: Iterable[NodeInfo], editions: Iterable[RegisteredDefinition]) -> list[str]:
+def served(nodes: Iterable[NodeInfo], definitions: Iterable[RegisteredDefinition]) -> list[str]:
     """Return the workflows that a node runs, or that are disabled and seen to, by name."""
     there = list(nodes)
     running = (
         workflow_of(actor) for node in there for actor, info in node.actors.items() if info.runs
     )
-    closed = (each.id for each in editions if any(_sees_to(node, each) for node in there))
+    closed = (each.id for each in definitions if any(_sees_to(node, each) for node in there))
     return sorted({*filter(None, running), *closed})
 
 
-def _sees_to(node: NodeInfo, edition: RegisteredDefinition) -> bool:
+def _sees_to(node: NodeInfo, registered: RegisteredDefinition) -> bool:
     """Return whether a node has that go on which is open of a workflow that is disabled.
 
     Each does that runs anything, unless it says why not: what begins nothing needs none of its
     app. By name a node says only what it begins.
     """
-    is_closed = edition.kind is DefinitionKind.WORKFLOW and not edition.holds
-    has_problem = definition_id(edition.kind, edition.id) in node.problems
+    is_closed = registered.kind is DefinitionKind.WORKFLOW and not registered.holds
+    has_problem = definition_id(registered.kind, registered.id) in node.problems
     return is_closed and SWITCHES[node.mode].runs and not has_problem
 
 

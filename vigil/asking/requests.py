@@ -255,8 +255,8 @@ async def _why_unheard(
     """Return why none of `nodes` handles a request, as far as they say; None: one does."""
     workflow = workflow_of(sent.actor_id)
     if workflow is not None:
-        edition = definition_of(await read_definitions(ports), DefinitionKind.WORKFLOW, workflow)
-        return instance_unheard(nodes, workflow, registered=edition)
+        registered = definition_of(await read_definitions(ports), DefinitionKind.WORKFLOW, workflow)
+        return instance_unheard(nodes, workflow, registered=registered)
     try:
         episode = fold(await ports.log.read(ports.stack.episode(sent.episode_id)))
     except UnreadableEvent:  # A newer version has written it, and its nodes know.

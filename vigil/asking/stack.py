@@ -48,7 +48,7 @@ class StackView(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: Sequence[NodeInfo]
     orders: Orders
-    editions: Sequence[RegisteredDefinition] = ()
+    definitions: Sequence[RegisteredDefinition] = ()
     """What is defined as data, also if it is disabled."""
 
     def actors(self) -> list[str]:
@@ -59,7 +59,7 @@ class StackView(msgspec.Struct, frozen=True, kw_only=True):
         """Return every actor that has an order, or is defined."""
         modes = self.orders.modes.values()
         ordered = (actor for order in modes for actor in order.actors)
-        defined = (actor_of(each.kind, each.id) for each in self.editions)
+        defined = (actor_of(each.kind, each.id) for each in self.definitions)
         return {*self.orders.pauses, *ordered, *defined}
 
 
@@ -69,8 +69,8 @@ async def read_stack(ports: Ports) -> StackView:
     # Only these: the registry also says what every episode waits for.
     when_and_who = [await ports.registry.entries(under=kind) for kind in (MODES, PAUSES)]
     entries = (entry for each in when_and_who for entry in each.values())
-    editions = await read_definitions(ports)
-    return StackView(nodes=nodes, orders=modes.orders_of(entries), editions=editions)
+    definitions = await read_definitions(ports)
+    return StackView(nodes=nodes, orders=modes.orders_of(entries), definitions=definitions)
 
 
 async def require_plausible(config: Config, ports: Ports, seen: StackView, actor: str) -> None:
@@ -115,8 +115,8 @@ async def require_in_force(ports: Ports, seen: StackView, actor: str) -> None:
         UnreadableEvent: a newer version has written it.
     """
     kind, id_ = defined_by(actor)
-    edition = definition_of(seen.editions, kind, id_)
-    if edition is None or edition.holds or in_code(seen.nodes, kind, id_):
+    registered = definition_of(seen.definitions, kind, id_)
+    if registered is None or registered.holds or in_code(seen.nodes, kind, id_):
         return
     story = await story_of(ports, kind, id_)
     if story.disabled is not None:
@@ -200,7 +200,7 @@ async def read_definitions(ports: Ports) -> list[RegisteredDefinition]:
     """Return what is defined, in the order of kinds and ids; not what this version cannot read."""
     entries = await ports.registry.entries(under=DEFINITIONS)
     found = [decode_registered(entry.value) for _, entry in sorted(entries.items()) if entry.value]
-    return [edition for edition in found if edition is not None]
+    return [registered for registered in found if registered is not None]
 
 
 def actor_of(kind: DefinitionKind, id_: str) -> str:
@@ -221,10 +221,10 @@ def defined_by(actor: str) -> tuple[DefinitionKind, str]:
 
 
 def definition_of(
-    editions: Iterable[RegisteredDefinition], kind: DefinitionKind, id_: str
+    definitions: Iterable[RegisteredDefinition], kind: DefinitionKind, id_: str
 ) -> RegisteredDefinition | None:
-    """Return the edition of a definition, or None if nobody has ever defined it."""
-    return next((each for each in editions if (each.kind, each.id) == (kind, id_)), None)
+    """Return the registered of a definition, or None if nobody has ever defined it."""
+    return next((each for each in definitions if (each.kind, each.id) == (kind, id_)), None)
 
 
 def in_code(nodes: Iterable[NodeInfo], kind: DefinitionKind, id_: str) -> list[str]:
@@ -248,26 +248,26 @@ def problems_of(nodes: Iterable[NodeInfo], kind: DefinitionKind, id_: str) -> di
 
 def rollout_of(
     nodes: Iterable[NodeInfo],
-    edition: RegisteredDefinition,
+    registered: RegisteredDefinition,
     *,
     before: Mapping[str, str] = NOTHING_KNOWN,
 ) -> Rollout:
-    """Return what `nodes` make of an edition.
+    """Return what `nodes` make of an registered.
 
     Args:
         nodes: those that are up.
-        edition: one that holds.
+        registered: one that holds.
         before: what they said of earlier ones: node → problem. Who still says so is silent, unless
             it says which revision that is about.
     """
     there = list(nodes)
-    revisions = revisions_of(there, edition.kind, edition.id)
-    running = [name for name, revision in revisions.items() if revision >= edition.revision]
+    revisions = revisions_of(there, registered.kind, registered.id)
+    running = [name for name, revision in revisions.items() if revision >= registered.revision]
     failing = {
         node.name: problem
         for node in there
         if node.name not in running
-        and (problem := _problem(node, edition, before.get(node.name, "")))
+        and (problem := _problem(node, registered, before.get(node.name, "")))
     }
     silent = [node.name for node in there if node.name not in {*running, *failing}]
     return Rollout(running=running, failing=failing, silent=silent)
@@ -275,15 +275,15 @@ def rollout_of(
 
 def origin(
     nodes: Sequence[NodeInfo],
-    editions: Iterable[RegisteredDefinition],
+    definitions: Iterable[RegisteredDefinition],
     kind: DefinitionKind,
     id_: str,
 ) -> Row:
     """Return where an actor or a workflow comes from, in columns of its row."""
     coded, revisions = in_code(nodes, kind, id_), revisions_of(nodes, kind, id_)
-    edition = definition_of(editions, kind, id_)
-    newest = max([*revisions.values(), 0 if edition is None else edition.revision], default=0)
-    source = _source(coded, revisions, edition)
+    registered = definition_of(definitions, kind, id_)
+    newest = max([*revisions.values(), 0 if registered is None else registered.revision], default=0)
+    source = _source(coded, revisions, registered)
     return {
         "source": source,
         "revision": None if source == CODE else newest or None,
@@ -316,24 +316,24 @@ def source_in_words(row: Row) -> str | None:
             return CODE if source == CODE else None
 
 
-def _problem(node: NodeInfo, edition: RegisteredDefinition, before: str) -> str:
-    """Return why a node cannot run an edition; empty: it has not said so."""
-    key = definition_id(edition.kind, edition.id)
+def _problem(node: NodeInfo, registered: RegisteredDefinition, before: str) -> str:
+    """Return why a node cannot run an registered; empty: it has not said so."""
+    key = definition_id(registered.kind, registered.id)
     problem, about = node.problems.get(key, ""), node.problems_at.get(key)
-    is_news = problem != before if about is None else about >= edition.revision
+    is_news = problem != before if about is None else about >= registered.revision
     return problem if is_news else ""
 
 
 def _source(
-    coded: Sequence[str], revisions: Mapping[str, int], edition: RegisteredDefinition | None
+    coded: Sequence[str], revisions: Mapping[str, int], registered: RegisteredDefinition | None
 ) -> str | None:
-    if edition is not None and not edition.holds and not coded:
+    if registered is not None and not registered.holds and not coded:
         return DISABLED
     if revisions:
         return DEFINITION
     if coded:
         return CODE
-    return None if edition is None else DEFINITION
+    return None if registered is None else DEFINITION
 
 
 def _shares(revisions: Mapping[str, int]) -> Iterator[str]:

@@ -96,7 +96,7 @@ def list_(ctx: typer.Context, *, is_json: IsJson = False) -> None:
 
     async def listed(ports: Ports) -> list[Row]:
         seen, counts = await read_stack(ports), await _counts_if_any(config)
-        defined = [each.id for each in seen.editions if each.kind is DefinitionKind.AGENT]
+        defined = [each.id for each in seen.definitions if each.kind is DefinitionKind.AGENT]
         names = sorted({*seen.actors(), *seen.orders.pauses, *defined, *(counts or {})})
         return [await _actor_row(ports, seen, counts, name) for name in names]
 
@@ -279,7 +279,7 @@ async def _actor_row(ports: Ports, seen: StackView, counts: Counts | None, actor
         "actor_id": actor,
         "domain": _newest(infos).domain if infos else None,
         "spec_rev": (_newest(infos).spec_rev or None) if infos else None,
-        **origin(seen.nodes, seen.editions, *defined_by(actor)),
+        **origin(seen.nodes, seen.definitions, *defined_by(actor)),
         "nodes": sorted(infos),
         "waking": sorted(name for name, info in infos.items() if info.wakes),
         "running_on": sorted(name for name, info in infos.items() if info.runs),

@@ -332,12 +332,12 @@ def show_withdrawal(
     is_json: bool,
 ) -> None:
     """Print what became of something that was disabled."""
-    edition = change.registered
+    registered = change.registered
     if is_json:
         row = {
-            "kind": edition.kind,
-            "id": edition.id,
-            "revision": edition.revision,
+            "kind": registered.kind,
+            "id": registered.id,
+            "revision": registered.revision,
             "changed": change.happened,
             "needed_by": needed_by,
             "waking": withdrawal.waking,
@@ -350,10 +350,10 @@ def show_withdrawal(
         if withdrawal.events
         else "what comes waits"
     )
-    print(f"{edition.id}: {waits}, and fires when it is applied again", flush=True)
+    print(f"{registered.id}: {waits}, and fires when it is applied again", flush=True)
     for node in withdrawal.waking:
         since = f"within {timeout_s:g} s " if timeout_s else ""
-        warn(f"{edition.id}: {node} has not said {since}that it lets go of it")
+        warn(f"{registered.id}: {node} has not said {since}that it lets go of it")
 
 
 def _count(events: object) -> str:
@@ -406,12 +406,12 @@ def _way_back(applied: AppliedDefinition) -> str:
     """Return where something ran before this revision, and how it runs there again."""
     from vigil.asking.stack import GROUPS
 
-    edition, before = applied.registered, max(applied.ran.values())
+    registered, before = applied.registered, max(applied.ran.values())
     nodes = ", ".join(name for name, each in applied.ran.items() if each == before)
-    group = f"vigil {GROUPS[edition.kind]}"
-    back = f"{group} definition {edition.id} --revision {before}"
+    group = f"vigil {GROUPS[registered.kind]}"
+    back = f"{group} definition {registered.id} --revision {before}"
     return (
-        f"nobody runs it now; until revision {edition.revision} it ran on {nodes}; "
+        f"nobody runs it now; until revision {registered.revision} it ran on {nodes}; "
         f"go back with: {back} | {group} apply - --format yaml"
     )
 

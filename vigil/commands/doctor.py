@@ -135,34 +135,36 @@ async def _look_at_log(config: Config) -> list[DoctorCheck]:
 
 async def _look_at_definitions(config: Config) -> list[DoctorCheck]:
     async with connected(config, creates=False) as ports:
-        nodes, editions = await live_nodes(ports.gates), await read_definitions(ports)
-    return look_at_definitions(nodes, [each for each in editions if each.holds])
+        nodes, definitions = await live_nodes(ports.gates), await read_definitions(ports)
+    return look_at_definitions(nodes, [each for each in definitions if each.holds])
 
 
 def look_at_definitions(
-    nodes: Sequence[NodeInfo], editions: Sequence[RegisteredDefinition]
+    nodes: Sequence[NodeInfo], definitions: Sequence[RegisteredDefinition]
 ) -> list[DoctorCheck]:
     """Return which of the definitions that hold no node runs, and why; or that all is well."""
     what = "definitions"
-    if not editions:
+    if not definitions:
         return [DoctorCheck(what=what, status="ok", says="none")]
     if not nodes:
-        return [DoctorCheck(what=what, status="note", says=f"{len(editions):,}, and no node is up")]
-    received = [(each, rollout_of(nodes, each)) for each in editions]
+        return [
+            DoctorCheck(what=what, status="note", says=f"{len(definitions):,}, and no node is up")
+        ]
+    received = [(each, rollout_of(nodes, each)) for each in definitions]
     bad = [_of_definition(each, said) for each, said in received if said.is_in_vain]
     return bad or [
-        DoctorCheck(what=what, status="ok", says=f"{len(editions):,}, and nodes run them")
+        DoctorCheck(what=what, status="ok", says=f"{len(definitions):,}, and nodes run them")
     ]
 
 
-def _of_definition(edition: RegisteredDefinition, said: Rollout) -> DoctorCheck:
+def _of_definition(registered: RegisteredDefinition, said: Rollout) -> DoctorCheck:
     node, problem = next(iter(said.failing.items()), ("", ""))
     says = f"{node} cannot: {problem}" if problem else f"{said.silent[0]} does not say why"
     return DoctorCheck(
-        what=f"{ID_KINDS[edition.kind]} {edition.id}",
+        what=f"{ID_KINDS[registered.kind]} {registered.id}",
         status="problem",
-        says=f"nobody runs revision {edition.revision}: {says}",
-        remedy=f"Apply one that nodes can run, or disable it: `vigil {GROUPS[edition.kind]}`.",
+        says=f"nobody runs revision {registered.revision}: {says}",
+        remedy=f"Apply one that nodes can run, or disable it: `vigil {GROUPS[registered.kind]}`.",
     )
 
 
