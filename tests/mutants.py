@@ -4924,7 +4924,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "applying: a node says which revision it cannot run",
         "vigil/asking/stack.py",
-        "else about >= edition.revision",
+        "else about >= registered.revision",
         "else problem != before",
         "tests/vigil/test_editions.py",
     ),
@@ -5001,7 +5001,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "disabling: what is in code is fired whatever was disabled",
         "vigil/asking/stack.py",
-        "edition.holds or in_code(seen.nodes, kind, id_)",
+        "registered.holds or in_code(seen.nodes, kind, id_)",
         "edition.holds",
         DISABLING,
     ),
@@ -5366,7 +5366,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "workflows: what is defined is served by the nodes that have it",
         "vigil/asking/instances.py",
-        " and not edition.holds",
+        " and not registered.holds",
         "",
         "tests/vigil/test_unserved.py",
     ),

@@ -119,7 +119,7 @@ async def test_accounts_may_each_have_a_stack_of_one_name(
         ),
     ]
     of_ours, of_theirs = ([f"{who}{n}" for n in range(EVENTS)] for who in ("ours", "theirs"))
-    await publish(as_user(accounts.url, "shop"), of_ours, gate, commands="_INBOX_shop")
+    await publish(as_user(accounts.url, "shop"), of_ours, gate, inbox="_INBOX_shop")
     await publish(theirs, of_theirs, gate)
     await wait_done(here, of_ours)
     await wait_done(there, of_theirs)
@@ -192,7 +192,7 @@ async def test_an_actor_hears_events_of_another_account_by_way_of_a_copy(
 
     node = await cluster.start("n1", app=APP, url=theirs, VIGIL_STACK="shipping")
     orders = [f"o{n}" for n in range(EVENTS)]
-    await publish(as_user(accounts.url, "shop"), orders, gate, commands="_INBOX_shop")
+    await publish(as_user(accounts.url, "shop"), orders, gate, inbox="_INBOX_shop")
     await wait_done(cluster.postgres.dsn, orders, actor="packer")
     rows = await cluster.query("select distinct trigger_ref->>'event_id' as id from episodes")
     assert {row["id"] for row in rows} == {f"ORDERS/{order}" for order in orders}

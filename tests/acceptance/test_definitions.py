@@ -80,7 +80,7 @@ async def apply(ports: Ports, word: str, *, by: str) -> int:
     change = await apply_definition(
         ports, DefinitionKind.AGENT, ACTOR, definition(word), by=by, reason=f"{word} of all"
     )
-    revision = change.edition.revision
+    revision = change.registered.revision
     await wait_revisions(ports, lambda seen: set(seen.values()) == {revision})
     return revision
 
