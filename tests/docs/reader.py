@@ -131,7 +131,7 @@ class Reader:
                 _check_settings(block, self.folder)
             case "json" | "toml" | "yaml":
                 self._define(block)
-            case "text" if block.is_glued and self._answer.text:
+            case "text" if block.is_glued and (self._answer.text or self._answer.line):
                 self._compare(block)
             case language if language in SHOWN:
                 return
