@@ -33,11 +33,53 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from engine.errors import BadDefinition, BadRequest
+from engine.errors import BadDefinition, BadRequest, Unencodable
 from streams.errors import BadName
 from streams.json import JsonObject, exact
 from streams.model.findings import Severity
 from streams.tokens import name as checked_name
+
+KEPT_BYTES_MAX: Final = 256 * 1024
+"""Largest state, argument, result or evidence that the journal keeps."""
+
+
+def encode(value: object, *, what: str) -> msgspec.Raw:
+    """Return `value` as JSON for the journal.
+
+    Args:
+        value: anything JSON can say; structs, dataclasses and pydantic models count.
+        what: named in the error.
+
+    Raises:
+        Unencodable: JSON cannot say it, as it cannot NaN, or it is over `KEPT_BYTES_MAX` bytes.
+    """
+    try:
+        plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+        encoded = exact(plain)
+    except (TypeError, ValueError) as error:
+        raise Unencodable(f"{what}: {error}") from error
+    size_bytes = len(bytes(encoded))
+    if size_bytes > KEPT_BYTES_MAX:
+        raise Unencodable(
+            f"{what}: {size_bytes:,} bytes, the limit is {KEPT_BYTES_MAX:,};"
+            " keep it elsewhere and hand on a reference"
+        )
+    return encoded
+
+
+def decode(encoded: msgspec.Raw, *, type_: type, what: str) -> Any:  # noqa: ANN401 - the user's
+    """Return the state that `encode` made `encoded` from, as a `type_`.
+
+    Raises:
+        Unencodable: it does not fit `type_`: the state's shape changed since it was kept.
+    """
+    try:
+        if issubclass(type_, BaseModel):
+            return type_.model_validate_json(bytes(encoded))
+        return msgspec.json.decode(encoded, type=type_)
+    except (msgspec.MsgspecError, ValidationError, TypeError) as error:
+        raise Unencodable(f"{what} does not fit {type_.__name__}: {error}") from error
+
 
 DOUBLINGS_MAX: Final = 32
 """More doublings than this would only overflow: every pause has reached its longest by then."""

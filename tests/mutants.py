@@ -4790,7 +4790,7 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "no number that is not finite is kept as null",
-        "engine/app/context.py",
+        "engine/validation.py",
         "encoded = exact(plain)",
         "encoded = msgspec.Raw(msgspec.json.encode(plain))",
         "tests/engine/app/test_state.py",

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from engine.app.checks import COUNT_MAX, Breaker, Check, checked_tools
 from engine.app.context import StateSchema
 from engine.app.dedupe import ByEvent, Dedupe
-from engine.app.findings import TTL_S_MAX, Enrich, Escalations
-from engine.app.strategy import Strategy
+from engine.app.findings import TTL_S_MAX, Escalations
+from engine.app.strategy import Enrich, Strategy
 from engine.app.tools import Synthesizer, Tool, ToolLike
 from engine.app.triggers import EventSource, On, Schedule, Sources, schedules_of
 from engine.errors import DeclarationError

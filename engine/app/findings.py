@@ -19,7 +19,7 @@ or another confidence. It never decides whether the finding is raised, nor how b
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final, TypeAlias
@@ -27,8 +27,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from engine.app import context
-from engine.app.context import EpisodeView
+from engine import validation
 from engine.errors import InvalidFinding
 from engine.validation import Duration, seconds_of
 from streams.errors import BadName
@@ -324,7 +323,7 @@ def checked_evidence(evidence: object) -> msgspec.Raw:
     Raises:
         Unencodable: JSON cannot say it.
     """
-    return NOTHING if evidence is None else context.encode(evidence, what="evidence")
+    return NOTHING if evidence is None else validation.encode(evidence, what="evidence")
 
 
 def cut_summary(summary: str | None) -> str | None:
@@ -342,10 +341,6 @@ class Enriched(msgspec.Struct, frozen=True, kw_only=True):
     evidence: msgspec.Raw = NOTHING
     summary: str | None = None
     confidence: float | None = None
-
-
-Enrich: TypeAlias = Callable[[Finding, EpisodeView], Enriched | Awaitable[Enriched | None] | None]
-"""Looks something up about a finding that an episode has raised; None: there is nothing to add."""
 
 
 def enriched(

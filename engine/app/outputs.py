@@ -30,7 +30,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from engine.app import context
+from engine import validation
 from engine.app.actions import ExpiryOfApproval, RequestApproval, SendOutput, approval, problem_of
 from engine.errors import InvalidAction, InvalidOutput
 from engine.validation import is_whole
@@ -234,7 +234,7 @@ def propose_output(
         raise InvalidOutput(str(error)) from error
     intent = OutputIntent(
         adapter=adapter,
-        payload=context.encode(payload, what="payload"),
+        payload=validation.encode(payload, what="payload"),
         dedupe_key=_given("dedupe_key", dedupe_key),
         key=_given("key", key),
         requires_approval=requires_approval,

@@ -10,18 +10,21 @@ import msgspec
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
-from engine.app import context
+from engine import validation
 from engine.app.actions import Action, Step
 from engine.app.context import Context, EpisodeView
-from engine.app.findings import SUMMARY_CHARS_MAX, checked_key
+from engine.app.findings import SUMMARY_CHARS_MAX, Enriched, checked_key
 from engine.app.outputs import checked_intent
 from engine.app.tools import Failure, check_name
 from engine.errors import InvalidResult
 from streams.json import JsonObject
 from streams.model.events import EpisodeConverged, StepKind
-from streams.model.findings import ClearFinding, FindingIntent, RaiseFinding, UpdateFinding
+from streams.model.findings import ClearFinding, Finding, FindingIntent, RaiseFinding, UpdateFinding
 from streams.model.outputs import OutputIntent
 from streams.model.triggers import Trigger
+
+Enrich: TypeAlias = Callable[[Finding, EpisodeView], Enriched | Awaitable[Enriched | None] | None]
+"""Looks something up about a finding that an episode has raised; None: there is nothing to add."""
 
 CONVERGED_BYTES_MAX: Final = 768 * 1024
 """Largest convergence: it must fit in one message, 1 MiB by the server's default."""
@@ -64,12 +67,12 @@ def conclude(result: object) -> EpisodeConverged:
         raise InvalidResult(f"converge() returned {_name(result)}; it must return a ConvergeResult")
     _check(result)
     converged = EpisodeConverged(
-        classification=context.encode(result.classification, what="classification"),
+        classification=validation.encode(result.classification, what="classification"),
         confidence=None if result.confidence is None else float(result.confidence),
         summary=result.summary[:SUMMARY_CHARS_MAX],
         findings=tuple(result.findings),
         outputs=tuple(result.outputs),
-        result=context.encode(result.result, what="result"),
+        result=validation.encode(result.result, what="result"),
     )
     encoded = msgspec.json.encode(converged)
     try:

@@ -28,7 +28,7 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from engine.app import context
+from engine import validation
 from engine.app.actions import NAME_CHARS_MAX, ToolCall, tool_call
 from engine.app.context import OUT_OF_REACH, Findings
 from engine.errors import Unencodable
@@ -375,11 +375,11 @@ def _made(tools: object, synthesis: object, persist_findings: object) -> Overrid
         raise ValueError(f"tools: {tools!r} is not a dict of 'capability.action' to results")  # noqa: TRY004 - as for its values
     try:
         results = {
-            tool: context.encode(given, what=f"tools: {tool}") for tool, given in tools.items()
+            tool: validation.encode(given, what=f"tools: {tool}") for tool, given in tools.items()
         }
         made = Overrides(
             tools=results,
-            synthesis=context.encode(synthesis, what="synthesis"),
+            synthesis=validation.encode(synthesis, what="synthesis"),
             persist_findings=_prefix(persist_findings),
         )
     except Unencodable as error:

@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from engine.app import context
+from engine import validation
 from engine.app.actions import Pause, RequestApproval, WaitFor, fingerprint
 from engine.app.findings import checked_key
 from engine.app.outputs import NO_ADAPTER
@@ -85,7 +85,7 @@ def answer_to(action: Pause) -> Performed:
     match action:
         case RequestApproval(plan=plan):
             said = {"resolution": Resolution.APPROVED.value, "by": NOBODY, "reason": ""}
-            shown = context.encode(plan, what="plan")
+            shown = validation.encode(plan, what="plan")
             kind = StepKind.APPROVAL
             return Performed(kind=kind, fingerprint=mark, args=shown, result=raw(said))
         case WaitFor(ref=ref):

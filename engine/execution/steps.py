@@ -21,8 +21,7 @@ from typing import Final, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from engine import telemetry
-from engine.app import context
+from engine import telemetry, validation
 from engine.app.actions import (
     Checkpoint,
     Observe,
@@ -107,13 +106,13 @@ class StepExecutor:
                 return Performed(
                     kind=StepKind.OBSERVATION,
                     fingerprint=fingerprint(action),
-                    result=context.encode(data, what="observation"),
+                    result=validation.encode(data, what="observation"),
                 )
             case Checkpoint(phase=phase):
                 return Performed(
                     kind=StepKind.CHECKPOINT,
                     fingerprint=fingerprint(action),
-                    args=context.encode({"phase": phase}, what="phase"),
+                    args=validation.encode({"phase": phase}, what="phase"),
                 )
             case RequestApproval() | WaitFor():
                 return dry_run.answer_to(action)
@@ -132,12 +131,12 @@ class StepExecutor:
     async def _call_tool(self, action: ToolCall, ctx: CallContext) -> Performed:
         tool = self._registered(action)
         # A copy, for whoever redacts in place: the call gets the arguments as they are.
-        shown = unraw(context.encode(without_transient(action.args), what="arguments"))
+        shown = unraw(validation.encode(without_transient(action.args), what="arguments"))
         step = Performed(
             kind=StepKind.TOOL_CALL,
             fingerprint=fingerprint(action),
             tool_name=f"{action.capability}.{action.action}",
-            args=context.encode(tool.redact(shown) if tool else shown, what="arguments"),
+            args=validation.encode(tool.redact(shown) if tool else shown, what="arguments"),
         )
         override = dry_run.result_of(self.opened, step.tool_name)
         if override is not None:
@@ -159,7 +158,7 @@ class StepExecutor:
 
     async def _synthesize(self, action: Synthesize, ctx: CallContext) -> Performed:
         synthesizer = self.app.synthesizer_of(self.actor, self.expectation)
-        prompt = context.encode(action.prompt, what="prompt")
+        prompt = validation.encode(action.prompt, what="prompt")
         step = Performed(kind=StepKind.SYNTHESIS, fingerprint=fingerprint(action), args=prompt)
         override = dry_run.synthesis_of(self.opened)
         if override is not None:
@@ -184,11 +183,11 @@ class StepExecutor:
 def _with_result(
     step: Performed, result: object, *, redact: Callable[[object], object] | None = None
 ) -> Performed:
-    kept = context.encode(result, what="result")
+    kept = validation.encode(result, what="result")
     if redact is None:
         return replace(step, result=kept)
     # A copy of it: whoever redacts in place must not take anything from the strategy.
-    shown = context.encode(redact(unraw(kept)), what="redacted result")
+    shown = validation.encode(redact(unraw(kept)), what="redacted result")
     return replace(step, result=kept, result_shown=NOTHING if shown == kept else shown)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from engine.app import context
+from engine import validation
 from engine.app.actions import Action, Converge, Done, Step, fingerprint, problem_of
 from engine.app.actor import Expectation
 from engine.app.context import OUT_OF_REACH, Context, Findings, migrate, view_of
@@ -128,7 +128,7 @@ class StrategyRunner:
                 f"state: a {type(current).__name__}, where the strategy declares"
                 f" {expectation.state_type.__name__}; set `State`",
             )
-        kept = await call(context.encode, current, what="state")
+        kept = await call(validation.encode, current, what="state")
         return Save(phase=phase, state=kept, schema_version=expectation.state_schema.version)
 
     async def _kept(self, checkpoint: CheckpointSaved) -> Any:
@@ -136,7 +136,7 @@ class StrategyRunner:
         migrated = await call(
             migrate, checkpoint.state, expectation.state_schema, version=checkpoint.schema_version
         )
-        return await call(context.decode, migrated, type_=expectation.state_type, what="state")
+        return await call(validation.decode, migrated, type_=expectation.state_type, what="state")
 
     def _context(self, *, turn: int, tokens_used: int) -> Context:
         return Context(

@@ -35,7 +35,8 @@ from msgspec.structs import replace
 from engine import telemetry
 from engine.app.actor import Actor, Expectation
 from engine.app.context import EpisodeView, view_of
-from engine.app.findings import ENRICH_S_MAX, Enrich, Enriched
+from engine.app.findings import ENRICH_S_MAX, Enriched
+from engine.app.strategy import Enrich
 from engine.app.tools import ToolFailed
 from engine.episodes import dry_run
 from engine.findings import finding as finding_rules

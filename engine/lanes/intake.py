@@ -52,7 +52,7 @@ from engine.episodes import open as opening
 from engine.episodes.recovery import NO_SUCH_EPISODE, NO_SUCH_EXPECTATION
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
-from engine.lanes.lane import Wanted
+from engine.lanes.lane import Cause, RequestedEpisode, Wanted
 from engine.lanes.store import feed_cursor
 from engine.runtime.consumer import taking
 from engine.runtime.context import ActorContext
@@ -76,7 +76,7 @@ from streams.model.commands import Start
 from streams.model.events import EpisodeOpened
 from streams.model.foreign_streams import ForeignStream
 from streams.ports.delivery import Delivery, Unreadable
-from streams.ports.domain_events import DomainEvent, EventFollower, Followed
+from streams.ports.domain_events import EventFollower, Followed
 from streams.ports.log import Recorded
 from streams.ports.timers import Due
 from streams.subjects import Stack
@@ -97,22 +97,6 @@ HAUL_MAX: Final = 500
 """Episodes that one decision places at most: their tickets, and all that the lane holds besides,
 fit in one commit."""
 
-Cause: TypeAlias = DomainEvent | Due
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """An episode that something asks for."""
-
-    opened: EpisodeOpened
-    wanted: Wanted
-    cause: Cause
-    seq: int
-    """Of the cause, in its stream."""
-    trace: str = ""
-    is_open: bool = False
-    """Whether it is known that the episode is open, and that it waits for its turn."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class InputItem:
@@ -124,7 +108,7 @@ class InputItem:
     """Cursors that begin, or begin again before where they are."""
     is_binding: bool = False
     """Whether it must not be ruled on again: what the cluster remembered then had a say."""
-    asked: Sequence[Asked] = ()
+    asked: Sequence[RequestedEpisode] = ()
     left: str = ""
     """The episode that has ended, or waits for something else; empty: none."""
     delivery: Delivery[Any] | None = None
@@ -138,7 +122,7 @@ class InputBatch:
     items: list[InputItem] = field(default_factory=list)
 
     @property
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[RequestedEpisode]:
         """The episodes that are asked for, in the order of their causes."""
         return [asked for item in self.items for asked in item.asked]
 
@@ -614,9 +598,9 @@ class LaneInput:
         cause: Cause | Unreadable,
         seq: int,
         trace: str,
-    ) -> list[Asked]:
+    ) -> list[RequestedEpisode]:
         """Return the episodes among `outcomes`; what is unreadable is buried."""
-        asked: list[Asked] = []
+        asked: list[RequestedEpisode] = []
         for outcome in outcomes:
             if isinstance(outcome, Unreadable):
                 await self.dead_letters.bury(outcome, actor_id=self._context.actor.id)
@@ -633,10 +617,10 @@ class LaneInput:
         trace: str,
         is_open: bool = False,
         newest: Recorded | None = None,
-    ) -> Asked:
+    ) -> RequestedEpisode:
         expectation = self._expectations[opened.expectation_id]
         with telemetry.span("gate", context_of(trace)):
-            return Asked(
+            return RequestedEpisode(
                 opened=opened,
                 wanted=wanted_of(opened, expectation, newest=newest),
                 cause=cause,

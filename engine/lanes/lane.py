@@ -28,6 +28,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from heapq import nsmallest
@@ -42,9 +43,11 @@ from engine.episodes.episode import fold as fold_episode
 from engine.episodes.open import untouched
 from engine.waits.wait import is_answered
 from streams.json import raw
-from streams.model.events import LaneEvent, LaneKept, LaneMoved
+from streams.model.events import EpisodeOpened, LaneEvent, LaneKept, LaneMoved
 from streams.model.lanes import Ticket
+from streams.ports.domain_events import DomainEvent
 from streams.ports.log import START, Recorded
+from streams.ports.timers import Due
 
 DropReason: TypeAlias = Literal["no_room", "key_busy", "queue_full"]
 """Why a newcomer got no place: too many run; as many with its key do as may; enough others wait."""
@@ -380,3 +383,20 @@ def waits(newest: Recorded | None) -> bool:
 def needs_no_turn(newest: Recorded | None) -> bool:
     """Return whether an episode has ended or waits for something else, given its newest commit."""
     return newest is not None and fold_episode((newest,)).status in {*ENDED, *WAITING}
+
+
+Cause: TypeAlias = DomainEvent | Due
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestedEpisode:
+    """An episode that something asks for."""
+
+    opened: EpisodeOpened
+    wanted: Wanted
+    cause: Cause
+    seq: int
+    """Of the cause, in its stream."""
+    trace: str = ""
+    is_open: bool = False
+    """Whether it is known that the episode is open, and that it waits for its turn."""

@@ -17,8 +17,7 @@ from engine.dead_letters.write import DeadLetterWriter, unopened
 from engine.episodes.open import record_opening
 from engine.lanes import lane as lane_rules
 from engine.lanes.effects import LaneEffects
-from engine.lanes.intake import Asked
-from engine.lanes.lane import Lane, LaneInputs, Limits
+from engine.lanes.lane import Lane, LaneInputs, Limits, RequestedEpisode
 from engine.triggers.evaluate import TriggerEvaluator
 from streams.errors import TooLarge, Unwritable
 from streams.model.events import LaneEvent, LaneMoved
@@ -29,7 +28,7 @@ class RoundDecision:
     """What moves, and what is known of the episodes that were asked for."""
 
     events: Sequence[LaneEvent]
-    asked: Mapping[str, Asked]
+    asked: Mapping[str, RequestedEpisode]
     """Those that were not in the lane, by episode."""
     is_open: Mapping[str, bool] = field(default_factory=dict)
     """Episode → whether it is open and waits for its turn, as far as it was looked up."""
@@ -59,7 +58,7 @@ class RoundPlanner:
     async def decide(
         self,
         lane: Lane,
-        asked: Iterable[Asked],
+        asked: Iterable[RequestedEpisode],
         limits: Limits,
         *,
         seen: LaneInputs,
@@ -93,11 +92,11 @@ class RoundPlanner:
             }
 
     def _wanting(
-        self, lane: Lane, asked: Iterable[Asked], *, left: Collection[str]
-    ) -> dict[str, Asked]:
+        self, lane: Lane, asked: Iterable[RequestedEpisode], *, left: Collection[str]
+    ) -> dict[str, RequestedEpisode]:
         """Return what is asked for and not in the lane, or has just left it, each episode once."""
         known = {ticket.episode_id for ticket in chain(lane.waiting, lane.admitted)}
-        wanting: dict[str, Asked] = {}
+        wanting: dict[str, RequestedEpisode] = {}
         for each in asked:
             episode_id = each.opened.episode_id
             is_back = each.wanted.resumes and episode_id in left and episode_id not in wanting
@@ -122,7 +121,7 @@ class RoundPlanner:
         work |= {id_: self._look_up(asked[id_]) for id_ in dropped if id_ not in is_open}
         return dict(zip(work, await asyncio.gather(*work.values()), strict=True))
 
-    async def _open(self, asked: Asked) -> bool | None:
+    async def _open(self, asked: RequestedEpisode) -> bool | None:
         opened, context = asked.opened, self.evaluator.context
         if asked.wanted.resumes:
             return await self._look_up(asked) or None
@@ -139,7 +138,7 @@ class RoundPlanner:
         # Whoever dispatched before may have come as far as this.
         return await self._look_up(asked) or None
 
-    async def _look_up(self, asked: Asked) -> bool | None:
+    async def _look_up(self, asked: RequestedEpisode) -> bool | None:
         newest = await self.effects.newest(asked.opened.episode_id)
         if newest is None:
             return False

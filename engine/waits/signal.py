@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from engine.app import context
+from engine import validation
 from engine.app.actions import REF_CHARS_MAX
 from engine.errors import BadRequest, Unencodable
 from engine.validation import BY_CHARS_MAX, check_text
@@ -114,7 +114,7 @@ def signal(id_: str, ref: object, result: object, by: object) -> Signal:
     check_text("ref", ref, least=1, most=REF_CHARS_MAX)
     check_text("by", by, least=1, most=BY_CHARS_MAX)
     try:
-        kept = context.encode(result, what="result")
+        kept = validation.encode(result, what="result")
     except Unencodable as error:
         raise BadRequest(field="result", problem=str(error)) from error
     return Signal(id=id_, ref=str(ref), by=str(by), result=kept)

@@ -26,7 +26,7 @@ from typing import Final
 
 import msgspec
 
-from engine.app import context
+from engine import validation
 from engine.app.actions import Pause, RequestApproval, WaitFor, fingerprint
 from engine.app.outputs import plan_hash
 from engine.episodes.episode import BlockEpisode
@@ -153,7 +153,7 @@ def is_denial(blocked: EpisodeBlocked, resolved: EpisodeResolved) -> bool:
 
 
 def _approval(action: RequestApproval, at: datetime) -> Approval:
-    plan = context.encode(action.plan, what="plan")
+    plan = validation.encode(action.plan, what="plan")
     return Approval(
         plan_hash=plan_hash(plan),
         plan=plan,

@@ -20,9 +20,9 @@ from typing import Final
 
 import msgspec
 
-from engine.app.context import KEPT_BYTES_MAX
 from engine.app.workflow import STEP_TIMEOUT, remedy
 from engine.errors import Refused
+from engine.validation import KEPT_BYTES_MAX
 from engine.waits.approval import problem_of_decision
 from engine.workflows.instance import (
     INSTANCE_ENDED,

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.app.context import encode
 from engine.app.workflow import STEP_TIMEOUT, Prior, Workflow, WorkflowStep, ancestors, remedy
 from engine.app.workflow_plan import DEPTH_MAX
 from engine.episodes.episode import Episode
 from engine.errors import BadInput, Unencodable
+from engine.validation import encode
 from engine.workflows.instance import (
     CALLED_OFF,
     AttemptEnded,

@@ -50,7 +50,7 @@ LIMITS: Final = (
     "engine.app.checks.COUNT_MAX",
     "engine.app.actions.NAME_CHARS_MAX",
     "engine.app.tools.SYNTHESIS_TOKENS_MAX",
-    "engine.app.context.KEPT_BYTES_MAX",
+    "engine.validation.KEPT_BYTES_MAX",
     "engine.app.strategy.CONVERGED_BYTES_MAX",
     "engine.app.strategy.FINDINGS_MAX",
     "engine.app.findings.SUMMARY_CHARS_MAX",

@@ -7,9 +7,9 @@ from hypothesis import given as forall
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from engine.app.context import encode
 from engine.definitions import to_workflow, workflow_of
 from engine.definitions.steps import FilledInput, is_path
+from engine.validation import encode
 from streams.model.triggers import ManualTrigger
 from tests.engine.workflows.flows import done, fails, given
 

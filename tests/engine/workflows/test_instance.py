@@ -8,8 +8,8 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from engine.app.context import KEPT_BYTES_MAX
 from engine.app.workflow import retrying
+from engine.validation import KEPT_BYTES_MAX
 from engine.workflows.decide import COMMIT_BYTES_MAX, decide
 from engine.workflows.instance import fold_instance
 from engine.workflows.steps import INPUTS_BYTES_MAX, WIDTH_MAX

@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from engine.app.context import KEPT_BYTES_MAX
 from engine.app.tools import overrides
 from engine.app.workflow import retrying
+from engine.validation import KEPT_BYTES_MAX
 from engine.workflows.effects import recalled
 from streams.json import raw, unraw
 from streams.model.events import EndStatus, EpisodeConverged, EpisodeFinished, EpisodeStarted
