@@ -258,3 +258,8 @@ def _workable(
 
 def _begins_workflow(actor_id: str, app: App) -> bool:
     return actor_id.startswith(PREFIX) and actor_id.removeprefix(PREFIX) in app.workflows
+
+
+def in_code(app: App) -> CatalogContents:
+    """Return what a node of `app` has without any definition."""
+    return CatalogContents(actors=app.actors, workflows=app.workflows)

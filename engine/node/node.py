@@ -23,6 +23,7 @@ from engine.cluster.mode_watch import ModeWatcher
 from engine.cluster.modes import NodeMode
 from engine.dead_letters.write import DeadLetterWriter
 from engine.definitions.loader import DefinitionLoader
+from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
 from engine.episodes.breaker_store import BreakerWatcher
 from engine.episodes.cancel import RunningEpisodes
@@ -31,7 +32,7 @@ from engine.execution.steps import PublishTool
 from engine.execution.takeover import LapseWatcher
 from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeContext, Service
 from engine.outputs.pool import AdapterPool
-from engine.runtime.catalog import Catalog, in_code
+from engine.runtime.catalog import Catalog
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.retry import Turns
 from engine.runtime.tasks import NodeTasks

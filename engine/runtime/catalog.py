@@ -17,7 +17,6 @@ from typing import Protocol
 import msgspec
 
 from engine.app.actor import Actor
-from engine.app.app import App
 from engine.app.workflow import Workflow
 
 
@@ -36,11 +35,6 @@ class CatalogContents:
     """Kind and id of a definition → why it is not among them."""
     problems_at: Mapping[str, int] = field(default_factory=dict)
     """Kind and id → the revision that the problem is about, as far as that is known."""
-
-
-def in_code(app: App) -> CatalogContents:
-    """Return what a node of `app` has without any definition."""
-    return CatalogContents(actors=app.actors, workflows=app.workflows)
 
 
 class Hindrance(msgspec.Struct, frozen=True):

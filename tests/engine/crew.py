@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import count
 
 from engine.app.app import App
+from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
 from engine.episodes.breaker_store import Breakers
 from engine.episodes.cancel import RunningEpisodes
 from engine.outputs.pool import AdapterPool, OutputContext
-from engine.runtime.catalog import Catalog, in_code
+from engine.runtime.catalog import Catalog
 from engine.runtime.permits import Permits
 from engine.runtime.retry import Turns
 from engine.runtime.slots import Slots

@@ -10,8 +10,7 @@ from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.triggers import manual
 from engine.app.workflow import Workflow
 from engine.app.workflow_plan import WORKFLOWS_MAX
-from engine.definitions.make import IN_CODE, catalog_of, make, unmade
-from engine.runtime.catalog import in_code
+from engine.definitions.make import IN_CODE, catalog_of, in_code, make, unmade
 from streams.json import NOTHING, raw
 from streams.model.definitions import RegisteredDefinition
 from streams.model.events import DefinitionKind

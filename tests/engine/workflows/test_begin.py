@@ -11,8 +11,9 @@ import pytest
 from engine.app.actor import Actor
 from engine.app.tools import ToolFailed
 from engine.app.workflow import Workflow
+from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
-from engine.runtime.catalog import Catalog, CatalogContents, in_code
+from engine.runtime.catalog import Catalog, CatalogContents
 from engine.workflows.begin import UNBEGUN_S, StartTool, free_subject, keep_subject, take_subject
 from streams.keys import workflow_lock_key
 from streams.memory import MemoryPorts, memory_ports

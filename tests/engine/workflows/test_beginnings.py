@@ -19,8 +19,9 @@ from structlog.testing import capture_logs
 from engine.app.actor import ATTEMPTS_MAX
 from engine.app.workflow import Workflow
 from engine.app.workflow_plan import START_EXPECTATION, StartResult, spec_of
+from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
-from engine.runtime.catalog import CannotRun, Catalog, in_code
+from engine.runtime.catalog import CannotRun, Catalog
 from engine.workflows import worker
 from engine.workflows.begin import UNBEGUN_S, StartTool, begin_instance
 from engine.workflows.effector import Effector

@@ -9,8 +9,9 @@ from itertools import count
 import pytest
 
 from engine.dead_letters.write import DeadLetterWriter
+from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
-from engine.runtime.catalog import Catalog, in_code
+from engine.runtime.catalog import Catalog
 from engine.runtime.permits import Permit
 from engine.runtime.tasks import NodeTasks
 from engine.workflows import worker

@@ -13,8 +13,9 @@ import pytest
 from engine.app.triggers import event
 from engine.app.workflow import Workflow, retrying
 from engine.app.workflow_plan import spec_of, starter_id
+from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
-from engine.runtime.catalog import Catalog, in_code
+from engine.runtime.catalog import Catalog
 from engine.workflows.decide import decide
 from engine.workflows.effector import Effector
 from engine.workflows.instance import fold_instance

@@ -8,8 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.app.workflow import Workflow
+from engine.definitions.make import in_code
 from engine.definitions.resolver import RevisionResolver
-from engine.runtime.catalog import Catalog, in_code
+from engine.runtime.catalog import Catalog
 from engine.workflows import worker
 from engine.workflows.effector import Effector
 from engine.workflows.requests import cancel_workflow
