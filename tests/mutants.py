@@ -5181,7 +5181,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: a cause of a workflow that has gone is left to others",
         "engine/node/supervisor.py",
-        "permits.runs if workflow_of(actor.id) is None else own.runs",
+        "permits.runs if starts_workflow is None else own.runs",
         "permits.runs",
         CLOSED,
     ),
@@ -5195,8 +5195,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "definitions: what is due about instances of what begins nothing happens",
         "engine/node/supervisor.py",
-        "        [timer_consumer]\n        if workflow_of(",
-        "        []\n        if workflow_of(",
+        "        [timer_consumer]\n        if context.starts_workflow",
+        "        []\n        if context.starts_workflow",
         CLOSED,
     ),
     Mutant(

@@ -41,6 +41,7 @@ from engine.workflows.start import count_skipped
 from streams.model.events import EpisodeOpened
 from streams.model.findings import FindingOutcome
 from streams.model.outputs import FAILURES, OUTCOMES, OutputIntent, OutputOutcome, OutputStatus
+from streams.model.triggers import WorkflowTrigger
 
 OUTPUTS_IN_FLIGHT_MAX: Final = 16
 """Outputs of one episode that are carried at a time."""
@@ -318,7 +319,8 @@ class AfterEnd:
         assert episode.finished is not None, "an end that is noted"
         await self._see_to_timers(episode)
         await self.context.breakers.note(self.opened, episode.finished, seq=seq)
-        await tell_instance(self.context.ports, self.opened)
+        if isinstance(self.opened.trigger, WorkflowTrigger):
+            await tell_instance(self.context.ports, self.opened)
         if self.context.is_laned:
             left = opening.left(self.opened.actor_id, self.opened.episode_id)
             await self.context.ports.timers.send(left, id=f"left.{self.opened.episode_id}")
@@ -337,6 +339,8 @@ class AfterEnd:
         assert episode.finished is not None, "an end that is told of"
         converged = episode.converged
         ended = episode_events.ended(self.opened, converged, episode.finished, seq=seq)
+        if self.context.starts_workflow is None:
+            return (ended,)
         skipped = start.skipped(self.opened, converged, seq=seq)
         return (ended,) if skipped is None else (ended, skipped)
 
@@ -345,4 +349,5 @@ class AfterEnd:
         status, mode = episode.status.value, self.opened.mode.value
         labels = {"actor": self.opened.actor_id, "mode": mode, "status": status}
         telemetry.episodes_ended.add(1, labels)
-        count_skipped(self.opened, episode.converged)
+        if self.context.starts_workflow is not None:
+            count_skipped(self.opened, episode.converged)

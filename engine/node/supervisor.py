@@ -148,7 +148,7 @@ def fallback_services_for(
     )
     return (
         [timer_consumer]
-        if workflow_of(context.actor.id) is not None
+        if context.starts_workflow is not None
         else [timer_consumer, runner, listener]
     )
 
@@ -274,13 +274,15 @@ class ActorSupervisor:
         permits = node_context.mode_watcher.learn(actor.id)
         own = permits.branch()
         # A cause of a workflow that has gone is for a node that has it: it must not go on here.
-        may_go_on = permits.runs if workflow_of(actor.id) is None else own.runs
+        starts_workflow = workflow_of(actor.id)
+        may_go_on = permits.runs if starts_workflow is None else own.runs
         return OutputContext(
             app=node_context.app,
             catalog=node_context.catalog,
             revisions=node_context.revisions,
             actor=actor,
             is_laned=actor.is_laned,
+            starts_workflow=starts_workflow,
             ports=node_context.ports,
             clock=node_context.clock,
             node=node_context.node,
@@ -331,7 +333,7 @@ class ActorSupervisor:
     def _conductors(self, context: OutputContext) -> Iterator[Service]:
         """Yield who has the instances of a workflow go on, if the actor begins it or stands in."""
         node_context, permit = self._node_context, context.permits.runs
-        workflow = workflow_of(context.actor.id)
+        workflow = context.starts_workflow
         if workflow is None:
             return
         effector = Effector(

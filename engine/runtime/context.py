@@ -8,7 +8,6 @@ from typing import Self
 
 from engine.app.actor import Actor
 from engine.app.app import App
-from engine.app.workflow_plan import workflow_of
 from engine.runtime.catalog import Catalog, Revisions
 from engine.runtime.permits import Permit, Permits
 from engine.runtime.retry import Turns
@@ -29,6 +28,8 @@ class ActorContext:
     actor: Actor
     is_laned: bool
     """Whether the actor's episodes take turns now, whichever revision of it has one."""
+    starts_workflow: str | None
+    """The workflow whose instances the actor starts; None: it is a user's actor."""
     ports: Ports
     clock: Clock
     node: str
@@ -54,6 +55,6 @@ class ActorContext:
             Unavailable: the log is away.
         """
         is_current = opened.revision in (0, self.actor.revision)
-        if is_current or workflow_of(opened.actor_id) is not None:
+        if is_current or self.starts_workflow is not None:
             return self
         return replace(self, actor=await self.revisions.actor(self.actor.id, opened.revision))

@@ -21,7 +21,7 @@ import structlog
 from msgspec.structs import replace
 
 from engine import telemetry
-from engine.app import findings, workflow_plan
+from engine.app import findings
 from engine.episodes import fire, wake
 from engine.episodes import open as placing
 from engine.episodes.dry_run import merged
@@ -158,7 +158,7 @@ class TimerRouter:
 
     async def _conduct(self, due: Due) -> Sequence[Part] | None:
         """Call a node to an instance: something about it is due."""
-        workflow = workflow_plan.workflow_of(self.evaluator.context.actor.id)
+        workflow = self.evaluator.context.starts_workflow
         if workflow is None:
             return None
         advance = Advance(workflow=workflow, instance_id=due.key)

@@ -28,6 +28,7 @@ def crew_of(app: App, ports: Ports, node: str = "n1", *, clock: Clock = CLOCK) -
         revisions=RevisionResolver(ports, app),
         actor=actor,
         is_laned=actor.is_laned,
+        starts_workflow=None,
         ports=ports,
         clock=clock,
         node=node,
