@@ -466,7 +466,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a limit is a number",
         "engine/app/checks.py",
-        "if problem := problem_of_budget(budget):",
+        "if problem := problem_of(value):",
         "if problem := None:",
         "tests/engine/app/test_actor.py",
     ),
@@ -1755,6 +1755,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/app/actor.py",
         "if unheard := unasked(expectation):",
         "if unheard := None:",
+        "tests/engine/app/test_actor.py",
+    ),
+    Mutant(
+        "declared in vain: options that contradict each other",
+        "engine/app/actor.py",
+        "if found := contradiction(expectation):",
+        "if found := None:",
+        "tests/engine/app/test_actor.py",
+    ),
+    Mutant(
+        "options: each is checked when it is declared",
+        "engine/app/actor.py",
+        "else _CHECKS[option.name](check, option.name, value)",
+        "else value",
         "tests/engine/app/test_actor.py",
     ),
     Mutant(
