@@ -197,6 +197,10 @@ class Stack(Layout, frozen=True):
         token = encode_token(key)
         return f"{self.name}.finding.{self._within(Kind.FINDING, key)}{token}"
 
+    def is_finding(self, subject: str) -> bool:
+        """Return whether `subject`, of the journal, is that of a finding's life."""
+        return subject.startswith(f"{self.name}.{Kind.FINDING}.")
+
     def output(self, key: str) -> str:
         """Return the subject of one output's life."""
         token = encode_token(key)

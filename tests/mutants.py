@@ -361,7 +361,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "findings are the latest claim's",
         "engine/findings/apply.py",
-        "if job.version is not None and version > (job.version if is_beside else START):",
+        "if job.version is not None and version > self._comparable(job.version):",
         "if False:",
         "tests/engine/execution/test_partitions.py",
     ),
@@ -466,7 +466,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a limit is a number",
         "engine/app/checks.py",
-        "if problem := problem_of_budget(budget):",
+        "if problem := problem_of(value):",
         "if problem := None:",
         "tests/engine/app/test_actor.py",
     ),
@@ -1080,22 +1080,15 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "partitions: sequences of two streams are not compared",
         "engine/findings/apply.py",
-        "return own == self.ports.stack.stream_of(subject)",
-        "return True",
+        "return seq if self.ports.stack.partitions == 1 else START",
+        "return seq",
         "tests/engine/execution/test_partitions.py",
     ),
     Mutant(
-        "partitions: two copies have no order",
-        "engine/findings/store.py",
-        "return START if not records or records[0].is_copied else records[0].seq",
-        "return START if not records else records[0].seq",
-        "tests/engine/execution/test_partitions.py",
-    ),
-    Mutant(
-        "partitions: a copy says that it is one",
-        "streams/jetstream/ports/log.py",
-        "is_copied=headers.COPIED_FROM in given",
-        "is_copied=False",
+        "partitions: findings are copied after what has caused them",
+        "streams/repartition/copy_commits.py",
+        "return _LAST if stack.is_finding(subject) else _FIRST",
+        "return _FIRST",
         "tests/engine/execution/test_partitions.py",
     ),
     Mutant(
@@ -1514,10 +1507,10 @@ TABLE: Final[Sequence[Mutant]] = (
         "tests/engine/lanes/test_lanes.py",
     ),
     Mutant(
-        "a copied lane is read whole",
+        "a lane of a stack that was moved is read whole",
         "engine/lanes/lane.py",
-        "case Recorded(is_copied=False, commit=commit):",
-        "case Recorded(commit=commit):",
+        "return past == START or any(isinstance(event, LaneKept) for event in first)",
+        "return True",
         "tests/engine/lanes/test_lanes.py",
     ),
     Mutant(
@@ -1755,6 +1748,20 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/app/actor.py",
         "if unheard := unasked(expectation):",
         "if unheard := None:",
+        "tests/engine/app/test_actor.py",
+    ),
+    Mutant(
+        "declared in vain: options that contradict each other",
+        "engine/app/actor.py",
+        "if found := contradiction(expectation):",
+        "if found := None:",
+        "tests/engine/app/test_actor.py",
+    ),
+    Mutant(
+        "options: each is checked when it is declared",
+        "engine/app/actor.py",
+        "else _CHECKS[option.name](check, option.name, value)",
+        "else value",
         "tests/engine/app/test_actor.py",
     ),
     Mutant(

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial, wraps
+from inspect import Signature, signature
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_type_hints,
+)
 
-from engine.app.checks import COUNT_MAX, Breaker, Check, checked_tools
+from engine.app.checks import (
+    COUNT_MAX,
+    Breaker,
+    Check,
+    checked_tools,
+    problem_of_breaker,
+    problem_of_budget,
+    problem_of_schema,
+)
 from engine.app.context import StateSchema
-from engine.app.dedupe import ByEvent, Dedupe
+from engine.app.dedupe import ByEvent, Dedupe, problem_of_dedupe
 from engine.app.findings import TTL_S_MAX, Escalations
 from engine.app.strategy import Enrich, Strategy
-from engine.app.tools import Synthesizer, Tool, ToolLike
+from engine.app.tools import Synthesizer, Tool, ToolLike, problem_of_overrides
 from engine.app.triggers import EventSource, On, Schedule, Sources, schedules_of
 from engine.errors import DeclarationError
 from streams.errors import BadName
@@ -23,14 +44,12 @@ ATTEMPTS_MAX: Final = 3
 """Crashes that end an episode, by default."""
 
 Policy: TypeAlias = Literal["resume", "restart", "fail"]
-"""What becomes of an episode whose node crashed. `resume`: fold what is recorded and go on.
-`restart`: begin anew, as another attempt at the same episode. `fail`: end as `orphaned`."""
+"""What becomes of an episode whose node crashed; see `ExpectationOptions.recovery`."""
 
 POLICIES: Final[tuple[str, ...]] = get_args(Policy)
 
 Durability = Literal["pipelined", "strict"]
-"""`pipelined`: a recorded step is on its way to disk while the next one is decided, and is
-there before any side effect. `strict`: it is on disk before the next one is decided."""
+"""When a step must be on disk; see `ExpectationOptions.durability`."""
 
 DEFAULT_BUDGET: Final = Budget()
 DEFAULT_SCHEMA: Final = StateSchema()
@@ -47,35 +66,98 @@ PRIORITY_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expectation:
+class ExpectationOptions:
+    """The options of `Actor.expect`. Each is declared here and nowhere else.
+
+    A field has the option's type, the `Check` of what is given for it, its default and its meaning.
+    Definitions, `vigil actors show` and the reference take the options from here.
+    """
+
+    on: Annotated[On, Check.sources]
+    """What fires it, such as `event("order.placed")`, `every("15m")` or `manual()`, or a list of
+    such: the first one that fits fires, once per event."""
+    subject_key: Annotated[str, Check.path] = ""
+    """Path into the payload whose value is what the episode is about."""
+    cooldown_s: Annotated[int, partial(Check.whole_seconds, most=WAIT_S_MAX)] = 0
+    """Whole seconds after it has fired in which no other event fires it for the same subject. By
+    default no event is held off."""
+    debounce_s: Annotated[float, partial(Check.seconds, most=WAIT_S_MAX)] = 0.0
+    """How long a subject must be calm: the newest event fires it once no other has come for so many
+    seconds. By default an event fires it at once."""
+    max_wait_s: Annotated[float, partial(Check.seconds, most=WAIT_S_MAX)] = 0.0
+    """With `debounce_s`: fires it so many seconds after the first event even if the subject is
+    never calm. By default it waits for as long as it takes."""
+    breaker: Annotated[Breaker | None, partial(Check.sound, problem_of=problem_of_breaker)] = None
+    """Stops firing it after so many failures in a row. By default there is no circuit breaker."""
+    sample: Annotated[float, Check.share] = 1.0
+    """Share of the events that fire it which open an episode, over 0 and up to 1. Every node
+    chooses the same events."""
+    concurrency_key: Annotated[str, Check.path] = ""
+    """Path into the payload: of the episodes with the same value there, only `concurrency` run at a
+    time in the whole cluster; the others wait in order."""
+    concurrency: Annotated[int, partial(Check.count, most=KEY_EPISODES_MAX)] = 1
+    """How many episodes with the same value under `concurrency_key` run at a time."""
+    priority: Annotated[int, partial(Check.whole, least=-PRIORITY_MAX, most=PRIORITY_MAX)] = 0
+    """Where episodes of the actor wait for their turn, the one with the highest priority is first:
+    from -1,000 to 1,000."""
+    start_within_s: Annotated[float, partial(Check.seconds, most=WAIT_S_MAX)] = 0.0
+    """An episode that has not started after so many seconds is canceled as `expired`. By default it
+    waits for as long as it takes."""
+    dedupe: Annotated[Dedupe, partial(Check.sound, problem_of=problem_of_dedupe)] = DEFAULT_DEDUPE
+    """Which events are the same cause and open one episode: `by_event()`, the default;
+    `by_payload(…)`, `by_value(…)`; or a function of the event that returns a text of 1 to 512
+    characters, always the same one for the same event. If it fails, the event becomes a dead
+    letter."""
+    dry_run: Annotated[Overrides | None, partial(Check.sound, problem_of=problem_of_overrides)] = (
+        None
+    )
+    """What its dry runs use instead of tools and synthesis; see `overrides(…)`."""
+    budget: Annotated[Budget, partial(Check.sound, problem_of=problem_of_budget)] = DEFAULT_BUDGET
+    """What one episode may use, by default 12 turns, 25,000 tokens and 120 seconds."""
+    durability: Annotated[Durability, partial(Check.choice, known=get_args(Durability))] = (
+        "pipelined"
+    )
+    """`pipelined`: a recorded step is on its way to disk while the next one is decided, and is
+    there before any side effect. `strict`: it is on disk before the next one is decided."""
+    loop_detection: Annotated[bool, Check.switch] = True
+    """Whether an episode that goes in circles is ended."""
+    recovery: Annotated[Policy, partial(Check.choice, known=POLICIES)] = "resume"
+    """What becomes of an episode whose node crashed. `resume`: it goes on after its last recorded
+    step. `restart`: it begins anew, as another attempt. `fail`: it ends as `orphaned`."""
+    attempts_max: Annotated[int, partial(Check.count, most=COUNT_MAX)] = ATTEMPTS_MAX
+    """Crashes that end the episode as `attempts_exhausted`, with a dead letter."""
+    state_schema: Annotated[StateSchema, partial(Check.sound, problem_of=problem_of_schema)] = (
+        DEFAULT_SCHEMA
+    )
+    """Version of the state's shape, with migrations from older ones."""
+    synthesizer: Annotated[Synthesizer | None, Check.callback] = None
+    """Comes before the actor's and the app's."""
+    finding_ttl_s: Annotated[float, partial(Check.seconds, most=TTL_S_MAX)] = 0.0
+    """Its findings expire so many seconds after they were last raised or updated, unless the
+    finding has a time of its own. By default they are active until they are cleared."""
+    escalation: Annotated[Escalations, Check.escalation] = field(default_factory=dict)
+    """Class of findings → `[escalate(after="30m", to="critical"), …]`: what they become when they
+    have been active for so long. By default they stay as they are."""
+    enrich: Annotated[Enrich | None, Check.callback] = None
+    """Called with each finding that the expectation has raised, and the episode; may return
+    `enriched(…)`. If it fails, or takes longer than 10 s, the finding stays as it is."""
+
+
+_CHECKS: Final[Mapping[str, Callable[[Check, str, Any], object]]] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(ExpectationOptions, include_extras=True).items()
+}
+"""The check of each option."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation(ExpectationOptions):
     """Something an actor expects to be true, and how it finds out. See `Actor.expect`."""
 
     name: str
     strategy: Strategy[Any]
     state_type: type
     on: Sources
-    subject_key: str = ""
-    cooldown_s: int = 0
-    debounce_s: float = 0.0
-    max_wait_s: float = 0.0
-    breaker: Breaker | None = None
-    sample: float = 1.0
-    concurrency_key: str = ""
-    concurrency: int = 1
-    priority: int = 0
-    start_within_s: float = 0.0
-    dedupe: Dedupe = DEFAULT_DEDUPE
-    dry_run: Overrides | None = None
-    budget: Budget = DEFAULT_BUDGET
-    durability: Durability = "pipelined"
-    loop_detection: bool = True
-    recovery: Policy = "resume"
-    attempts_max: int = ATTEMPTS_MAX
-    state_schema: StateSchema = DEFAULT_SCHEMA
-    synthesizer: Synthesizer | None = None
-    finding_ttl_s: float = 0.0
-    escalation: Escalations = field(default_factory=dict)
-    enrich: Enrich | None = None
 
     @property
     def is_gated(self) -> bool:
@@ -108,6 +190,36 @@ class Expectation:
     def schedules(self) -> tuple[Schedule, ...]:
         """What fires it by time."""
         return schedules_of(self.on)
+
+
+def checked_options(check: Check, options: ExpectationOptions) -> dict[str, Any]:
+    """Return each of `options` as an expectation has it.
+
+    Raises:
+        DeclarationError: a value cannot work.
+    """
+    given = ((option, getattr(options, option.name)) for option in fields(options))
+    return {
+        option.name: value
+        if value is None and option.default is None
+        else _CHECKS[option.name](check, option.name, value)
+        for option, value in given
+    }
+
+
+def contradiction(expectation: Expectation) -> tuple[str, str] | None:
+    """Return an option that cannot work together with the others, and why; or None."""
+    wait_s, calm_s = expectation.max_wait_s, expectation.debounce_s
+    if wait_s and not calm_s:
+        return "max_wait_s", "bounds debounce_s, and there is none"
+    if wait_s and wait_s < calm_s:
+        return "max_wait_s", f"{wait_s:g} is less than debounce_s={calm_s:g}"
+    if expectation.concurrency != 1 and not expectation.concurrency_key:
+        return "concurrency", "counts by concurrency_key, and there is none"
+    if unheard := unasked(expectation):
+        option, causes = unheard
+        return option, f"is for {causes}, and none fires it; leave it out"
+    return None
 
 
 def unasked(expectation: Expectation) -> tuple[str, str] | None:
@@ -151,6 +263,40 @@ beyond stays in the stream of events. All of them fit in one commit."""
 Overflow = Literal["queue", "drop", "shed_oldest"]
 """What becomes of an episode that has no room: it waits; it is not opened; or it waits in the
 place of the one that has waited longest, which is canceled."""
+
+
+A = TypeVar("A")
+P = ParamSpec("P")
+
+StrategyLike: TypeAlias = type[Strategy[Any]] | Strategy[Any]
+"""What an expectation may be given as its strategy."""
+
+
+def _taking(
+    options: Callable[P, ExpectationOptions],
+) -> Callable[
+    [Callable[[A, str, StrategyLike, ExpectationOptions], Expectation]],
+    Callable[Concatenate[A, str, StrategyLike, P], Expectation],
+]:
+    """Have a method be called with the fields of `options` in the place of its last argument."""
+
+    def decorated(
+        method: Callable[[A, str, StrategyLike, ExpectationOptions], Expectation],
+    ) -> Callable[Concatenate[A, str, StrategyLike, P], Expectation]:
+        @wraps(method)
+        def taking(
+            actor: A, name: str, strategy: StrategyLike, /, *args: P.args, **given: P.kwargs
+        ) -> Expectation:
+            return method(actor, name, strategy, options(*args, **given))
+
+        own, types = signature(method).parameters.values(), get_type_hints(options)
+        given = signature(options).parameters.values()
+        shown = [*list(own)[:-1], *(each.replace(annotation=types[each.name]) for each in given)]
+        # What `help` and editors that run the code show.
+        taking.__signature__ = Signature(shown)  # type: ignore[attr-defined]
+        return taking
+
+    return decorated
 
 
 @dataclass(frozen=True, init=False)
@@ -238,82 +384,18 @@ class Actor:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def expect(
-        self,
-        name: str,
-        strategy: type[Strategy[Any]] | Strategy[Any],
-        *,
-        on: On,
-        subject_key: str = "",
-        cooldown_s: int = 0,
-        debounce_s: float = 0.0,
-        max_wait_s: float = 0.0,
-        breaker: Breaker | None = None,
-        sample: float = 1.0,
-        concurrency_key: str = "",
-        concurrency: int = 1,
-        priority: int = 0,
-        start_within_s: float = 0.0,
-        dedupe: Dedupe = DEFAULT_DEDUPE,
-        dry_run: Overrides | None = None,
-        budget: Budget | None = None,
-        durability: Durability = "pipelined",
-        loop_detection: bool = True,
-        recovery: Policy = "resume",
-        attempts_max: int = ATTEMPTS_MAX,
-        state_schema: StateSchema = DEFAULT_SCHEMA,
-        synthesizer: Synthesizer | None = None,
-        finding_ttl_s: float = 0.0,
-        escalation: Escalations | None = None,
-        enrich: Enrich | None = None,
-    ) -> Expectation:
+    @_taking(ExpectationOptions)
+    def expect(self, name: str, strategy: StrategyLike, options: ExpectationOptions) -> Expectation:
         """Declare an expectation and return it.
 
         Args:
             name: stable within the actor; stored with every episode.
             strategy: a `Strategy` subclass, or an instance; one instance serves all episodes.
-            on: what fires it, such as `event("order.placed")`, `every("15m")` or `manual()`, or
-                a list of such: the first one that fits fires, once per event.
-            subject_key: path into the payload whose value is what the episode is about.
-            cooldown_s: whole seconds after it has fired in which no other event fires it for the
-                same subject. Default none.
-            debounce_s: how long a subject must be calm: the newest event fires it once none has
-                come for so many seconds. Default: at once.
-            max_wait_s: fires it then even if a subject is never calm, counted from the first
-                event. Default: it waits for as long as it takes.
-            breaker: stops firing it after so many failures in a row. Default none.
-            sample: share of the events that fire it which open an episode, over 0 and up to 1;
-                every node chooses the same ones. Default all.
-            concurrency_key: path into the payload: of the episodes with the same value there, only
-                `concurrency` run at a time in the whole cluster; the others wait in order.
-            concurrency: how many. Default 1.
-            priority: whose turn comes first where episodes of the actor wait: the highest's, from
-                -1,000 to 1,000. Default 0.
-            start_within_s: an episode that has not begun after so many seconds is canceled as
-                `expired`. Default: it waits for as long as it takes.
-            dedupe: which events are the same cause and open one episode: `by_event()`, the
-                default; `by_payload(…)`, `by_value(…)`; or a function of the event that returns
-                a text of 1 to 512 characters, always the same one for the same event. If it
-                fails, the event becomes a dead letter.
-            dry_run: what stands for tools and synthesis in its dry runs, see `overrides(…)`.
-            budget: default 12 turns, 25,000 tokens, 120 seconds.
-            durability: `pipelined` or `strict`; see `Durability`.
-            loop_detection: whether to end an episode that goes in circles.
-            recovery: after a crash, `resume` where it stopped, `restart` from the beginning, or
-                `fail`; see `engine.recovery.Policy`.
-            attempts_max: crashes that end the episode as `attempts_exhausted`, with a dead letter.
-            state_schema: version of the state's shape, with migrations from older ones.
-            synthesizer: before the actor's and the app's.
-            finding_ttl_s: its findings expire so many seconds after they were last raised or
-                updated, unless they say otherwise. Default: they wait to be cleared.
-            escalation: class of findings → `[escalate(after="30m", to="critical"), …]`: what they
-                become when they are active for so long. Default: nothing.
-            enrich: called with each finding that it has raised, and the episode; may return
-                `enriched(…)`. If it fails, or takes longer than 10 s, the finding stays as it is.
+            options: the fields of `ExpectationOptions`, by keyword.
 
         Raises:
-            DeclarationError: a value cannot work, or has a say in nothing that fires the
-                expectation; the message names actor, expectation and field.
+            DeclarationError: a value cannot work, or can never take effect; the message names
+                actor, expectation and field.
         """
         check = Check(self.id, name)
         check.name(name, taken=self.expectations)
@@ -322,33 +404,10 @@ class Actor:
             name=name,
             strategy=instance,
             state_type=check.state_type(instance),
-            on=check.sources(on),
-            subject_key=check.path("subject_key", subject_key),
-            cooldown_s=check.whole_seconds("cooldown_s", cooldown_s, most=WAIT_S_MAX),
-            debounce_s=check.seconds("debounce_s", debounce_s, most=WAIT_S_MAX),
-            max_wait_s=check.max_wait(max_wait_s, debounce_s=debounce_s, most=WAIT_S_MAX),
-            breaker=check.breaker(breaker),
-            sample=check.share("sample", sample),
-            concurrency_key=check.path("concurrency_key", concurrency_key),
-            concurrency=check.concurrency(concurrency, key=concurrency_key, most=KEY_EPISODES_MAX),
-            priority=check.whole("priority", priority, least=-PRIORITY_MAX, most=PRIORITY_MAX),
-            start_within_s=check.seconds("start_within_s", start_within_s, most=WAIT_S_MAX),
-            dedupe=check.dedupe(dedupe),
-            dry_run=check.overrides(dry_run),
-            budget=check.budget(DEFAULT_BUDGET if budget is None else budget),
-            durability=check.choice("durability", durability, get_args(Durability)),
-            loop_detection=check.switch("loop_detection", value=loop_detection),
-            recovery=check.choice("recovery", recovery, POLICIES),
-            attempts_max=check.count("attempts_max", attempts_max, most=COUNT_MAX),
-            state_schema=check.state_schema(state_schema),
-            synthesizer=check.callback("synthesizer", synthesizer),
-            finding_ttl_s=check.seconds("finding_ttl_s", finding_ttl_s, most=TTL_S_MAX),
-            escalation=check.escalation(escalation),
-            enrich=check.callback("enrich", enrich),
+            **checked_options(check, options),
         )
-        if unheard := unasked(expectation):
-            option, causes = unheard
-            raise check.refuse(option, f"is for {causes}, and none fires it; leave it out")
+        if found := contradiction(expectation):
+            raise check.refuse(*found)
         self.expectations[name] = expectation
         return expectation
 

@@ -13,23 +13,14 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 import msgspec
 
 from engine.app.context import StateSchema
-from engine.app.dedupe import Dedupe, problem_of_dedupe
 from engine.app.findings import Escalations, problem_of_escalation
 from engine.app.strategy import Strategy, missing, state_type
-from engine.app.tools import (
-    ENGINE,
-    GATHER,
-    WORKFLOWS,
-    Tool,
-    ToolLike,
-    as_tool,
-    problem_of_overrides,
-)
+from engine.app.tools import ENGINE, GATHER, WORKFLOWS, Tool, ToolLike, as_tool
 from engine.app.triggers import On, Sources, sources_of
 from engine.errors import DeclarationError
 from engine.validation import is_whole, problem_of_path
 from streams.errors import BadName
-from streams.model.triggers import Budget, Overrides
+from streams.model.triggers import Budget
 from streams.subjects import Stack
 from streams.tokens import name as checked_name
 
@@ -90,8 +81,10 @@ COUNT_MAX: Final = 2**31 - 1
 """Largest count or number of seconds that may be declared: 68 years, if it is seconds."""
 
 
-def problem_of_budget(budget: Budget) -> str | None:
-    """Return what is wrong with the limits of `budget`, or None. 0 or less is no limit."""
+def problem_of_budget(budget: object) -> str | None:
+    """Return why `budget` cannot work, or None. A limit of 0 or less is no limit."""
+    if not isinstance(budget, Budget):
+        return f"{budget!r} is not a Budget(turns=…, tokens=…, wall_s=…)"
     for limit in ("turns", "tokens"):
         if not is_whole(getattr(budget, limit)):
             return f"{limit}={getattr(budget, limit)!r} is not a whole number; use 0 for no limit"
@@ -103,6 +96,15 @@ def problem_of_budget(budget: Budget) -> str | None:
             value = getattr(budget, limit)
             return f"{limit}={value!r} is over {COUNT_MAX:,}; use 0 for no limit"
     return None
+
+
+def problem_of_schema(schema: object) -> str | None:
+    """Return why the migrations of `schema` do not lead to its version, or None."""
+    if not isinstance(schema, StateSchema):
+        return f"{schema!r} is not a StateSchema(version=…)"
+    if not is_whole(schema.version):
+        return f"version {schema.version!r} is not a whole number"
+    return schema.problem()
 
 
 def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> str | None:
@@ -225,58 +227,25 @@ class Check:
         except TypeError as error:
             raise self.refuse("strategy", f"State: {error}", error) from error
 
-    def sources(self, on: On) -> Sources:
+    def sources(self, field_: str, on: On) -> Sources:
         """Return what an expectation listens to."""
         try:
             return sources_of(on)
         except TypeError as error:
-            raise self.refuse("on", f"{on!r}: {error}", error) from error
+            raise self.refuse(field_, f"{on!r}: {error}", error) from error
         except (ValueError, BadName) as error:
-            raise self.refuse("on", str(error), error) from error
+            raise self.refuse(field_, str(error), error) from error
 
-    def dedupe(self, dedupe: Dedupe) -> Dedupe:
-        """Return what tells one cause from another."""
-        if problem := problem_of_dedupe(dedupe):
-            raise self.refuse("dedupe", problem)
-        return dedupe
+    def sound(self, field_: str, value: F, problem_of: Callable[[F], str | None]) -> F:
+        """Return a value with which `problem_of` finds nothing wrong."""
+        if problem := problem_of(value):
+            raise self.refuse(field_, problem)
+        return value
 
-    def overrides(self, overrides: Overrides | None) -> Overrides | None:
-        """Return what stands for the outside in dry runs."""
-        if overrides is not None and (problem := problem_of_overrides(overrides)):
-            raise self.refuse("dry_run", problem)
-        return overrides
-
-    def breaker(self, breaker: Breaker | None) -> Breaker | None:
-        """Return a circuit breaker that can open and close."""
-        if breaker is None:
-            return None
-        if problem := problem_of_breaker(breaker):
-            raise self.refuse("breaker", problem)
-        return breaker
-
-    def escalation(self, escalation: Escalations | None) -> Escalations:
+    def escalation(self, field_: str, escalation: Escalations) -> Escalations:
         """Return what findings become as they grow older."""
-        if escalation is None:
-            return {}
-        if problem := problem_of_escalation(escalation):
-            raise self.refuse("escalation", problem)
-        return {class_: tuple(steps) for class_, steps in escalation.items()}
-
-    def max_wait(self, max_wait_s: float, *, debounce_s: float, most: float) -> float:
-        """Return the longest wait for calm, which needs a wait for calm that is no longer."""
-        checked = self.seconds("max_wait_s", max_wait_s, most=most)
-        if checked and not debounce_s:
-            raise self.refuse("max_wait_s", "bounds debounce_s, and there is none")
-        if checked and checked < debounce_s:
-            raise self.refuse("max_wait_s", f"{checked:g} is less than debounce_s={debounce_s:g}")
-        return checked
-
-    def concurrency(self, value: int, *, key: str, most: int) -> int:
-        """Return how many with the same key may run at a time."""
-        checked = self.count("concurrency", value, most=most)
-        if checked != 1 and not key:
-            raise self.refuse("concurrency", "counts by concurrency_key, and there is none")
-        return checked
+        checked = self.sound(field_, escalation, problem_of_escalation)
+        return {class_: tuple(steps) for class_, steps in checked.items()}
 
     def seconds(self, field_: str, value: float, *, most: float) -> float:
         """Return a number of seconds; 0 is none."""
@@ -308,14 +277,6 @@ class Check:
             raise self.refuse(field_, f"{value!r} is not a share: a number over 0 and up to 1")
         return value
 
-    def budget(self, budget: Budget) -> Budget:
-        """Return a budget whose limits can be kept."""
-        if not isinstance(budget, Budget):
-            raise self.refuse("budget", f"{budget!r} is not a Budget(turns=…, tokens=…, wall_s=…)")
-        if problem := problem_of_budget(budget):
-            raise self.refuse("budget", problem)
-        return budget
-
     def choice(self, field_: str, value: F, known: Sequence[object]) -> F:
         """Return a value that is one of those `known`."""
         if value not in known:
@@ -345,7 +306,7 @@ class Check:
             raise self.refuse(field_, problem)
         return checked
 
-    def switch(self, field_: str, *, value: bool) -> bool:
+    def switch(self, field_: str, value: object) -> bool:
         """Return True or False, and nothing that only looks like it."""
         if not isinstance(value, bool):
             raise self.refuse(field_, f"{value!r} is not True or False")
@@ -356,13 +317,3 @@ class Check:
         if value is not None and not callable(value):
             raise self.refuse(field_, f"{value!r} is not a function")
         return value
-
-    def state_schema(self, schema: StateSchema) -> StateSchema:
-        """Return a schema whose migrations lead to its version."""
-        if not isinstance(schema, StateSchema):
-            raise self.refuse("state_schema", f"{schema!r} is not a StateSchema(version=…)")
-        if not is_whole(schema.version):
-            raise self.refuse("state_schema", f"version {schema.version!r} is not a whole number")
-        if problem := schema.problem():
-            raise self.refuse("state_schema", problem)
-        return schema

@@ -36,7 +36,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 from engine.app.actions import NAMES_NOBODY
 from engine.app.actor import DEFAULT_DEDUPE, REVISION_MAX, WAIT_S_MAX
 from engine.app.checks import Check
-from engine.app.dedupe import Dedupe
+from engine.app.dedupe import Dedupe, problem_of_dedupe
 from engine.app.triggers import EventSource, On, Sources, manual
 from engine.errors import BadWorkflow
 from engine.validation import backoff_s, is_whole, jittered_s
@@ -375,7 +375,7 @@ def checked_step(
         check.function(name, function)
     if input is not None and for_each is not None:
         raise check.refuse("input", "for_each says the input of each item; leave one of them out")
-    asks = check.switch("requires_approval", value=requires_approval)
+    asks = check.switch("requires_approval", requires_approval)
     if not asks and (approvers is not None or approval_expires_s):
         raise check.refuse("requires_approval", "is not set, so there is nothing to approve")
     if reuse_s and (why := _why_never_reused(runs, compensate, asks=asks)):
@@ -465,12 +465,12 @@ class Workflow:
         check = WorkflowCheck(name)
         values = {
             "name": check.named("name", name),
-            "on": check.sources(manual() if on is None else on),
+            "on": check.sources("on", manual() if on is None else on),
             "subject_key": check.path("subject_key", subject_key),
             "debounce_s": check.seconds("debounce_s", debounce_s, most=WAIT_S_MAX),
             "timeout_s": check.seconds("timeout_s", timeout_s, most=WAIT_S_MAX),
             "overlap": check.choice("overlap", overlap, get_args(Overlap)),
-            "dedupe": check.dedupe(dedupe),
+            "dedupe": check.sound("dedupe", dedupe, problem_of_dedupe),
             "revision": check.whole("revision", revision, least=0, most=REVISION_MAX),
             "steps": {},
         }

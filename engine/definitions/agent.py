@@ -18,25 +18,18 @@ What wakes an expectation, as data: one object for each trigger. Pure.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, ClassVar, Final, get_args, get_type_hints
 
 import msgspec
-from pydantic import Field, field_validator, model_validator
+from msgspec import structs
+from pydantic import Field, create_model, field_validator, model_validator
 
-from engine.app.actor import (
-    ATTEMPTS_MAX,
-    DEFAULT_BUDGET,
-    QUEUE_MAX,
-    STACKS_MAX,
-    Actor,
-    Durability,
-    Overflow,
-    Policy,
-)
+from engine.app.actor import QUEUE_MAX, STACKS_MAX, Actor, ExpectationOptions, Overflow
 from engine.app.app import App
-from engine.app.checks import Breaker, Scope
 from engine.app.conditions import Condition, conditions_of, operators_of
 from engine.app.dedupe import Dedupe, Window, by_event, by_payload, by_value
 from engine.app.findings import Escalation, escalate
@@ -49,7 +42,7 @@ from engine.validation import Listed, Strict, parsed, wrong
 from streams.errors import BadName
 from streams.json import JsonObject, exact
 from streams.model.foreign_streams import FeedStart
-from streams.model.triggers import Budget, Overrides
+from streams.model.triggers import Overrides
 
 KINDS: Final[Mapping[str, frozenset[str]]] = {
     "event": frozenset({"filter"}),
@@ -68,7 +61,15 @@ PATHS_MAX: Final = 64
 """Most paths of one filter."""
 
 
-class SourceDefinition(Strict):
+class Coded(Strict):
+    """A value that is written in another way than in code."""
+
+    @abstractmethod
+    def made(self) -> object:
+        """Return the value as it is in code."""
+
+
+class SourceDefinition(Coded):
     """One trigger."""
 
     event: Listed[str] = Field(default=(), max_length=NAMES_MAX)
@@ -180,8 +181,6 @@ CLASSES_MAX: Final = 100
 STEPS_MAX: Final = 3
 """Most escalations of one class: each is worse, and there are four severities."""
 
-DEFAULT_BREAKER: Final = Breaker()
-
 
 class StrategyDefinition(Strict):
     """A template with its configuration, or a strategy that the app has under a name."""
@@ -200,7 +199,7 @@ class StrategyDefinition(Strict):
         return self
 
 
-class DedupeDefinition(Strict):
+class DedupeDefinition(Coded):
     """Which events are the same cause."""
 
     by: str = "event"
@@ -228,32 +227,7 @@ class DedupeDefinition(Strict):
                 return by_event()
 
 
-class BudgetDefinition(Strict):
-    """What one episode may use."""
-
-    turns: int = DEFAULT_BUDGET.turns
-    tokens: int = DEFAULT_BUDGET.tokens
-    wall_s: float = DEFAULT_BUDGET.wall_s
-
-    def made(self) -> Budget:
-        """Return the budget."""
-        return Budget(**self.model_dump())
-
-
-class BreakerDefinition(Strict):
-    """When to stop firing what fails."""
-
-    threshold: int = DEFAULT_BREAKER.threshold
-    half_open_after_s: float = DEFAULT_BREAKER.half_open_after_s
-    scope: Scope = DEFAULT_BREAKER.scope
-    cancel_in_flight: bool = DEFAULT_BREAKER.cancel_in_flight
-
-    def made(self) -> Breaker:
-        """Return the breaker."""
-        return Breaker(**self.model_dump())
-
-
-class OverridesDefinition(Strict):
+class OverridesDefinition(Coded):
     """What stands for the outside in dry runs."""
 
     tools: dict[str, object] = Field(default_factory=dict)
@@ -278,7 +252,7 @@ class OverridesDefinition(Strict):
         return overrides(**options)
 
 
-class EscalationDefinition(Strict):
+class EscalationDefinition(Coded):
     """What a finding of a certain age becomes."""
 
     after: object
@@ -299,30 +273,62 @@ class EscalationDefinition(Strict):
         return escalate(after=self.after, to=self.to)  # type: ignore[arg-type] # It looks for itself.
 
 
-class ExpectationDefinition(Strict):
+class StructDefinition(Coded):
+    """An option that is a struct in code: an object with the same fields."""
+
+    struct: ClassVar[type[msgspec.Struct]]
+
+    def made(self) -> msgspec.Struct:
+        """Return the struct."""
+        return self.struct(**dict(self))
+
+
+def _plain_options() -> Any:  # noqa: ANN401 - a class that is made at run time has no type
+    """Return a model of the options that are the same as data and in code, and of structs."""
+    types, model_fields = get_type_hints(ExpectationOptions), dict[str, Any]()
+    for option in fields(ExpectationOptions):
+        if option.name not in CODE_ONLY | _SPELLED:
+            type_: Any = types[option.name]
+            default: Any = option.default
+            for struct in filter(_is_struct, (type_, *get_args(type_))):
+                model = _model_of(struct)
+                type_ = model if type_ is struct else model | None
+                default = None if default is None else model(**structs.asdict(default))
+            model_fields[option.name] = (type_, default)
+    return create_model("PlainOptions", __base__=Strict, **model_fields)
+
+
+def _is_struct(type_: object) -> bool:
+    return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
+
+
+def _model_of(struct: type[msgspec.Struct]) -> type[StructDefinition]:
+    types = get_type_hints(struct)
+    model_fields: dict[str, Any] = {
+        each.name: (types[each.name], each.default) for each in structs.fields(struct)
+    }
+    model = create_model(f"{struct.__name__}Definition", __base__=StructDefinition, **model_fields)
+    model.struct = struct
+    return model
+
+
+CODE_ONLY: Final = frozenset({"state_schema", "synthesizer", "enrich"})
+"""Options that take functions, and are no data."""
+
+_SPELLED: Final = frozenset({"on", "dedupe", "dry_run", "escalation"})
+"""Options that are written in another way than in code: `ExpectationDefinition` says how."""
+
+_PlainOptions: Any = _plain_options()
+
+
+class ExpectationDefinition(_PlainOptions):  # type: ignore[misc] # It is made at run time.
     """One expectation: the options of `Actor.expect`, by the same names."""
 
     strategy: StrategyDefinition
     on: Listed[SourceDefinition] = Field(min_length=1, max_length=SOURCES_MAX)
     """One trigger or a list of them."""
-    subject_key: str = ""
-    cooldown_s: int = 0
-    debounce_s: float = 0.0
-    max_wait_s: float = 0.0
-    breaker: BreakerDefinition | None = None
-    sample: float = 1.0
-    concurrency_key: str = ""
-    concurrency: int = 1
-    priority: int = 0
-    start_within_s: float = 0.0
     dedupe: DedupeDefinition = DedupeDefinition()
     dry_run: OverridesDefinition | None = None
-    budget: BudgetDefinition = BudgetDefinition()
-    durability: Durability = "pipelined"
-    loop_detection: bool = True
-    recovery: Policy = "resume"
-    attempts_max: int = ATTEMPTS_MAX
-    finding_ttl_s: float = 0.0
     escalation: dict[str, Listed[EscalationDefinition]] = Field(
         default_factory=dict, max_length=CLASSES_MAX
     )
@@ -392,14 +398,6 @@ def canonical(definition: Strict) -> msgspec.Raw:
     return exact(definition.model_dump(mode="json", by_alias=True, exclude_defaults=True))
 
 
-_AS_THEY_ARE = (
-    "subject_key", "cooldown_s", "debounce_s", "max_wait_s", "sample", "concurrency_key",
-    "concurrency", "priority", "start_within_s", "durability", "loop_detection", "recovery",
-    "attempts_max", "finding_ttl_s",
-)  # fmt: skip
-"""Options whose values are the same in a definition and in code."""
-
-
 def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Actor:
     """Return the actor that is defined.
 
@@ -426,7 +424,8 @@ def to_actor(definition: AgentDefinition, app: App, *, revision: int = 0) -> Act
         )
         for name, each in definition.expectations.items():
             strategy = _strategy(each.strategy, app, at=f"expectations.{name}.strategy")
-            actor.expect(name, strategy, **_options(each))
+            options = {option: _in_code(value) for option, value in each if option != "strategy"}
+            actor.expect(name, strategy, **options)
         app.check(actor)
     except DeclarationError as error:
         raise BadDefinition(_path(error), error.problem) from error
@@ -438,20 +437,17 @@ def _path(error: DeclarationError) -> str:
     return ".".join((*place, error.field))
 
 
-def _options(each: ExpectationDefinition) -> dict[str, Any]:
-    """Return what `Actor.expect` is to be called with."""
-    escalation = {
-        class_: [step.made() for step in steps] for class_, steps in each.escalation.items()
-    }
-    return {
-        **{option: getattr(each, option) for option in _AS_THEY_ARE},
-        "on": [source.made() for source in each.on],
-        "breaker": None if each.breaker is None else each.breaker.made(),
-        "dedupe": each.dedupe.made(),
-        "dry_run": None if each.dry_run is None else each.dry_run.made(),
-        "budget": each.budget.made(),
-        "escalation": escalation,
-    }
+def _in_code(value: object) -> Any:  # noqa: ANN401 - each option has a type of its own
+    """Return what a value of a definition is in code."""
+    match value:
+        case Coded():
+            return value.made()
+        case tuple():
+            return [_in_code(each) for each in value]
+        case dict():
+            return {key: _in_code(each) for key, each in value.items()}
+        case _:
+            return value
 
 
 def _strategy(definition: StrategyDefinition, app: App, *, at: str) -> Strategy[Any]:

@@ -7,9 +7,9 @@ event names its cause, and a cause that is already on a finding's log is not car
 What follows from a change is seen to before the episode records it: the timers that the finding
 needs are armed, and what was raised is enriched. After a crash both are done again, harmlessly.
 
-A finding and its episode are two aggregates, whose sequences can be compared only in one stream and
-only if neither was copied there. Then some reads are saved; otherwise nothing is compared: a
-repeated attempt reads the whole finding, and whoever may have been replaced asks each time.
+A finding and its episode are two aggregates, whose sequences can be compared only if the journal is
+one stream. Then some reads are saved. In a journal of several streams nothing is compared: a
+repeated attempt reads the whole finding, and a node that may have lost the episode asks each time.
 
 Has a finding enriched that an episode has raised: call the user's code → add what it found.
 
@@ -204,7 +204,7 @@ class FindingApplier:
             intents: of one episode's convergence. Those on one key are carried out in order.
             opened: the episode.
             attempt: 1 if nobody can have tried before.
-            since: as `oldest_of` gives it. Used for findings in the episode's stream only.
+            since: as `oldest_of` gives it. Not used if the journal is several streams.
             version: the episode's, if someone may take it over meanwhile.
 
         Raises:
@@ -222,7 +222,7 @@ class FindingApplier:
                 index=index,
                 opened=opened,
                 attempt=attempt,
-                since=since,
+                since=self._comparable(since),
                 version=version,
             )
             by_key[intent.finding_key].append(job)
@@ -250,8 +250,7 @@ class FindingApplier:
         for index, intent in enumerate(intents):
             cause = Cause(episode_id=opened.episode_id, index=index)
             subject = self.ports.stack.finding(intent.finding_key)
-            after = since if self._is_beside(subject, opened.episode_id) else START
-            records = await self.ports.log.read(subject, after=after)
+            records = await self.ports.log.read(subject, after=self._comparable(since))
             event, seq = find(records, cause)
             found.append(applied_as(index, intent, event, seq))
         return found
@@ -290,9 +289,7 @@ class FindingApplier:
 
     async def _try(self, job: IntentJob, subject: str) -> StoredIntent | None:
         """Carry out an intent, and return what became of it; None if a rival was faster."""
-        is_beside = self._is_beside(subject, job.opened.episode_id)
-        since = job.since if is_beside else START
-        records = await self._read(subject, since=since, may_be_done=job.attempt > 1)
+        records = await self._read(subject, since=job.since, may_be_done=job.attempt > 1)
         if records is None:
             return None
         newest, version = newest_of(records), version_of(records)
@@ -304,7 +301,7 @@ class FindingApplier:
                 version=version,
                 is_enriched=is_enriched_by(records, job.cause),
             )
-        if job.version is not None and version > (job.version if is_beside else START):
+        if job.version is not None and version > self._comparable(job.version):
             await self._check_ours(job.opened, version=job.version)
         before = newest.finding if newest else None
         commit = self._decide(job, before)
@@ -339,21 +336,18 @@ class FindingApplier:
 
         Whoever had may have carried out the intent, or may have found nothing to change. Either
         came after their fence: so a finding that did not change since `version` needs no check.
-        One in another stream has no order with `version`, and needs none only if it never changed.
-        `version` itself is no copy: this tenure wrote it, and no stack is moved under a node.
         """
         subject = self.ports.stack.episode(opened.episode_id)
         last = await self.ports.log.last(subject)
         if last is None or last.seq != version:
             raise VersionConflict(subject, expected=version)
 
-    def _is_beside(self, subject: str, episode_id: str) -> bool:
-        """Return whether the finding at `subject` is in the stream of an episode.
+    def _comparable(self, seq: int) -> int:
+        """Return `seq` of an episode for comparison with findings; `START` if it says nothing.
 
-        In two streams, sequences say nothing about what came first.
+        In a journal of several streams the sequences of two aggregates have no common order.
         """
-        own = self.ports.stack.stream_of(self.ports.stack.episode(episode_id))
-        return own == self.ports.stack.stream_of(subject)
+        return seq if self.ports.stack.partitions == 1 else START
 
     async def _read(
         self, subject: str, *, since: int, may_be_done: bool

@@ -171,15 +171,8 @@ class StoredIntent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def oldest_of(records: Sequence[Recorded]) -> int:
-    """Return a sequence that is older than everything that an episode caused.
-
-    It is that of the episode's first commit; `START`, which excludes nothing, if that is a copy. A
-    finding that was copied from another stream may stand before it, although it was caused later.
-
-    Args:
-        records: the episode's journal.
-    """
-    return START if not records or records[0].is_copied else records[0].seq
+    """Return the sequence of the first of an episode's `records`; what it caused comes later."""
+    return records[0].seq if records else START
 
 
 class IntentJob(msgspec.Struct, frozen=True, kw_only=True):

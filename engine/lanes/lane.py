@@ -282,17 +282,26 @@ def fold(records: Iterable[Recorded]) -> Lane:
 def beginning(newest: Recorded | None) -> int:
     """Return the version past which a lane is to be read, given its newest commit.
 
-    A copy of a commit names the version that the lane was kept at where it is copied from, which is
-    of no use here. So if that is the newest commit, and does not hold the lane itself, all is read.
+    If `is_complete` finds that not enough, the lane is to be read from its first commit.
     """
     match newest:
         case Recorded(commit=commit) if any(isinstance(each, LaneKept) for each in commit.events):
             return newest.seq - 1
-        case Recorded(is_copied=False, commit=commit):
+        case Recorded(commit=commit):
             kept_at = (each.kept_at for each in commit.events if isinstance(each, LaneMoved))
             return max(START, next(kept_at, START) - 1)
-        case _:
+        case None:
             return START
+
+
+def is_complete(records: Sequence[Recorded], *, past: int) -> bool:
+    """Return whether `records`, those past the version `past`, say all of a lane.
+
+    They do if they begin where the lane was kept. A version means something in its stream only: in
+    a stack that was moved to other streams, `LaneMoved.kept_at` may name any other commit.
+    """
+    first = (event for record in records[:1] for event in record.commit.events)
+    return past == START or any(isinstance(event, LaneKept) for event in first)
 
 
 def _newcomers(seen: LaneInputs, *, known: Collection[str], after: int) -> list[Ticket]:

@@ -46,8 +46,12 @@ class LaneStore:
         """
         subject = self.ports.stack.lane(self.actor)
         last = await self.ports.log.last(subject)
-        after = lane_rules.beginning(last)
-        records = await self.ports.log.read(subject, after=after) if last else ()
+        past = lane_rules.beginning(last)
+        records: Sequence[Recorded] = ()
+        if last:
+            records = await self.ports.log.read(subject, after=past)
+            if not lane_rules.is_complete(records, past=past):
+                records = await self.ports.log.read(subject)
         self.newest = records[-1] if records else None
         if (self.newest and self.newest.seq) != (last and last.seq):
             raise Unavailable(subject, detail="what a replica holds is not the newest")

@@ -44,9 +44,6 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     """Stream sequence, from 1; the aggregate's version after this commit."""
     commit: Commit
-    is_copied: bool = False
-    """Whether it was written under another number of partitions, and copied here since. Copies keep
-    the order of their aggregate only: two of different aggregates may have changed places."""
 
 
 class Follower(Protocol):

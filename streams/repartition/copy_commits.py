@@ -4,6 +4,11 @@ Aggregates keep the order of their commits; sequences, which are their versions,
 source must be at rest, and nobody else may write to the targets: each batch names the sequence
 that its stream must be at, so a second copier is refused.
 
+Findings are copied last, after everything that can have caused them. So the sequences of a single
+journal keep one promise of the order in which its commits were written: what an episode did to a
+finding comes after the episode's first commit. The engine relies on that and on no other order of
+two aggregates; see docs/adr/0029-what-a-move-keeps.md.
+
 Every copy says in a header where it is from. What a target holds is therefore a beginning of
 what belongs there, and its last message says how far it goes: a copy that was cut off goes on
 behind that. Once all is copied `verify` reads both sides again, message by message.
@@ -44,8 +49,15 @@ TOLD_EVERY: Final = 1_000
 Tell: TypeAlias = Callable[[int], None]
 """Told how many messages are done."""
 
-_Mark: TypeAlias = tuple[int, int]
-"""Partition and sequence of the original."""
+_Mark: TypeAlias = tuple[int, int, int]
+"""Round, partition and sequence of the original, which come in this order."""
+
+_NOTHING: Final[_Mark] = (-1, 0, 0)
+"""Before everything."""
+
+_FIRST: Final = 0
+_LAST: Final = 1
+"""Rounds in which a stream is read. Only a journal has two: the second is for its findings."""
 
 _NOT_COPIED: Final = frozenset(
     {
@@ -128,10 +140,16 @@ class CommitCopy:
         tell(done)
 
     async def _originals(self) -> AsyncGenerator[tuple[_Mark, Stored | Arrival], None]:
-        for partition in self._old_partitions():
-            async with aclosing(self._messages(self.old, partition)) as found:
-                async for message in found:
-                    yield (partition, message.seq), message
+        for round_ in (_FIRST, _LAST) if self.stream is Stream.JOURNAL else (_FIRST,):
+            for partition in self._old_partitions():
+                async with aclosing(self._messages(self.old, partition)) as found:
+                    async for message in found:
+                        if self._round_of(self.old, message.subject) == round_:
+                            yield (round_, partition, message.seq), message
+
+    def _round_of(self, stack: Stack, subject: str) -> int:
+        """Return in which round what is at `subject` is copied: findings come last."""
+        return _LAST if stack.is_finding(subject) else _FIRST
 
     def _messages(self, stack: Stack, partition: int) -> AsyncGenerator[Stored | Arrival, None]:
         name = stack.stream(self.stream, partition)
@@ -143,13 +161,17 @@ class CommitCopy:
     def _copy_of(self, mark: _Mark, message: Stored | Arrival) -> Write:
         kept = {name: said for name, said in message.headers.items() if name not in _NOT_COPIED}
         subject = self.old.moved(message.subject, to=self.new)
-        said = {**kept, headers.COPIED_FROM: f"{mark[0]} {mark[1]}"}
+        said = {**kept, headers.COPIED_FROM: f"{mark[1]} {mark[2]}"}
         return Write(subject, bytes(message.data), said, key=subject)
 
     async def _target(self, name: str) -> _Target:
         newest_seq = (await stored.extent(self.link, name)).newest_seq
         last = await stored.at(self.link, name, newest_seq) if newest_seq else None
-        return _Target(self.link, name, newest_seq, _mark_of(last) if last else (-1, 0))
+        return _Target(self.link, name, newest_seq, self._mark_of(last) if last else _NOTHING)
+
+    def _mark_of(self, last: Stored) -> _Mark:
+        partition, seq = _origin_of(last)
+        return self._round_of(self.new, last.subject), partition, seq
 
     def _old_partitions(self) -> range:
         return self.old.partitions_of(self.stream)
@@ -261,8 +283,8 @@ def _require_same(expected: Write, found: Stored | Arrival | None) -> None:
         raise _differs(found.subject, f"holds something else at {found.seq}")
 
 
-def _mark_of(message: Stored) -> _Mark:
-    """Return where a copy is from.
+def _origin_of(message: Stored) -> tuple[int, int]:
+    """Return the partition and the sequence that a copy is from.
 
     Raises:
         Incompatible: it is no copy.

@@ -62,7 +62,6 @@ def decode_commit(
     seq: int,
     commit_id: str,
     trace: str = "",
-    is_copied: bool = False,
     upcasts: Mapping[str, Upcast] = UPCASTS,
 ) -> Recorded:
     """Return the commit recorded at `seq` on `subject`.
@@ -75,7 +74,7 @@ def decode_commit(
     except UNDECODABLE:
         body = _decode_old(data, subject=subject, seq=seq, upcasts=upcasts)
     commit = Commit(id=commit_id, at=body.at, events=body.events, trace=trace)
-    return Recorded(subject=subject, seq=seq, commit=commit, is_copied=is_copied)
+    return Recorded(subject=subject, seq=seq, commit=commit)
 
 
 def _decode_old(data: bytes, *, subject: str, seq: int, upcasts: Mapping[str, Upcast]) -> _Body:

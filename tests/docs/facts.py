@@ -11,12 +11,14 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
 from enum import Enum
 from itertools import pairwise
 from typing import Any, Final, get_args
 
 import typer
 
+from engine.app.actor import ExpectationOptions
 from projections.postgres.queries import migrations
 from tests.docs.life import diagram
 from tests.docs.pages import ROOT, pages, text_of
@@ -213,6 +215,22 @@ def public_events() -> str:
     ))  # fmt: skip
 
 
+def expectation_options() -> str:
+    tree = ast.parse(inspect.getsource(ExpectationOptions))
+    words = dict(_documented(tree.body[0].body))  # type: ignore[attr-defined] # It is a class.
+    options = fields(ExpectationOptions)
+    rows = ((f"`{each.name}`", words[each.name], _default_of(each)) for each in options)
+    return table(("option", "means", "default"), rows)
+
+
+def _default_of(option: Field[Any]) -> str:
+    """Return the default of an option; of what is no plain value the words tell it."""
+    if option.default is MISSING and option.default_factory is MISSING:
+        return "required"
+    is_plain = isinstance(option.default, str | int | float) and option.default != ""
+    return f"`{option.default}`" if is_plain else ""
+
+
 def limits() -> str:
     return table(("limit", "value", "is"), (_limit(name) for name in LIMITS))
 
@@ -228,14 +246,17 @@ def _limit(path: str) -> tuple[str, ...]:
 
 def _words_under(source: str, name: str) -> str:
     """Return the docstring that stands under the constant `name`."""
-    body = ast.parse(source).body
+    return dict(_documented(ast.parse(source).body))[name]
+
+
+def _documented(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """Yield each name that is assigned in `body` with the docstring that stands under it."""
     for node, after in pairwise(body):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if name in {getattr(target, "id", None) for target in targets}:
-            words = getattr(getattr(after, "value", None), "value", None)
-            assert isinstance(words, str), f"{name} has no docstring"
-            return " ".join(words.split())
-    raise AssertionError(f"no constant {name}")
+        words = getattr(getattr(after, "value", None), "value", None)
+        if isinstance(words, str):
+            for target in targets:
+                yield getattr(target, "id", ""), " ".join(words.split())
 
 
 def metrics() -> str:
@@ -288,6 +309,7 @@ FACTS: Final[Mapping[str, Callable[[], str]]] = {
     "settings": settings,
     "tables": tables,
     "public events": public_events,
+    "options of an expectation": expectation_options,
     "limits": limits,
     "metrics": metrics,
 }

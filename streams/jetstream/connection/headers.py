@@ -40,8 +40,8 @@ ERROR: Final = "Vigil-Error"
 
 COPIED_FROM: Final = "Vigil-Copied-From"
 """Where a message was before its stack was spread over another number of streams: partition
-and sequence. It says how far a copy has come, so that it can go on after a crash; and to readers
-that the message is one (`Recorded.is_copied`)."""
+and sequence. It says how far a copy has come, so that it can go on after a crash. Only
+`streams/repartition/` reads it."""
 
 # The server's, on what we publish.
 

@@ -183,5 +183,4 @@ def _recorded(subject: str, seq: int, given: Headers, data: bytes) -> Recorded:
         seq=seq,
         commit_id=given.get(headers.COMMIT, ""),
         trace=given.get(TRACE_HEADER, ""),
-        is_copied=headers.COPIED_FROM in given,
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import MISSING, fields
+from inspect import signature
 
 import pytest
 
-from engine.app.actor import Actor
+from engine.app.actor import Actor, ExpectationOptions
 from engine.app.checks import Breaker
 from engine.app.conditions import gt
 from engine.app.context import StateSchema
@@ -59,6 +61,25 @@ def test_an_expectation_has_sensible_defaults():
     assert (expectation.sample, expectation.dedupe) == (1.0, ByEvent())
     assert expectation.state_type is dict
     assert isinstance(expectation.strategy, Watch)
+
+
+@pytest.mark.parametrize("option", fields(ExpectationOptions), ids=lambda option: option.name)
+def test_an_option_is_one_field_with_its_check_and_its_default(option):
+    assert (option.default, option.default_factory) != (MISSING, MISSING) or option.name == "on"
+    with pytest.raises(DeclarationError) as refused:
+        Actor("monitor").expect("limits", Watch, **{"on": ON, option.name: object()})
+    assert refused.value.field == option.name
+
+
+def test_whoever_asks_for_the_signature_sees_every_option():
+    shown = signature(Actor.expect).parameters
+    assert [*shown] == [
+        "self",
+        "name",
+        "strategy",
+        *(each.name for each in fields(ExpectationOptions)),
+    ]
+    assert shown["cooldown_s"].annotation is int
 
 
 def test_a_strategy_may_be_given_as_an_instance():

@@ -19,9 +19,8 @@ from engine.app.tools import overrides
 from engine.app.triggers import cron, event, every, manual, workflow
 from engine.definitions import agent_of, canonical, to_actor
 from engine.definitions.agent import (
+    CODE_ONLY,
     AgentDefinition,
-    BreakerDefinition,
-    BudgetDefinition,
     ExpectationDefinition,
     OverridesDefinition,
 )
@@ -40,9 +39,6 @@ class Watch(Strategy):
     def converge(self, state, ctx):
         return ConvergeResult()
 
-
-IN_CODE = {"tools", "synthesizer", "enrich", "state_schema"}
-"""Options that take functions."""
 
 WATCH = Watch()
 REF = {"ref": "checks:Watch"}
@@ -138,9 +134,7 @@ def options_of(function):
 
 
 def test_a_definition_has_every_option_of_an_expectation_that_is_no_code():
-    assert ExpectationDefinition.model_fields.keys() | IN_CODE - {"tools"} == options_of(
-        Actor.expect
-    )
+    assert ExpectationDefinition.model_fields.keys() | CODE_ONLY == options_of(Actor.expect)
     assert OF_EXPECTATIONS.keys() | {"strategy"} == ExpectationDefinition.model_fields.keys()
 
 
@@ -150,16 +144,9 @@ def test_a_definition_has_every_option_of_an_actor_that_is_no_code():
     assert OF_ACTORS.keys() | {"id", "expectations"} == AgentDefinition.model_fields.keys()
 
 
-@pytest.mark.parametrize(
-    ("definition", "struct"),
-    [
-        (BudgetDefinition, Budget),
-        (BreakerDefinition, Breaker),
-        (OverridesDefinition, Overrides),
-    ],
-)
-def test_what_an_option_is_made_of_has_all_its_fields(definition, struct):
-    assert [*definition.model_fields] == [field.name for field in msgspec.structs.fields(struct)]
+def test_overrides_have_all_their_fields():
+    names = [field.name for field in msgspec.structs.fields(Overrides)]
+    assert [*OverridesDefinition.model_fields] == names
 
 
 def test_what_is_not_said_is_as_by_default_in_code():

@@ -1,6 +1,6 @@
 """The engine on a journal and a work queue of several partitions.
 
-It knows of them only that sequences of two partitions cannot be compared, nor those of copies.
+It knows of them only that sequences of two partitions cannot be compared.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ async def test_a_former_owner_carries_out_nothing_in_any_partition(ports, app):
 async def test_what_was_carried_out_before_a_move_to_one_partition_is_not_carried_out_again(
     nats, stack
 ):
-    """The finding's partition is copied first: its commits come to stand before the episode."""
+    """The finding's partition is the first to be copied, and what is left of it comes last."""
     settings = LinkSettings(partitions=PARTITIONS, lease_ttl_s=LEASE_TTL_S)
     app = app_of(Scripted())
     async with connect(nats.url, stack=stack, settings=settings) as before:

@@ -25,11 +25,16 @@ from engine.lanes.lane import (
     decide,
     evolve,
     fold,
+    is_complete,
     overdue,
 )
+from engine.lanes.store import LaneStore
+from streams.clock import SystemClock
+from streams.memory import memory_ports
 from streams.model.events import LaneKept, LaneMoved
 from streams.model.lanes import Ticket
 from streams.ports.log import START, Commit, Recorded
+from streams.subjects import Stack
 from streams.wire.codec import encode_commit
 from tests.spec import EPOCH
 
@@ -51,9 +56,9 @@ def ids(tickets):
     return [ticket.episode_id for ticket in tickets]
 
 
-def recorded(version, *events, is_copied=False):
+def recorded(version, *events):
     commit = Commit(id=f"c{version}", at=EPOCH, events=events)
-    return Recorded(subject=SUBJECT, seq=version, commit=commit, is_copied=is_copied)
+    return Recorded(subject=SUBJECT, seq=version, commit=commit)
 
 
 class given:
@@ -404,10 +409,34 @@ def test_a_lane_that_was_never_kept_is_read_from_its_beginning():
     assert beginning(None) == START
 
 
-def test_a_copied_lane_is_not_read_from_where_the_original_was_kept():
+def test_a_lane_is_read_from_the_commit_in_which_it_was_kept():
     assert beginning(recorded(9, LaneMoved(kept_at=7))) == 6
-    assert beginning(recorded(9, LaneMoved(kept_at=7), is_copied=True)) == START
-    assert beginning(recorded(9, LaneMoved(kept_at=7), LaneKept(), is_copied=True)) == 8
+    assert beginning(recorded(9, LaneMoved(kept_at=7), LaneKept())) == 8
+
+
+def test_what_is_read_of_a_lane_is_complete_only_if_it_was_kept_there():
+    kept, moved = recorded(7, LaneMoved(), LaneKept()), recorded(9, LaneMoved(kept_at=7))
+    assert is_complete([kept, moved], past=6)
+    assert not is_complete([moved], past=6)
+    assert not is_complete([], past=6)
+    assert is_complete([moved], past=START)
+
+
+@pytest.mark.parametrize("kept_at", [2, 99])
+async def test_a_lane_with_versions_of_other_streams_is_read_from_its_first_commit(kept_at):
+    ports = memory_ports(stack=Stack(), clock=SystemClock())
+    first, second = (Ticket(episode_id=each, expectation_id="x", number=1) for each in ("a", "b"))
+    for version, moved in enumerate((
+        LaneMoved(placed=(first,)),
+        LaneMoved(placed=(second,), kept_at=kept_at),
+    )):  # fmt: skip
+        commit = Commit(id=f"c{version}", at=EPOCH, events=(moved,))
+        await ports.log.append(ports.stack.lane("worker"), commit, after=version)
+
+    store = LaneStore(ports, SystemClock(), "worker", iter(()))
+    await store.read()
+
+    assert ids(store.lane.waiting) == ["a", "b"]
 
 
 LONGEST = Ticket(

@@ -91,6 +91,15 @@ async def test_every_life_and_every_command_comes_along_in_order(nats, stack, ol
     await assert_goes_on(nats.url, stack)
 
 
+async def test_findings_come_after_everything_that_may_have_caused_them(nats, stack):
+    await fill(nats.url, stack, 4)
+    await repartition(nats.url, stack=stack, to=1, tell=told, settings=settings())
+    async with connect(nats.url, stack=stack, settings=settings()) as ports:
+        first = [(await ports.log.read(ports.stack.finding(key)))[0].seq for key in KEYS]
+        last = [(await ports.log.last(ports.stack.episode(each))).seq for each in EPISODES]
+    assert max(last) < min(first)
+
+
 @pytest.mark.parametrize(("old", "new"), [(1, 4), (3, 4)])
 @pytest.mark.parametrize(
     "stage", ["copied, journal", "verified, journal", "copied, work", "verified, work"]
