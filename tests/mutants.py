@@ -814,23 +814,23 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "the writers of a finding take turns",
-        "engine/runtime/retry.py",
-        "async with self._of(subject):",
+        "engine/runtime/store.py",
+        "async with self.turns.of(subject):",
         "if True:",
         "tests/engine/findings/test_contention.py",
     ),
     Mutant(
         "what was done already may be later on a replica",
-        "engine/findings/apply.py",
-        "return records if version_of(records) >= last.seq else None",
-        "return records",
+        "engine/runtime/store.py",
+        "        if records and records[-1].seq >= newest.seq:",
+        "        if True:",
         "tests/engine/findings/test_applier.py",
     ),
     Mutant(
         "nothing older than the episode is read",
         "engine/findings/apply.py",
-        "records = await self.ports.log.read(subject, after=since)",
-        "records = await self.ports.log.read(subject)",
+        "return since if job.attempt > 1 and newest.seq > since else only_newest(newest)",
+        "return START if job.attempt > 1 else only_newest(newest)",
         "tests/engine/findings/test_applier.py",
     ),
     Mutant(
@@ -2750,10 +2750,9 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "a person who is overtaken decides again",
-        "engine/findings/store.py",
-        "        except VersionConflict:\n            return None",
-        "        except VersionConflict:\n"
-        "            return Change(before=newest.finding, newest=newest)",
+        "engine/runtime/store.py",
+        "                except Overtaken:\n",
+        "                except Contended:\n",
         "tests/engine/findings/test_steward.py",
     ),
     Mutant(

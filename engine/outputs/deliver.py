@@ -48,7 +48,7 @@ from engine.outputs.rate_limit import PLACE_S
 from engine.outputs.store import OutputStore, Overtaken
 from engine.runtime.context import ActorContext
 from engine.runtime.publish import PublicEvent
-from engine.runtime.retry import CONFLICTS_MAX, Contended
+from engine.runtime.store import CONFLICTS_MAX, Contended
 from engine.runtime.usercode import in_text
 from engine.validation import backoff_s, jittered_s
 from streams.clock import Clock
@@ -368,7 +368,7 @@ class OutputDelivery:
                 if done is not None:
                     await note_gone_on(self.context.ports, self.context.clock, output_store.history)
                     return self._progress(output_store, done, retells=retells)
-        raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
+        raise Contended(f"output {key!r}", detail=f"lost {CONFLICTS_MAX} races for it")
 
     async def look(self, key: str) -> DeliveryState:
         """Return how far an output has got, and do nothing about it. All of it is news.
@@ -426,7 +426,7 @@ class OutputDelivery:
             except VersionConflict:
                 continue
             return self._progress(output_store, _dropped(key), retells=retells)
-        raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
+        raise Contended(f"output {key!r}", detail=f"lost {CONFLICTS_MAX} races for it")
 
     def _ending(
         self, output_store: OutputStore, move: Move, intent: OutputIntent | None, *, reason: str
