@@ -3385,7 +3385,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what was proposed and is canceled before its turn is told whole",
         "engine/outputs/store.py",
-        "        self.since = before if self.since is None else self.since",
+        "        self.since = before.version if self.since is None else self.since",
         "        pass",
         CALLED_OFF,
     ),
@@ -4045,7 +4045,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what was announced and is not wanted is not proposed by who stood still",
         "engine/outputs/deliver.py",
-        "                await output_store.write(self._forgone)",
+        "                await output_store.append(self._forgone)",
         "                return _dropped(output_store.key)",
         CALLED_OFF,
     ),
