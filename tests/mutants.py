@@ -717,7 +717,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "whoever requeues an output is not refused because a node was faster",
         "engine/dead_letters/write.py",
-        "if settled.settled == event:",
+        "if letter is not known.state and letter.settled == command:",
         "if False:",
         "tests/engine/outputs/test_output_desk.py",
     ),
@@ -4852,8 +4852,8 @@ TABLE: Final[Sequence[Mutant]] = (
     ),
     Mutant(
         "of two who change a definition at the same time one decides again",
-        "engine/definitions/store.py",
-        "commit, after=version)",
+        "engine/runtime/store.py",
+        "commit, after=before.version)",
         "commit, after=None)",
         DEFINITION_BOOK,
     ),
