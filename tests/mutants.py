@@ -2620,10 +2620,10 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "simulated: the version of a lane keeps two from dispatching",
         "engine/lanes/store.py",
-        "self.version = await self.ports.log.append(subject, commit, after=self.version)",
+        "self.version = await append_once(self.ports.log, subject, commit, after=self.version)",
         "last = await self.ports.log.last(subject)\n"
         "        after = last.seq if last else START\n"
-        "        self.version = await self.ports.log.append(subject, commit, after=after)",
+        "        self.version = await append_once(self.ports.log, subject, commit, after=after)",
         SIMULATION,
     ),
     Mutant(
@@ -3532,8 +3532,8 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what is begun twice is counted once",
         "engine/workflows/begin.py",
-        "    except VersionConflict:\n",
-        "    except VersionConflict:\n        count_events(workflow, commit.events, mode=mode)\n",
+        "    if is_first:\n        count_events(workflow, ",
+        "    if True:\n        count_events(workflow, ",
         "tests/engine/workflows/test_instance_meter.py",
     ),
     Mutant(
@@ -3555,13 +3555,11 @@ TABLE: Final[Sequence[Mutant]] = (
         "engine/workflows/begin.py",
         (
             '    await ports.commands.send(advance, id=f"begin.{id_}", trace=commit.trace)\n '
-            "   try:\n        await ports.log.append(ports.stack.workflow(id_), commit, "
-            "after=START)\n"
+            "   is_first = await append_first(ports.log, ports.stack.workflow(id_), commit)\n"
         ),
         (
-            "    try:\n        await ports.log.append(ports.stack.workflow(id_), commit, "
-            'after=START)\n        await ports.commands.send(advance, id=f"begin.{id_}", '
-            "trace=commit.trace)\n"
+            "    is_first = await append_first(ports.log, ports.stack.workflow(id_), commit)\n"
+            '    await ports.commands.send(advance, id=f"begin.{id_}", trace=commit.trace)\n'
         ),
         BEGINNING,
     ),
@@ -3634,10 +3632,12 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "what a rival has kept from the journal is not counted",
         "engine/workflows/store.py",
-        "        version = await self.ports.log.append(subject, commit, after=instance.version)\n"
+        "        version = await append_once("
+        "self.ports.log, subject, commit, after=instance.version)\n"
         "        count_events(instance.begun.spec.name, events, mode=instance.begun.mode)\n",
         "        count_events(instance.begun.spec.name, events, mode=instance.begun.mode)\n"
-        "        version = await self.ports.log.append(subject, commit, after=instance.version)\n",
+        "        version = await append_once("
+        "self.ports.log, subject, commit, after=instance.version)\n",
         "tests/engine/workflows/test_instance_meter.py",
     ),
     Mutant(
