@@ -3828,7 +3828,7 @@ TABLE: Final[Sequence[Mutant]] = (
     Mutant(
         "a wait that nobody answered in time is answered as it says",
         "engine/waits/handle.py",
-        "            expired = answering.expire(records, at=delivery.at)",
+        "            expired = answering.expire(journal.records, at=delivery.at)",
         "            expired = None",
         BLOCKING,
     ),
