@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import structlog
 
 from engine import telemetry
 from engine.dead_letters import letter as dead_letter
+from engine.dead_letters.letter import DeadLetter
+from engine.runtime.store import Loaded, Store, append_first
 from streams.clock import Clock
-from streams.errors import TooLarge, Unwritable, VersionConflict
+from streams.errors import TooLarge, Unwritable
 from streams.json import raw
 from streams.layout import Kind, Stream
 from streams.model.commands import Command
 from streams.model.events import (
     PAYLOAD_KEPT_BYTES_MAX,
     DeadDiscarded,
+    DeadEvent,
     DeadLettered,
     DeadRequeued,
     EpisodeOpened,
@@ -104,42 +109,37 @@ class DeadLetterWriter:
             Unavailable: it could not be written.
         """
         commit = Commit(id=f"bury.{subject}", at=self.clock.now(), events=(letter,))
-        try:
-            await self.ports.log.append(subject, commit, after=START)
-        except VersionConflict:
+        if not await append_first(self.ports.log, subject, commit):
             return  # Another actor, an earlier delivery or an earlier owner has buried it.
         telemetry.dead_letters.add(1, {"reason": letter.reason})
         log.warning("buried", reason=letter.reason, detail=letter.detail, subject=letter.subject)
 
 
+def letters(ports: Ports, clock: Clock) -> Store[DeadLetter, DeadEvent]:
+    """Return the dead letters of a stack."""
+    return Store(ports.log, clock, dead_letter.fold)
+
+
 async def settle(
-    ports: Ports,
-    clock: Clock,
-    subject: str,
-    letter: dead_letter.DeadLetter,
+    store: Store[DeadLetter, DeadEvent],
+    known: Loaded[DeadLetter],
     command: DeadRequeued | DeadDiscarded,
-    *,
-    after: int,
 ) -> None:
-    """Append what settles `letter`, which was read at version `after`.
+    """Append what settles a letter, as it was read.
 
     Raises:
         Rejected: it is settled in another way.
         Unavailable: the log is away. It may have been settled.
     """
-    event = dead_letter.decide(letter, command)
-    now = clock.now()
+
+    def rule(letter: DeadLetter, _: datetime) -> Sequence[DeadEvent]:
+        if letter is not known.state and letter.settled == command:
+            return ()  # A node that was faster at trying it again has noted it.
+        return (dead_letter.decide(letter, command),)
+
     # Two people may decide at once, and each decision is a commit of its own.
-    kind = type(event).__name__
-    commit = Commit(id=f"{kind}.{subject}.{now.isoformat()}", at=now, events=(event,))
-    try:
-        await ports.log.append(subject, commit, after=after)
-    except VersionConflict:
-        settled = dead_letter.fold(await ports.log.read(subject))
-        if settled.settled == event:
-            return  # A node that was faster at trying it again has noted it.
-        dead_letter.decide(settled, command)
-        raise
+    id_ = f"{type(command).__name__}.{known.subject}.{store.clock.now().isoformat()}"
+    await store.change(known.subject, rule, id=id_, known=known)
 
 
 def rejected(event: DomainEvent, stack: Stack, *, reason: str, detail: str) -> Unreadable:

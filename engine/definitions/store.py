@@ -6,17 +6,19 @@ nodes with what held before; applying the same again tells them, and so does who
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Final
 from uuid import uuid4
 
 import msgspec
 
-from engine.definitions.definition import Apply, Command, Definition, Disable, decide, evolve, fold
-from engine.errors import BadRequest, Refused
+from engine.definitions.definition import Apply, Command, Definition, Disable, decide, fold
+from engine.errors import BadRequest
+from engine.runtime.store import Store
 from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX, check_text
 from streams.clock import SystemClock
-from streams.errors import RevisionConflict, Unavailable, VersionConflict
+from streams.errors import RevisionConflict, Unavailable
 from streams.json import NOTHING
 from streams.model.definitions import (
     RegisteredDefinition,
@@ -32,14 +34,10 @@ from streams.model.events import (
     DefinitionKind,
 )
 from streams.ports.all import Ports
-from streams.ports.log import START, Commit, Recorded
-from streams.tracing import traceparent
+from streams.ports.log import Recorded
 
 TRIES_MAX: Final = 8
-"""Most tries of a change while others change the same definition."""
-
-AGAIN_S: Final = 0.05
-"""Pause before another try, in seconds: a replica may still lack what others have written."""
+"""Most tries to tell nodes of a change while others tell them of theirs."""
 
 BODY_BYTES_MAX: Final = 256 * 1024
 """Longest definition, as canonical JSON: as long as the file that it may come from."""
@@ -91,6 +89,7 @@ async def apply_definition(
         BadName: the id can name nothing of this kind.
         Refused: others have changed it since `seen`.
         UnreadableEvent: a newer version of the engine has written it.
+        Contended: others change it at the same time, again and again. It is as they want it.
         Unavailable: the log is away. It may hold, and nodes may not know; apply it again.
     """
     if len(bytes(body)) > BODY_BYTES_MAX:
@@ -138,12 +137,7 @@ async def definition_history(
         BadName, UnreadableEvent, Unavailable: as `apply_definition`.
     """
     records = await ports.log.read(ports.stack.definition(definition_id(kind, id_)))
-    return [
-        DefinitionCommit(event=event, record=record)
-        for record in records
-        for event in record.commit.events
-        if isinstance(event, DefinitionApplied | DefinitionDisabled)
-    ]
+    return list(_commits(records))
 
 
 async def body_of(
@@ -169,37 +163,27 @@ def _check(*, by: str, reason: str) -> None:
 
 
 async def _change(ports: Ports, command: Command) -> DefinitionChange:
-    subject = ports.stack.definition(definition_id(command.kind, command.id))
-    id_ = f"define.{uuid4().hex}"
-    for _ in range(TRIES_MAX):
-        records = await ports.log.read(subject)
-        events = [event for record in records for event in record.commit.events]
-        definition = fold(
-            each for each in events if isinstance(each, DefinitionApplied | DefinitionDisabled)
-        )
-        version = records[-1].seq if records else START
-        if version != await _newest(ports, subject):
-            await _CLOCK.sleep(AGAIN_S)
-            continue
+    def rule(definition: Definition, _: datetime) -> Sequence[DefinitionEvent]:
         event = decide(definition, command)
-        if event is not None:
-            commit = Commit(id=id_, at=_CLOCK.now(), events=(event,), trace=traceparent())
-            try:
-                version = await ports.log.append(subject, commit, after=version)
-            except VersionConflict:
-                await _CLOCK.sleep(AGAIN_S)
-                continue
-            definition = evolve(definition, event)
-        registered = _registered(command, definition, seq=version)
-        await _copy(ports, registered)
-        return DefinitionChange(registered=registered, happened=event is not None)
-    raise Refused("others change it at this time; look again")
+        return () if event is None else (event,)
+
+    store = Store[Definition, DefinitionEvent](ports.log, _CLOCK, _folded)
+    subject = ports.stack.definition(definition_id(command.kind, command.id))
+    changed = await store.change(subject, rule, id=f"define.{uuid4().hex}")
+    registered = _registered(command, changed.after.state, seq=changed.after.version)
+    await _copy(ports, registered)
+    return DefinitionChange(registered=registered, happened=bool(changed.events))
 
 
-async def _newest(ports: Ports, subject: str) -> int:
-    """Return the version that the leader knows: what a replica lacks may be what is asked for."""
-    last = await ports.log.last(subject)
-    return START if last is None else last.seq
+def _folded(records: Sequence[Recorded]) -> Definition:
+    return fold(each.event for each in _commits(records))
+
+
+def _commits(records: Sequence[Recorded]) -> Iterable[DefinitionCommit]:
+    for record in records:
+        for event in record.commit.events:
+            if isinstance(event, DefinitionApplied | DefinitionDisabled):
+                yield DefinitionCommit(event=event, record=record)
 
 
 def _registered(command: Command, definition: Definition, *, seq: int) -> RegisteredDefinition:

@@ -17,11 +17,11 @@ from datetime import datetime
 from typing import Final
 
 from engine.episodes.episode import Status, fold
-from streams.errors import VersionConflict
+from engine.runtime.store import append_first
 from streams.model.commands import Start
 from streams.model.events import EpisodeOpened
 from streams.ports.all import Ports
-from streams.ports.log import START, Commit, Recorded
+from streams.ports.log import Commit, Recorded
 from streams.ports.timers import Timer
 from streams.tracing import traceparent
 
@@ -71,11 +71,7 @@ async def record_opening(ports: Ports, opened: EpisodeOpened, *, at: datetime, t
     """
     episode_id = opened.episode_id
     commit = Commit(id=f"open.{episode_id}", at=at, events=(opened,), trace=trace)
-    try:
-        await ports.log.append(ports.stack.episode(episode_id), commit, after=START)
-    except VersionConflict:
-        return False
-    return True
+    return await append_first(ports.log, ports.stack.episode(episode_id), commit)
 
 
 async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime) -> bool:

@@ -52,7 +52,7 @@ from engine.outputs.deliver import NOTHING_DONE, ConclusionState, OutputDelivery
 from engine.outputs.pool import OutputContext
 from engine.runtime.leases import NO_CLAIM, Busy, EpisodeLease, Keeper
 from engine.runtime.publish import EventPublisher, PublicEvent
-from engine.runtime.retry import Contended
+from engine.runtime.store import Contended
 from engine.waits.handle import WaitRegistry
 from streams.errors import LeaseLost, TooLarge, Unavailable, Unwritable, VersionConflict
 from streams.keys import episode_claim
@@ -469,7 +469,7 @@ class EpisodeRunner:
         except (VersionConflict, LeaseLost) as error:
             hold.note_lost(error)
             return False
-        except (Contended, Unavailable) as error:
+        except Unavailable as error:
             log.warning("stopped; what is left is for the next owner", error=str(error))
             return False
         return True

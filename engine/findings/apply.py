@@ -1,7 +1,6 @@
 """Carries out the findings that an episode decided on.
 
-Read the finding, decide, append at that version, and on a conflict decide again. Findings
-are aggregates of their own, so this may happen after a crash for the second time: every
+Findings are aggregates of their own, so this may happen after a crash for the second time: every
 event names its cause, and a cause that is already on a finding's log is not carried out again.
 
 What follows from a change is seen to before the episode records it: the timers that the finding
@@ -54,9 +53,8 @@ from engine.findings.store import (
     is_enriched_by,
     left_out,
     newest_of,
-    version_of,
 )
-from engine.runtime.retry import Turns
+from engine.runtime.store import Loaded, Store, Turns, only_newest
 from engine.runtime.usercode import attempt
 from streams.clock import Clock
 from streams.errors import VersionConflict
@@ -64,8 +62,7 @@ from streams.json import NOTHING
 from streams.model.events import EpisodeOpened, FindingEvent, FindingUpdated
 from streams.model.findings import Cause, Finding, FindingIntent, FindingStatus, RaiseFinding
 from streams.ports.all import Ports
-from streams.ports.log import START, Commit, Recorded
-from streams.tracing import traceparent
+from streams.ports.log import START, Recorded
 
 
 def enrich(
@@ -257,8 +254,17 @@ class FindingApplier:
 
     async def _apply(self, job: IntentJob) -> AppliedIntent:
         subject = self.ports.stack.finding(job.intent.finding_key)
-        attempt = partial(self._try, job, subject)
-        carried = await self.turns.write(subject, attempt, clock=self.clock, seed=job.id)
+
+        def after(newest: Recorded) -> int:
+            """Return past what the log has all that may have been done before."""
+            may_be_done = job.attempt > 1 and newest.seq > job.since
+            return job.since if may_be_done else only_newest(newest)
+
+        store = Store[FindingEvent | None, FindingEvent](
+            self.ports.log, self.clock, newest_of, after=after, turns=self.turns
+        )
+        attempt = partial(self._try, job, store)
+        carried = await store.retry(subject, attempt, seed=job.id)
         if carried.newest is None:
             return carried.applied
         timers = FindingTimers(self.ports, self.actors, self.clock)
@@ -287,12 +293,14 @@ class FindingApplier:
         owner = self.owner or self.actors[job.opened.actor_id]
         return owner.expectations[job.opened.expectation_id]
 
-    async def _try(self, job: IntentJob, subject: str) -> StoredIntent | None:
-        """Carry out an intent, and return what became of it; None if a rival was faster."""
-        records = await self._read(subject, since=job.since, may_be_done=job.attempt > 1)
-        if records is None:
-            return None
-        newest, version = newest_of(records), version_of(records)
+    async def _try(
+        self,
+        job: IntentJob,
+        store: Store[FindingEvent | None, FindingEvent],
+        loaded: Loaded[FindingEvent | None],
+    ) -> StoredIntent:
+        """Carry out an intent on the finding as it was read, and return what became of it."""
+        records, newest, version = loaded.records, loaded.state, loaded.version
         done, seq = find(records, job.cause)
         if done is not None:
             return StoredIntent(
@@ -304,32 +312,26 @@ class FindingApplier:
         if job.version is not None and version > self._comparable(job.version):
             await self._check_ours(job.opened, version=job.version)
         before = newest.finding if newest else None
-        commit = self._decide(job, before)
-        if commit is None:
+        now = self.clock.now()
+        event = self._decide(job, before, at=now)
+        if event is None:
             return StoredIntent(applied=applied_as(job.index, job.intent, None, START))
-        event = commit.events[0]
-        assert isinstance(event, IntentEvent), "what an intent leads to"
-        try:
-            seq = await self.ports.log.append(subject, commit, after=version)
-        except VersionConflict:
-            return None
+        seq = (await store.append(loaded, (event,), id=job.id, at=now)).version
         applied = applied_as(job.index, job.intent, event, seq)
         return StoredIntent(applied=applied, newest=event, version=seq, before=before)
 
-    def _decide(self, job: IntentJob, before: Finding | None) -> Commit | None:
-        now = self.clock.now()
-        event = finding_rules.decide(
+    def _decide(
+        self, job: IntentJob, before: Finding | None, *, at: datetime
+    ) -> IntentEvent | None:
+        return finding_rules.decide(
             before,
             job.intent,
             cause=job.cause,
             actor_id=dry_run.found_by(job.opened),
             expectation_id=job.opened.expectation_id,
-            at=now,
+            at=at,
             ttl_s=self._expectation(job).finding_ttl_s,
         )
-        if event is None:
-            return None
-        return Commit(id=job.id, at=now, events=(event,), trace=traceparent())
 
     async def _check_ours(self, opened: EpisodeOpened, *, version: int) -> None:
         """Check that nobody had taken the episode over when the finding was read.
@@ -348,19 +350,3 @@ class FindingApplier:
         In a journal of several streams the sequences of two aggregates have no common order.
         """
         return seq if self.ports.stack.partitions == 1 else START
-
-    async def _read(
-        self, subject: str, *, since: int, may_be_done: bool
-    ) -> Sequence[Recorded] | None:
-        """Return the finding's newest commit, after all that may hold what has been done before.
-
-        None: the commits past `since` could not be read up to the newest, which a replica may
-        hold later than the leader. To decide without them could carry out an intent twice.
-        """
-        last = await self.ports.log.last(subject)
-        if last is None:
-            return []
-        if not may_be_done or last.seq <= since:
-            return [last]
-        records = await self.ports.log.read(subject, after=since)
-        return records if version_of(records) >= last.seq else None

@@ -31,7 +31,7 @@ from engine.findings import events as finding_events
 from engine.findings.store import FindingStore, events_of, newest_event
 from engine.runtime.context import ActorContext
 from engine.runtime.publish import EventPublisher
-from engine.runtime.retry import Contended
+from engine.runtime.store import Contended
 from streams.clock import Clock
 from streams.errors import BadName, Unavailable, UnreadableEvent
 from streams.model.events import FindingEvent
@@ -92,7 +92,7 @@ class FindingTimers:
             if last is None or last.seq == version:
                 return
             event, version, before = newest_event(last), last.seq, None
-        raise Contended(f"{subject}: changed {ARMINGS_MAX} times while its timers were armed")
+        raise Contended(subject, detail=f"changed {ARMINGS_MAX} times while its timers were armed")
 
     def _wakes(self, finding: Finding, before: Finding | None) -> Mapping[str, datetime]:
         steps = self.escalations_of(finding)
@@ -182,7 +182,7 @@ class FindingExpiry:
                 await self._tell(change.newest, seq=change.version)
             else:
                 await self._tell_again(aged)
-        except (Contended, UnreadableEvent) as error:
+        except UnreadableEvent as error:
             raise Unavailable(aged.subject, detail=str(error)) from error
 
     def _rule(self, due: Due, newest: FindingEvent, now: datetime) -> AgeEvent | None:

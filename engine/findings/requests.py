@@ -16,9 +16,8 @@ from engine.findings import finding as finding_rules
 from engine.findings.finding import person
 from engine.findings.store import FindingChange, FindingStore, Rule
 from engine.runtime.publish import EventPublisher
-from engine.runtime.retry import Contended, Turns
+from engine.runtime.store import Turns
 from streams.clock import Clock
-from streams.errors import Unavailable
 from streams.model.events import FindingClearedByHand, FindingEvent
 from streams.ports.all import Ports
 
@@ -70,10 +69,7 @@ class FindingRequests:
 
     async def _change(self, key: str, rule: Rule) -> FindingChange:
         store = FindingStore(self.ports.log, self.ports.stack, self.clock, Turns())
-        try:
-            change = await store.change(key, rule, id=f"person.{uuid4().hex}")
-        except Contended as error:
-            raise Unavailable(key, detail=str(error)) from error
+        change = await store.change(key, rule, id=f"person.{uuid4().hex}")
         if change.newest is None:
             raise NoFinding(key)
         return change

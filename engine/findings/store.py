@@ -1,10 +1,8 @@
 """What an episode intended with findings, and how far it is on their logs.
 
-Changes a finding by one decision: read → decide → append at the version, and again if refused.
-
-For what no episode intends: what its age makes of a finding, what people do to it, what was looked
-up about it. Every decision is made on the finding as its own subject has it, so one that has been
-overtaken finds nothing to do.
+Changes a finding by one decision. For what no episode intends: what its age makes of a finding,
+what people do to it, what was looked up about it. Every decision is made on the finding as its own
+subject has it, so one that has been overtaken finds nothing to do.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -22,16 +19,15 @@ from engine.app.findings import TTL_S_MAX
 from engine.episodes import dry_run
 from engine.findings import finding as finding_rules
 from engine.findings.finding import IntentEvent
-from engine.runtime.retry import Turns
+from engine.runtime.store import Store, Turns, only_newest
 from engine.validation import Duration, seconds_of
 from streams.clock import Clock, SystemClock
-from streams.errors import BadName, VersionConflict
+from streams.errors import BadName
 from streams.model.events import EpisodeOpened, FindingEvent, FindingUpdated
 from streams.model.findings import Cause, Finding, FindingIntent, FindingOutcome
 from streams.ports.all import Ports
-from streams.ports.log import START, Commit, EventLog, Recorded
+from streams.ports.log import START, EventLog, Recorded
 from streams.subjects import Stack
-from streams.tracing import traceparent
 
 Rule: TypeAlias = Callable[[FindingEvent, datetime], FindingEvent | None]
 """What a decision at a time makes of a finding with this newest event; None: nothing."""
@@ -73,25 +69,22 @@ class FindingStore:
             UnknownOutcome: no answer. It may be changed.
             Unavailable: the log is away. It is not changed.
         """
-        subject = self.stack.finding(key)
-        attempt = partial(self._try, subject, rule, id)
-        return await self.turns.write(subject, attempt, clock=self.clock, seed=id)
 
-    async def _try(self, subject: str, rule: Rule, id_: str) -> FindingChange | None:
-        """Return what the decision led to; None if a rival was faster."""
-        last = await self.log.last(subject)
-        if last is None:
-            return FindingChange()
-        newest, now = newest_event(last), self.clock.now()
-        event = rule(newest, now)
-        if event is None:
-            return FindingChange(before=newest.finding, newest=newest, version=last.seq)
-        commit = Commit(id=id_, at=now, events=(event,), trace=traceparent())
-        try:
-            seq = await self.log.append(subject, commit, after=last.seq)
-        except VersionConflict:
-            return None
-        return FindingChange(before=newest.finding, newest=event, version=seq, is_made=True)
+        def decide(newest: FindingEvent | None, at: datetime) -> Sequence[FindingEvent]:
+            event = rule(newest, at) if newest is not None else None
+            return () if event is None else (event,)
+
+        store = Store[FindingEvent | None, FindingEvent](
+            self.log, self.clock, newest_of, after=only_newest, turns=self.turns
+        )
+        changed = await store.change(self.stack.finding(key), decide, id=id)
+        before = changed.before.state
+        return FindingChange(
+            before=before.finding if before is not None else None,
+            newest=changed.after.state,
+            version=changed.after.version,
+            is_made=bool(changed.events),
+        )
 
 
 def newest_event(record: Recorded) -> FindingEvent:
@@ -231,11 +224,6 @@ def is_enriched_by(records: Sequence[Recorded], cause: Cause) -> bool:
 def newest_of(records: Sequence[Recorded]) -> FindingEvent | None:
     """Return the newest event of a finding; None: it has none."""
     return newest_event(records[-1]) if records else None
-
-
-def version_of(records: Sequence[Recorded]) -> int:
-    """Return the version that a finding's `records` lead to."""
-    return records[-1].seq if records else START
 
 
 def applied_as(

@@ -7,8 +7,9 @@ a crash; and all of it has ids that come from the episode, so doing it again cha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar
 
@@ -23,20 +24,17 @@ from engine.episodes.recovery import expiry
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import Lane
 from engine.runtime.publish import EventPublisher, PublicEvent
+from engine.runtime.store import Store, only_newest, read_up_to
 from engine.waits.wait import is_answered
 from engine.workflows.begin import tell_instance
-from streams.errors import Unavailable, UnreadableEvent, VersionConflict
+from streams.errors import UnreadableEvent
 from streams.model.commands import Start
 from streams.model.events import EpisodeFinished, EpisodeOpened, LaneMoved
 from streams.model.lanes import Ticket
-from streams.ports.log import Commit, Recorded
+from streams.ports.log import Recorded
 
 IN_FLIGHT_MAX: Final = 256
 """Things done at a time."""
-
-TRIES_MAX: Final = 8
-"""Most tries to cancel an episode that others write to at the same time. A node that begins it
-wins once, and then it is not to be canceled any more."""
 
 SHED: Final = "shed_oldest"
 """Error class of an episode that was canceled because others got its place in the lane."""
@@ -156,26 +154,31 @@ class LaneEffects:
         """Cancel an episode that has no place, unless a node has begun it or it was not opened.
 
         Raises:
-            Unavailable: the log is away, or others write to it again and again. Do it again.
+            Contended, Unavailable: do it again.
         """
-        subject = self.context.ports.stack.episode(episode_id)
-        for _ in range(TRIES_MAX):
-            newest = await self.newest(episode_id)
-            opened = opening.untouched(newest)
-            if newest is None or opened is None:
-                return await self._tell_again(newest, cancel)
+
+        def rule(newest: Recorded | None, _: datetime) -> Sequence[EpisodeFinished]:
+            if newest is None or opening.untouched(newest) is None:
+                return ()
             event = decide(fold((newest,)), cancel)
             assert isinstance(event, EpisodeFinished), "a cancel of what nobody began is its end"
-            now = self.context.clock.now()
-            commit = Commit(id=f"{cancel.error_class}.{episode_id}", at=now, events=(event,))
-            try:
-                seq = await self.context.ports.log.append(subject, commit, after=newest.seq)
-            except VersionConflict:
-                continue
-            labels = {"actor": self.context.actor.id, "mode": opened.mode.value}
-            telemetry.episodes_ended.add(1, {**labels, "status": Status.CANCELED.value})
-            return await self._tell(opened, event, seq=seq)
-        raise Unavailable(subject, detail="others write to it at the same time")
+            return (event,)
+
+        ports = self.context.ports
+        store = Store[Recorded | None, EpisodeFinished](
+            ports.log, self.context.clock, _newest_of, after=only_newest
+        )
+        id_ = f"{cancel.error_class}.{episode_id}"
+        try:
+            changed = await store.change(ports.stack.episode(episode_id), rule, id=id_)
+        except UnreadableEvent:
+            return None
+        opened = opening.untouched(changed.before.state)
+        if opened is None or not changed.events:
+            return await self._tell_again(changed.after.state, cancel)
+        labels = {"actor": self.context.actor.id, "mode": opened.mode.value}
+        telemetry.episodes_ended.add(1, {**labels, "status": Status.CANCELED.value})
+        return await self._tell(opened, changed.events[0], seq=changed.after.version)
 
     async def newest(self, episode_id: str) -> Recorded | None:
         """Return an episode's newest commit; None if there is none that this version can read.
@@ -195,13 +198,11 @@ class LaneEffects:
             newest: its newest commit.
 
         Raises:
-            Unavailable: the log is away, or a replica lags.
+            Unavailable: the log is away.
         """
         if newest is None or not is_answered(newest):
             return opening.untouched(newest)
-        records = await self.context.ports.log.read(newest.subject)
-        if not records or records[-1].seq < newest.seq:
-            raise Unavailable(newest.subject, detail="what a replica holds is not the newest")
+        records = await read_up_to(self.context.ports.log, self.context.clock, newest)
         return fold(records).opened
 
     async def gone(self, episodes: Iterable[str]) -> list[str]:
@@ -259,6 +260,10 @@ class LaneEffects:
         if episode_events.is_public(opened):
             end = episode_events.ended(opened, None, finished, seq=seq)
             await EventPublisher(self.context.ports.domain_events).tell([end])
+
+
+def _newest_of(records: Sequence[Recorded]) -> Recorded | None:
+    return records[-1] if records else None
 
 
 def _queued(

@@ -6,21 +6,21 @@ that they dispatch one gets a `VersionConflict`, and forgets what it knew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from engine.episodes.breaker_store import EpisodeContext
 from engine.lanes import lane as lane_rules
 from engine.lanes.lane import EMPTY, Lane
+from engine.runtime.store import Loaded, Store, all_of_it, append_once, commit_of
 from streams.clock import Clock
-from streams.errors import Unavailable, VersionConflict
+from streams.errors import VersionConflict
 from streams.model.events import LaneEvent
 from streams.model.foreign_streams import ForeignStream
 from streams.ports.all import Ports
 from streams.ports.delivery import Source, Unreadable
 from streams.ports.domain_events import DomainEvent
-from streams.ports.log import START, Commit, Recorded
-from streams.tracing import traceparent
+from streams.ports.log import START, Recorded
 
 
 @dataclass
@@ -42,21 +42,19 @@ class LaneStore:
 
         Raises:
             UnreadableEvent: a newer version of the engine writes it.
-            Unavailable: the log is away, or a replica lags.
+            Unavailable: the log is away.
         """
         subject = self.ports.stack.lane(self.actor)
-        last = await self.ports.log.last(subject)
-        past = lane_rules.beginning(last)
-        records: Sequence[Recorded] = ()
-        if last:
-            records = await self.ports.log.read(subject, after=past)
-            if not lane_rules.is_complete(records, past=past):
-                records = await self.ports.log.read(subject)
-        self.newest = records[-1] if records else None
-        if (self.newest and self.newest.seq) != (last and last.seq):
-            raise Unavailable(subject, detail="what a replica holds is not the newest")
-        self.lane = lane_rules.fold(records)
-        self.version = self.newest.seq if self.newest else START
+        loaded = await self._load(subject, lane_rules.beginning)
+        records = loaded.records
+        if records and not lane_rules.is_complete(records, past=lane_rules.beginning(records[-1])):
+            loaded = await self._load(subject, all_of_it)
+        self.newest = loaded.records[-1] if loaded.records else None
+        self.lane, self.version = loaded.state, loaded.version
+
+    async def _load(self, subject: str, after: Callable[[Recorded], int]) -> Loaded[Lane]:
+        store = Store[Lane, LaneEvent](self.ports.log, self.clock, lane_rules.fold, after=after)
+        return await store.load(subject)
 
     async def check(self) -> None:
         """Check that the lane is as we know it, where nothing is to be written that would tell.
@@ -77,14 +75,9 @@ class LaneStore:
             VersionConflict: someone else dispatches. Read again, decide again.
             Unavailable: the log is away. It may be written.
         """
-        commit = Commit(
-            id=f"lane.{next(self.writer_ids)}",
-            at=self.clock.now(),
-            events=tuple(events),
-            trace=traceparent(),
-        )
+        commit = commit_of(events, id=f"lane.{next(self.writer_ids)}", at=self.clock.now())
         subject = self.ports.stack.lane(self.actor)
-        self.version = await self.ports.log.append(subject, commit, after=self.version)
+        self.version = await append_once(self.ports.log, subject, commit, after=self.version)
         for event in events:
             self.lane = lane_rules.evolve(self.lane, event, version=self.version)
 

@@ -34,7 +34,7 @@ from engine.node.supervisor import ActorSupervisor, FallbackWatcher, NodeContext
 from engine.outputs.pool import AdapterPool
 from engine.runtime.catalog import Catalog
 from engine.runtime.leases import Keeper, LeaseEvents
-from engine.runtime.retry import Turns
+from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks
 from engine.waits.signals import SignalConsumer, SignalRetries
 from engine.workflows.begin import StartTool

@@ -45,8 +45,8 @@ from engine.outputs.pool import AdapterPool, OutputContext
 from engine.runtime.catalog import Catalog, CatalogContents
 from engine.runtime.leases import Keeper, LeaseEvents
 from engine.runtime.permits import Permit
-from engine.runtime.retry import Turns
 from engine.runtime.slots import Slots
+from engine.runtime.store import Turns
 from engine.runtime.tasks import NodeTasks, wait_first
 from engine.triggers.admit import Admission
 from engine.triggers.evaluate import TriggerEvaluator

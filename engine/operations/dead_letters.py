@@ -13,9 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.app import dedupe
-from engine.dead_letters import letter as dead_letter
 from engine.dead_letters.letter import DeadLetter, _waiting
-from engine.dead_letters.write import settle
+from engine.dead_letters.write import letters, settle
 from engine.episodes.episode import ENDED, Episode, fold
 from engine.episodes.open import open_episode
 from engine.errors import Refused, Rejected
@@ -23,6 +22,7 @@ from engine.operations import sweep
 from engine.operations.sweep import require_there
 from engine.outputs.decide import check_is_carried, tried_again
 from engine.outputs.output import fold as fold_output
+from engine.runtime.store import Loaded
 from engine.workflows.instance import fold_instance
 from streams.clock import Clock
 from streams.errors import UnreadableEvent
@@ -38,7 +38,6 @@ from streams.model.commands import (
 )
 from streams.model.events import DeadDiscarded, DeadLettered, DeadRequeued, EpisodeOpened
 from streams.ports.all import Ports
-from streams.ports.log import START
 from streams.subjects import Stack
 from streams.wire.codec import decode_command, decode_workflow_command
 
@@ -188,8 +187,8 @@ class DeadLetterRequests:
             BadName: `letter_key` cannot be a letter's.
             Unavailable: the log is away. Requeue it again: that completes what was begun.
         """
-        subject, letter, version = await self._read(letter_key)
-        match remedy(letter, stack=self.ports.stack):
+        letter = await self._load(letter_key)
+        match remedy(letter.state, stack=self.ports.stack):
             case Republish(seq=seq):
                 requeued = await self._republish(seq, letter_key=letter_key, by=by)
             case Reopen(episode_id=episode_id):
@@ -200,7 +199,7 @@ class DeadLetterRequests:
                 requeued = await self._redeliver(redeliver, letter_key=letter_key, by=by)
             case Resend(command=command):
                 requeued = await self._resend(command, letter_key=letter_key, by=by)
-        await settle(self.ports, self.clock, subject, letter, requeued, after=version)
+        await settle(letters(self.ports, self.clock), letter, requeued)
         return requeued
 
     async def discard(self, letter_key: str, *, by: str, reason: str) -> DeadDiscarded:
@@ -216,15 +215,13 @@ class DeadLetterRequests:
             BadName: `letter_key` cannot be a letter's.
             Unavailable: the log is away. It may have been noted.
         """
-        subject, letter, version = await self._read(letter_key)
+        letter = await self._load(letter_key)
         discarded = DeadDiscarded(by=by, reason=reason)
-        await settle(self.ports, self.clock, subject, letter, discarded, after=version)
+        await settle(letters(self.ports, self.clock), letter, discarded)
         return discarded
 
-    async def _read(self, letter_key: str) -> tuple[str, dead_letter.DeadLetter, int]:
-        subject = self.ports.stack.dead_letter(letter_key)
-        records = await self.ports.log.read(subject)
-        return subject, dead_letter.fold(records), records[-1].seq if records else START
+    async def _load(self, letter_key: str) -> Loaded[DeadLetter]:
+        return await letters(self.ports, self.clock).load(self.ports.stack.dead_letter(letter_key))
 
     async def _republish(self, seq: int, *, letter_key: str, by: str) -> DeadRequeued:
         event_seq = await self.ports.domain_events.republish(seq, id=f"requeue.{letter_key}")

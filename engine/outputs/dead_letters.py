@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Final
 
 from engine.dead_letters import letter as dead_letter
-from engine.dead_letters.write import DeadLetterWriter, settle
+from engine.dead_letters.write import DeadLetterWriter, letters, settle
 from engine.errors import Rejected
 from engine.outputs.output import UNPROPOSED, Output
 from engine.outputs.output import evolve as evolve_output
 from engine.outputs.store import OutputStore
+from engine.runtime.store import Loaded
 from streams.clock import Clock
-from streams.errors import VersionConflict
 from streams.layout import Kind
 from streams.model.events import (
     DeadLettered,
@@ -183,5 +183,6 @@ async def _note(ports: Ports, clock: Clock, failed: Output, requeued: DeadRequeu
     newest = await ports.log.last(subject)
     if newest is None:
         return
-    with suppress(Rejected, VersionConflict):  # Whoever requeued the letter has noted it.
-        await settle(ports, clock, subject, dead_letter.fold([newest]), requeued, after=newest.seq)
+    known = Loaded(subject, dead_letter.fold([newest]), [newest])
+    with suppress(Rejected):  # Whoever requeued the letter has noted it.
+        await settle(letters(ports, clock), known, requeued)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from math import isfinite
 from typing import Final, TypeAlias
 
@@ -45,14 +46,14 @@ from engine.outputs.keys import idempotency_key, proposal
 from engine.outputs.output import Output, is_own
 from engine.outputs.pool import OutputContext, PooledAdapter
 from engine.outputs.rate_limit import PLACE_S
-from engine.outputs.store import OutputStore, Overtaken
+from engine.outputs.store import OutputStore
 from engine.runtime.context import ActorContext
 from engine.runtime.publish import PublicEvent
-from engine.runtime.retry import CONFLICTS_MAX, Contended
+from engine.runtime.store import Overtaken
 from engine.runtime.usercode import in_text
 from engine.validation import backoff_s, jittered_s
 from streams.clock import Clock
-from streams.errors import VersionConflict
+from streams.errors import Unavailable, VersionConflict
 from streams.json import unraw
 from streams.model.events import (
     EpisodeDeferred,
@@ -74,6 +75,9 @@ Came: TypeAlias = OutputDelivered | OutputPostponed | OutputFailed
 """What may come of an attempt."""
 
 log = structlog.get_logger("vigil.outputs")
+
+MOVES_MAX: Final = 16
+"""Most moves with one output in a row: proposing, attempting and giving up are three."""
 
 CLASS_CHARS_MAX: Final = 100
 """Longest error class that is kept of what an adapter says, in characters: the end of an episode
@@ -254,7 +258,7 @@ class DeliveryAttempts:
         """
         may_go = proposed.approval is None and self.context.may_go_on.is_given
         if outlet is None or not may_go or not outlet.throttle.try_enter(output_store.key):
-            await output_store.write(proposed)
+            await output_store.append(proposed)
             return None
         return await self._deliver(output_store, outlet, proposed)
 
@@ -274,7 +278,7 @@ class DeliveryAttempts:
             Overtaken, LeaseLost, VersionConflict, Unavailable: as `propose`.
         """
         if outlet is None:
-            await output_store.write(_no_adapter(output_store.output))
+            await output_store.append(_no_adapter(output_store.output))
             return None
         runs, throttle = self.context.may_go_on, outlet.throttle
         # Who has just come must not overtake all those who were sent away before.
@@ -295,7 +299,7 @@ class DeliveryAttempts:
         """Make an attempt, in a place that was taken for it; put down `first` with it."""
         try:
             number = 1 if first else output_store.output.attempts + 1
-            await output_store.write(
+            await output_store.append(
                 *first, OutputAttempted(attempt=number, node=self.context.node)
             )
             # No version can take a call back: a node that was frozen must not make it now.
@@ -308,8 +312,11 @@ class DeliveryAttempts:
             )
         finally:
             outlet.throttle.leave()
-        # A conflict here is another owner's doing: this node has lost the episode.
-        await output_store.append(came)
+        try:
+            await output_store.append(came)
+        except Overtaken as error:
+            # That is another owner's doing: this node has lost the episode.
+            raise VersionConflict(output_store.subject, expected=output_store.version) from error
         return Later(came.retry_at) if isinstance(came, OutputPostponed) else None
 
 
@@ -356,19 +363,11 @@ class OutputDelivery:
             Unavailable: the log is away.
         """
         output_store = self._output_store(key)
-        if not is_new:
-            await output_store.read()
-        for _ in range(CONFLICTS_MAX):
-            self.check_claim()
-            try:
-                done = await self._move(output_store, intent)
-            except Overtaken:
-                await output_store.read()
-            else:
-                if done is not None:
-                    await note_gone_on(self.context.ports, self.context.clock, output_store.history)
-                    return self._progress(output_store, done, retells=retells)
-        raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
+        done = await output_store.retry(
+            partial(self._move_on, output_store, intent), is_known=is_new
+        )
+        await note_gone_on(self.context.ports, self.context.clock, output_store.history)
+        return self._progress(output_store, done, retells=retells)
 
     async def look(self, key: str) -> DeliveryState:
         """Return how far an output has got, and do nothing about it. All of it is news.
@@ -416,17 +415,16 @@ class OutputDelivery:
             Unavailable: the log is away.
         """
         output_store = self._output_store(key)
-        for _ in range(CONFLICTS_MAX):
-            await output_store.read()
+
+        async def settle() -> Settled:
             move = self._next(output_store, Retries())
             if isinstance(move, Settled):
-                return self._progress(output_store, move, retells=retells)
-            try:
-                await output_store.append(*self._ending(output_store, move, intent, reason=reason))
-            except VersionConflict:
-                continue
-            return self._progress(output_store, _dropped(key), retells=retells)
-        raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
+                return move
+            await output_store.append(*self._ending(output_store, move, intent, reason=reason))
+            return _dropped(key)
+
+        settled = await output_store.retry(settle)
+        return self._progress(output_store, settled, retells=retells)
 
     def _ending(
         self, output_store: OutputStore, move: Move, intent: OutputIntent | None, *, reason: str
@@ -478,6 +476,17 @@ class OutputDelivery:
         now = self.context.clock.now()
         return now if self.called_at is None else max(now, self.called_at)
 
+    async def _move_on(
+        self, output_store: OutputStore, intent: OutputIntent | None
+    ) -> Settled | Later:
+        """Make one move after another, and return the last one for now."""
+        for _ in range(MOVES_MAX):
+            self.check_claim()
+            done = await self._move(output_store, intent)
+            if done is not None:
+                return done
+        raise Unavailable(output_store.subject, detail=f"not settled after {MOVES_MAX} moves")
+
     async def _move(
         self, output_store: OutputStore, intent: OutputIntent | None
     ) -> Settled | Later | None:
@@ -495,11 +504,11 @@ class OutputDelivery:
                     proposed = self._proposal(output_store, intent, move)
                     return await self._attempts.propose(output_store, outlet, proposed)
                 # It was announced, and nobody came to propose it.
-                await output_store.write(self._forgone)
+                await output_store.append(self._forgone)
             case TryDelivery():
                 return await self._attempts.attempt(output_store, outlet)
             case FailDelivery(event=failed):
-                await output_store.write(failed)
+                await output_store.append(failed)
         return None
 
     def _outlet(self, output: Output, intent: OutputIntent | None) -> PooledAdapter | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import Final
+from typing import TypeVar
 
 from engine.outputs.output import UNPROPOSED, Output, decide, evolve, fold
-from engine.validation import backoff_s
+from engine.runtime.store import Loaded, Store
 from streams.clock import Clock
-from streams.errors import Unavailable, VersionConflict
 from streams.model.events import (
     OutputApproved,
     OutputCanceled,
@@ -21,23 +20,9 @@ from streams.model.events import (
     OutputRejected,
 )
 from streams.ports.all import Ports
-from streams.ports.log import START, Commit, Recorded
-from streams.tracing import traceparent
+from streams.ports.log import Recorded
 
-READS_MAX: Final = 10
-"""Reads of a log whose end a replica holds later than the leader, in up to 2 s."""
-
-READ_S: Final = 0.01
-"""Pause after the first of them, in seconds; it doubles each time."""
-
-READ_MAX_S: Final = 0.5
-
-AMENDS_MAX: Final = 8
-"""Most tries to add to an output that others add to at the same time."""
-
-
-class Overtaken(Exception):
-    """Somebody else has added to an output since it was read. Read it again, and rule again."""
+T = TypeVar("T")
 
 
 class Proposal:
@@ -76,72 +61,73 @@ class OutputStore:
             ports: of the stack.
             clock: stamps what is added.
             key: the output's.
-            pen: unique for ever to this writer; commit ids start with it.
+            writer_id: unique for ever to this writer; commit ids start with it.
         """
         self.key = key
-        self.output: Output = UNPROPOSED
-        self.version = START
-        self._happened: list[tuple[OutputEvent, int, datetime]] = []
-        """All that has: each event, where it is on the log, and when it was recorded."""
         self.since: int | None = None
         """The version at which it was first read, or added to unread; None: it was neither."""
-        self._ports, self._clock, self._writer_id = ports, clock, writer_id
-        self._subject = ports.stack.output(key)
+        self._store = Store[Output, OutputEvent](ports.log, clock, fold)
+        self._loaded = Loaded(ports.stack.output(key), UNPROPOSED)
+        self._writer_id = writer_id
         self._commits = 0
+
+    @property
+    def subject(self) -> str:
+        """Where its log is."""
+        return self._loaded.subject
+
+    @property
+    def output(self) -> Output:
+        """What its log adds up to."""
+        return self._loaded.state
+
+    @property
+    def version(self) -> int:
+        """The version of that."""
+        return self._loaded.version
 
     @property
     def history(self) -> Iterable[tuple[OutputEvent, datetime]]:
         """All that has happened to it, as far as that is known, and when."""
-        return ((event, at) for event, _, at in self._happened)
+        return ((event, at) for event, _, at in self._happened())
 
     async def read(self) -> None:
-        """Learn what the log says by now, up to what its leader holds.
-
-        Raises:
-            UnreadableEvent: a newer version has written it.
-            Unavailable: no answer from the server.
-        """
-        last = await self._ports.log.last(self._subject)
-        records = await self._up_to(last.seq) if last else ()
-        self.output = fold(records)
-        self.version = records[-1].seq if records else START
-        self.since = self.version if self.since is None else self.since
-        self._happened = [
-            (event, each.seq, each.commit.at) for each in records for event in _events(each)
-        ]
+        """Read what the log has by now, up to what its leader has."""
+        self._note(await self._store.load(self.subject))
 
     async def append(self, *events: OutputEvent) -> None:
         """Add `events` to the log, in one commit.
 
         Raises:
-            Rejected: they do not fit what we know.
-            VersionConflict: someone else has added to it since it was read. Read it again.
-            TooLarge, Unwritable: the log cannot keep them.
-            Unavailable: the log is away.
+            Rejected: they do not fit the output as we know it.
+            Overtaken: others have added to it since it was read.
         """
-        now, after = self._clock.now(), self.output
+        now, after, before = self._store.clock.now(), self.output, self._loaded
         for event in events:
             after = evolve(after, decide(after, event), at=now)
         self._commits += 1
-        commit = Commit(
-            id=f"{self._writer_id}-{self._commits}", at=now, events=events, trace=traceparent()
-        )
-        before = self.version
-        self.version = await self._ports.log.append(self._subject, commit, after=before)
-        self.since = before if self.since is None else self.since
-        self.output = after
-        self._happened += ((event, self.version, now) for event in events)
+        id_ = f"{self._writer_id}-{self._commits}"
+        self._loaded = await self._store.append(before, events, id=id_, at=now)
+        self.since = before.version if self.since is None else self.since
 
-    async def write(self, *events: OutputEvent) -> None:
-        """As `append`, for those who go on if others were faster.
+    async def retry(self, attempt: Callable[[], Awaitable[T]], *, is_known: bool = False) -> T:
+        """Return what `attempt` returns; read the output and call it again if others were faster.
+
+        Args:
+            attempt: raises `Overtaken` then.
+            is_known: whether the output need not be read before the first time.
 
         Raises:
-            Overtaken: someone else has added to it since it was read.
+            Contended: others were faster, again and again.
         """
-        try:
-            await self.append(*events)
-        except VersionConflict as error:
-            raise Overtaken from error
+        known = self._loaded if is_known else None
+
+        async def informed(loaded: Loaded[Output]) -> T:
+            if loaded is not known:
+                self._note(loaded)
+            return await attempt()
+
+        return await self._store.retry(self.subject, informed, seed=self._writer_id, known=known)
 
     async def amend(self, ruled: Callable[[Output], OutputEvent | None]) -> bool:
         """Read it, add what a rule makes of it, and return whether it makes anything of it.
@@ -150,40 +136,41 @@ class OutputStore:
             ruled: the rule; it is asked again if others were faster.
 
         Raises:
-            Unavailable: the log is away, or others add to it again and again.
+            Contended: others were, again and again.
         """
-        for _ in range(AMENDS_MAX):
-            await self.read()
+
+        async def attempt() -> bool:
             event = ruled(self.output)
-            if event is None:
-                return False
-            try:
-                await self.write(event)
-            except Overtaken:
-                continue
-            return True
-        raise Unavailable(f"output {self.key!r}", detail="others write to it at the same time")
+            if event is not None:
+                await self.append(event)
+            return event is not None
+
+        return await self.retry(attempt)
 
     def proposal_of(self, episode_id: str) -> Proposal | None:
         """Return the newest proposal of an episode, though others may have proposed it anew since.
 
         None: the episode has proposed nothing.
         """
-        begins = [at for at, (event, *_) in enumerate(self._happened) if _is_proposal(event)]
-        for begin, end in reversed(list(pairwise([*begins, len(self._happened)]))):
-            event = self._happened[begin][0]
+        happened = self._happened()
+        begins = [at for at, (event, *_) in enumerate(happened) if _is_proposal(event)]
+        for begin, end in reversed(list(pairwise([*begins, len(happened)]))):
+            event = happened[begin][0]
             if isinstance(event, OutputProposed) and event.episode_id == episode_id:
-                return Proposal(event, self._happened[begin:end])
+                return Proposal(event, happened[begin:end])
         return None
 
-    async def _up_to(self, seq: int) -> Sequence[Recorded]:
-        for tries in range(1, READS_MAX + 1):
-            records = await self._ports.log.read(self._subject)
-            if records and records[-1].seq >= seq:
-                return records
-            pause_s = backoff_s(tries, first_s=READ_S, most_s=READ_MAX_S)
-            await self._clock.sleep(pause_s)
-        raise Unavailable(f"read {self._subject}", detail=f"no replica shows commit {seq} yet")
+    def _note(self, loaded: Loaded[Output]) -> None:
+        self._loaded = loaded
+        self.since = self.version if self.since is None else self.since
+
+    def _happened(self) -> Sequence[tuple[OutputEvent, int, datetime]]:
+        """Return each event, where it is on the log, and when it was recorded."""
+        return [
+            (event, each.seq, each.commit.at)
+            for each in self._loaded.records
+            for event in _events(each)
+        ]
 
 
 def _events(record: Recorded) -> Iterable[OutputEvent]:

@@ -10,8 +10,8 @@ from engine.app.actor import Actor
 from engine.app.app import App
 from engine.runtime.catalog import Catalog, Revisions
 from engine.runtime.permits import Permit, Permits
-from engine.runtime.retry import Turns
 from engine.runtime.slots import Slots
+from engine.runtime.store import Turns
 from streams.clock import Clock
 from streams.model.events import EpisodeOpened
 from streams.ports.all import Ports

@@ -20,10 +20,10 @@ does all of it anew.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 import structlog
@@ -35,6 +35,7 @@ from engine.episodes.wake import ATTEND, call_by
 from engine.runtime import publish
 from engine.runtime.context import ActorContext
 from engine.runtime.publish import EventPublisher
+from engine.runtime.store import Loaded, Store
 from engine.waits import answer as answering
 from engine.waits import wait as waits
 from engine.waits.answer import Refusal, WaitAnswer, waits_of
@@ -42,12 +43,18 @@ from engine.waits.signal import WaitEntry
 from engine.waits.signals import bring, missed
 from engine.waits.wait import Blocked, block_in, is_answered, next_wake, reminder_due, step_answered
 from streams.clock import SKEW_S
-from streams.errors import Unavailable, VersionConflict
+from streams.errors import Unavailable
 from streams.keys import wait_key
 from streams.model.commands import Attend, Command, Decide, Resolve, Start
-from streams.model.events import EpisodeBlocked, EpisodeOpened, EpisodeResolved, Resolution
+from streams.model.events import (
+    EpisodeBlocked,
+    EpisodeEvent,
+    EpisodeOpened,
+    EpisodeResolved,
+    Resolution,
+)
 from streams.ports.delivery import Delivery, Unreadable
-from streams.ports.log import Commit, EventLog, Recorded
+from streams.ports.log import EventLog, Recorded
 from streams.tracing import traceparent
 
 LOOKS_MAX: Final = 16
@@ -186,9 +193,10 @@ class WaitRegistry:
         return self.context.ports.stack.episode(opened.episode_id)
 
 
-ANSWERS_MAX: Final = 8
-"""Most tries to answer an episode that others write to at the same time. Whoever is faster has
-answered it, or canceled it; then there is nothing to answer any more."""
+T = TypeVar("T")
+
+Journal: TypeAlias = Loaded[Episode]
+"""An episode and its commits, as they were read."""
 
 Incoming: TypeAlias = Delivery[Command | Unreadable]
 
@@ -214,9 +222,11 @@ class WaitHandler:
 
     context: ActorContext
     _registry: WaitRegistry = field(init=False)
+    _store: Store[Episode, EpisodeEvent] = field(init=False)
 
     def __post_init__(self) -> None:
         self._registry = WaitRegistry(self.context)
+        self._store = Store(self.context.ports.log, self.context.clock, fold)
 
     async def attend(
         self,
@@ -270,18 +280,21 @@ class WaitHandler:
         self, decision: Decide | Resolve, records: Sequence[Recorded], delivery: Incoming
     ) -> Sequence[Recorded]:
         """Return the journal with what comes of a decision, and of the expiry if it came late."""
-        for _ in range(ANSWERS_MAX):
-            ruling = answering.answer(records, decision, at=delivery.at)
+
+        async def attempt(journal: Journal) -> tuple[Sequence[Recorded], Refusal | None]:
+            ruling = answering.answer(journal.records, decision, at=delivery.at)
             if isinstance(ruling, Refusal):
-                _note_refused(decision, ruling)
-                await self._forget_past(decision, records)
-                return await self._expire(records, delivery)
-            appended = await self._append(ruling, records)
-            if appended is not None:
-                log.info("answered", resolution=ruling.resolved.resolution.value, by=decision.by)
-                return appended
-            records = await self._read_past(records)
-        raise Unavailable(records[-1].subject, detail="others write to it at the same time")
+                return journal.records, ruling
+            appended = await self._append(ruling, journal)
+            log.info("answered", resolution=ruling.resolved.resolution.value, by=decision.by)
+            return appended, None
+
+        records, refusal = await self._retry(attempt, records, seed=decision.id)
+        if refusal is None:
+            return records
+        _note_refused(decision, refusal)
+        await self._forget_past(decision, records)
+        return await self._expire(records, delivery)
 
     async def _forget_past(self, decision: Decide | Resolve, records: Sequence[Recorded]) -> None:
         """Have word find the episode no more by what it has waited for and waits for no longer.
@@ -308,41 +321,32 @@ class WaitHandler:
 
     async def _expire(self, records: Sequence[Recorded], delivery: Incoming) -> Sequence[Recorded]:
         """Return the journal with what it means that nobody has answered, if time is up."""
-        for _ in range(ANSWERS_MAX):
-            expired = answering.expire(records, at=delivery.at)
+
+        async def attempt(journal: Journal) -> Sequence[Recorded]:
+            expired = answering.expire(journal.records, at=delivery.at)
             if expired is None:
-                return records
-            appended = await self._append(expired, records)
-            if appended is not None:
-                log.info("expired: nobody has answered in time", step_no=expired.resolved.step_no)
-                return appended
-            records = await self._read_past(records)
-        raise Unavailable(records[-1].subject, detail="others write to it at the same time")
+                return journal.records
+            appended = await self._append(expired, journal)
+            log.info("expired: nobody has answered in time", step_no=expired.resolved.step_no)
+            return appended
 
-    async def _append(
-        self, answer: WaitAnswer, records: Sequence[Recorded]
-    ) -> Sequence[Recorded] | None:
-        """Return the journal with `answer`; None: others have written to it meanwhile."""
-        newest, resolved = records[-1], answer.resolved
-        commit = Commit(
-            # The same decision gives the same commit, whoever follows it, however often.
-            id=f"answer.{newest.subject}.{resolved.step_no}.{resolved.decision_id}",
-            at=self.context.clock.now(),
-            events=answer.events,
-            trace=traceparent(),
-        )
-        try:
-            seq = await self.context.ports.log.append(newest.subject, commit, after=newest.seq)
-        except VersionConflict:
-            return None
-        return [*records, Recorded(subject=newest.subject, seq=seq, commit=commit)]
+        return await self._retry(attempt, records, seed=str(delivery.seq))
 
-    async def _read_past(self, records: Sequence[Recorded]) -> Sequence[Recorded]:
-        """Return the journal as it is by now, which is longer than `records`."""
-        newest = await self.context.ports.log.read(records[-1].subject)
-        if len(newest) <= len(records):
-            raise Unavailable(records[-1].subject, detail="what a replica holds is not the newest")
-        return newest
+    async def _retry(
+        self, attempt: Callable[[Journal], Awaitable[T]], records: Sequence[Recorded], *, seed: str
+    ) -> T:
+        """Return what `attempt` returns, called first with the journal as it was read."""
+        subject = records[-1].subject
+        known = Loaded(subject, fold(records), records)
+        return await self._store.retry(subject, attempt, seed=seed, known=known)
+
+    async def _append(self, answer: WaitAnswer, journal: Journal) -> Sequence[Recorded]:
+        """Return the journal with `answer`."""
+        resolved = answer.resolved
+        # The same decision gives the same commit, whoever follows it, however often.
+        id_ = f"answer.{journal.subject}.{resolved.step_no}.{resolved.decision_id}"
+        now = self.context.clock.now()
+        return (await self._store.append(journal, answer.events, id=id_, at=now)).records
 
     async def _have_gone_on(self, delivery: Incoming, records: Sequence[Recorded]) -> None:
         """Call who goes on with an episode that has its answer, now or when its turn comes."""

@@ -38,6 +38,7 @@ from engine.app.workflow_plan import (
 )
 from engine.errors import BadRequest, BadWorkflow
 from engine.runtime.catalog import CannotRun, Catalog, Revisions
+from engine.runtime.store import append_first
 from engine.workflows.events import count_events
 from engine.workflows.instance import SubjectLock, lock_of
 from engine.workflows.start import SubStart, called_off, started
@@ -50,7 +51,6 @@ from streams.errors import (
     Unavailable,
     UnreadableEvent,
     Unwritable,
-    VersionConflict,
 )
 from streams.json import JsonObject
 from streams.keys import workflow_lock_key
@@ -60,7 +60,7 @@ from streams.model.triggers import Mode
 from streams.model.workflows import WorkflowSpec
 from streams.ports.all import Ports
 from streams.ports.bucket import BucketEntry
-from streams.ports.log import START, Commit
+from streams.ports.log import Commit
 from streams.tracing import traceparent
 
 
@@ -92,12 +92,10 @@ async def _be_first(ports: Ports, commit: Commit, workflow: str, id_: str, *, mo
     """Call a node to an instance and write its first commit; return whether it is the first."""
     advance = Advance(workflow=workflow, instance_id=id_)
     await ports.commands.send(advance, id=f"begin.{id_}", trace=commit.trace)
-    try:
-        await ports.log.append(ports.stack.workflow(id_), commit, after=START)
-    except VersionConflict:
-        return False
-    count_events(workflow, commit.events, mode=mode)
-    return True
+    is_first = await append_first(ports.log, ports.stack.workflow(id_), commit)
+    if is_first:
+        count_events(workflow, commit.events, mode=mode)
+    return is_first
 
 
 async def tell_instance(ports: Ports, opened: EpisodeOpened) -> None:

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from engine.runtime.store import append_once, commit_of
 from engine.workflows.events import count_events
 from engine.workflows.instance import INSTANCE_ENDED, UNSTARTED, Instance, after, fold_instance
 from streams.model.events import WorkflowEvent
 from streams.ports.all import Ports
-from streams.ports.log import Commit
-from streams.tracing import traceparent
 
 PAGES_MAX: Final = 512
 """Instances that are remembered at a time."""
@@ -99,8 +98,8 @@ class InstanceStore:
         instance = stored.instance
         subject = self.ports.stack.workflow(instance.begun.instance_id)
         id_ = f"conduct.{next(self.writer_ids)}"
-        commit = Commit(id=id_, at=at, events=tuple(events), trace=traceparent())
-        version = await self.ports.log.append(subject, commit, after=instance.version)
+        commit = commit_of(events, id=id_, at=at)
+        version = await append_once(self.ports.log, subject, commit, after=instance.version)
         count_events(instance.begun.spec.name, events, mode=instance.begun.mode)
         stored.instance = after(instance, events, at=at, version=version)
         stored.is_newest, stored.is_followed = True, False

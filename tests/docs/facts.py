@@ -66,7 +66,7 @@ LIMITS: Final = (
     "engine.episodes.writer.EVENTS_PER_COMMIT_MAX",
     "engine.triggers.admit.IN_FLIGHT_MAX",
     "engine.findings.apply.FINDINGS_IN_FLIGHT_MAX",
-    "engine.runtime.retry.CONFLICTS_MAX",
+    "engine.runtime.store.CONFLICTS_MAX",
     "engine.runtime.publish.EVENTS_IN_FLIGHT_MAX",
     "engine.runtime.leases.BEATS_PER_TTL",
     "engine.node.node.GRACE_S",

@@ -12,8 +12,8 @@ from engine.episodes.cancel import RunningEpisodes
 from engine.outputs.pool import AdapterPool, OutputContext
 from engine.runtime.catalog import Catalog
 from engine.runtime.permits import Permits
-from engine.runtime.retry import Turns
 from engine.runtime.slots import Slots
+from engine.runtime.store import Turns
 from streams.clock import Clock
 from streams.ports.all import Ports
 from tests.engine.stage import CLOCK

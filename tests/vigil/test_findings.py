@@ -10,7 +10,7 @@ import pytest
 from engine.app import findings
 from engine.app.findings import clear_finding, raise_finding
 from engine.findings.apply import FindingApplier
-from engine.runtime.retry import Turns
+from engine.runtime.store import Turns
 from streams.clock import SystemClock
 from streams.jetstream import connect
 from streams.subjects import Stack

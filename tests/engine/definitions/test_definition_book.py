@@ -16,6 +16,8 @@ from engine.definitions.store import (
     read_definition,
 )
 from engine.errors import BadRequest, Refused
+from engine.runtime import store
+from engine.runtime.store import Contended
 from engine.validation import BY_CHARS_MAX, REASON_CHARS_MAX
 from streams.clock import SystemClock
 from streams.errors import BadName, RevisionConflict, Unavailable
@@ -80,7 +82,7 @@ class Around:
 
 def overtaken(ports, by, *, times=1):
     """Return ports whose reader of the log has not seen what `by` does meanwhile."""
-    log = Around(ports.log, "last", behind=by, times=times)
+    log = Around(ports.log, "append", before=by, times=times)
     return dataclasses.replace(ports, log=log)
 
 
@@ -244,13 +246,15 @@ async def test_what_somebody_applies_meanwhile_is_disabled_too(ports):
     assert await told(ports) == change.registered
 
 
-async def test_who_never_gets_a_turn_is_told_and_has_changed_nothing(ports):
+async def test_who_never_gets_a_turn_is_told_and_has_changed_nothing(ports, monkeypatch):
+    monkeypatch.setattr(store, "CONFLICTS_MAX", 3)
+
     async def other():
         now = await read_definition(ports, AGENT, ID)
         await apply(ports, TWO if now.body == THREE else THREE, by="cleo")
 
-    with pytest.raises(Refused, match="others change it"):
-        await apply(overtaken(ports, other, times=TRIES_MAX), ONE)
+    with pytest.raises(Contended, match="lost 3 races"):
+        await apply(overtaken(ports, other, times=3), ONE)
     assert {each.event.by for each in await history(ports)} == {"cleo"}
 
 

@@ -14,7 +14,7 @@ from engine.episodes.recovery import SweepVerdict
 from engine.findings.apply import FindingApplier
 from engine.operations.dead_letters import DeadLetterRequests
 from engine.operations.sweep import Candidate, EpisodeSweeper
-from engine.runtime.retry import Turns
+from engine.runtime.store import Turns
 from streams.clock import SystemClock
 from streams.errors import VersionConflict
 from streams.jetstream import LinkSettings, connect

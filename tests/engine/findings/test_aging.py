@@ -24,7 +24,7 @@ from engine.app.strategy import ConvergeResult, Strategy
 from engine.app.triggers import event
 from engine.findings.apply import FindingApplier
 from engine.findings.expire import DueFinding, FindingExpiry, timer_of
-from engine.runtime.retry import Turns
+from engine.runtime.store import Turns
 from streams.errors import Unavailable
 from streams.memory import memory_ports
 from streams.memory.stream import DEDUPE_WINDOW_S

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from engine.app.findings import clear_finding, raise_finding, update_finding
 from engine.findings.apply import FindingApplier
-from engine.runtime.retry import CONFLICTS_MAX, Contended, Turns
+from engine.runtime.store import CONFLICTS_MAX, Contended, Turns
 from streams.memory import memory_ports
 from streams.model.events import FindingRaised, FindingUpdated
 from streams.model.triggers import Mode

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from engine.app.findings import raise_finding
 from engine.findings.apply import FindingApplier
-from engine.runtime import retry
-from engine.runtime.retry import Turns
+from engine.runtime import store
+from engine.runtime.store import Turns
 from streams.errors import VersionConflict
 from streams.jetstream import connect
 from streams.layout import Stream
@@ -121,7 +121,7 @@ class Unfair:
 async def test_an_episode_that_lost_every_race_is_handed_over_and_nobody_says_the_log_is_away(
     ports, monkeypatch
 ):
-    monkeypatch.setattr(retry, "CONFLICTS_MAX", 3)
+    monkeypatch.setattr(store, "CONFLICTS_MAX", 3)
     app = app_of(Scripted(findings=[disk]))
     with capture_logs() as logs:
         async with running(app, replace(ports, log=Unfair(ports, times=3))):

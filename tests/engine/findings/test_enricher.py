@@ -10,7 +10,7 @@ from engine.app.findings import clear_finding, enriched, raise_finding, update_f
 from engine.errors import StrategyError
 from engine.findings import apply
 from engine.findings.apply import FindingApplier
-from engine.runtime.retry import Turns
+from engine.runtime.store import Turns
 from streams.json import raw
 from streams.model.events import FindingCleared, FindingRaised, FindingUpdated
 from tests.engine.stage import CLOCK, Scripted, app_of, opening, play, told

@@ -11,7 +11,7 @@ from engine.app.findings import clear_finding, raise_finding
 from engine.app.strategy import ConvergeResult, Strategy
 from engine.findings.apply import FindingApplier
 from engine.findings.store import FindingReader
-from engine.runtime.retry import Turns
+from engine.runtime.store import Turns
 from streams.errors import BadName
 from streams.memory import memory_ports
 from streams.model.findings import FindingStatus

@@ -11,7 +11,7 @@ from engine.app.findings import clear_finding, raise_finding
 from engine.errors import BadRequest, NoFinding
 from engine.findings.apply import FindingApplier
 from engine.findings.requests import FindingRequests
-from engine.runtime.retry import Turns
+from engine.runtime.store import Turns
 from streams.errors import BadName, VersionConflict
 from streams.model.events import (
     FindingAcknowledged,

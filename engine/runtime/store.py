@@ -1,0 +1,255 @@
+"""Reads an aggregate, decides, appends at the version that was read; again if others were faster.
+
+One policy for every aggregate. The writers of one node that share `Turns` wait for each other, so
+they never race; of several nodes, the one that was too late decides again on what is there by then,
+after a pause that grows with every loss.
+
+Whatever awaits the log here may raise `Unavailable` (and `UnknownOutcome`, if an append may have
+happened), `UnreadableEvent` for a commit of a newer version of the engine, and, when appending,
+`TooLarge` or `Unwritable`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from engine.validation import backoff_s, jittered_s
+from streams.clock import Clock
+from streams.errors import Unavailable, VersionConflict
+from streams.model.events import LogEvent
+from streams.ports.log import START, Commit, EventLog, Recorded
+from streams.tracing import traceparent
+
+S = TypeVar("S")
+E = TypeVar("E", bound=LogEvent)
+T = TypeVar("T")
+
+CONFLICTS_MAX: Final = 100
+"""Races for one aggregate that a writer may lose to other nodes, in up to 50 s, before its change
+is left for later. Every loss is another's gain."""
+
+CONFLICT_S: Final = 0.002
+"""Longest pause after the first lost race: about what one append takes. It doubles each time."""
+
+CONFLICT_MAX_S: Final = 0.5
+"""Longest pause between two races."""
+
+READS_MAX: Final = 10
+"""Reads of an aggregate whose newest commit a replica lacks, in up to 2 s."""
+
+READ_S: Final = 0.01
+"""Pause after the first of them, in seconds; it doubles each time."""
+
+READ_MAX_S: Final = 0.5
+"""Longest pause between two reads."""
+
+
+class Contended(Unavailable):
+    """Others appended first, again and again. Nothing was written; do it again later."""
+
+
+class Overtaken(Exception):
+    """Others appended since the aggregate was read. `Store.retry` reads it and tries again."""
+
+
+class Turns:
+    """The turns of one node's writers: a lock for each aggregate that somebody writes to."""
+
+    def __init__(self) -> None:
+        """Begin with nobody waiting."""
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, subject: str) -> asyncio.Lock:
+        """Return the lock for writing at `subject`. It is forgotten with its last user."""
+        return self._locks.setdefault(subject, asyncio.Lock())
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[S]):
+    """An aggregate as it was read."""
+
+    subject: str
+    state: S
+    records: Sequence[Recorded] = ()
+    """The commits that `state` is the fold of, oldest first."""
+
+    @property
+    def version(self) -> int:
+        """The version that it was read at."""
+        return self.records[-1].seq if self.records else START
+
+
+@dataclass(frozen=True, slots=True)
+class Changed(Generic[S, E]):
+    """What a decision led to."""
+
+    before: Loaded[S]
+    after: Loaded[S]
+    events: tuple[E, ...]
+    """What was appended; empty: there was nothing to change."""
+
+
+def all_of_it(_: Recorded) -> int:
+    """Have an aggregate read from its first commit on."""
+    return START
+
+
+def only_newest(newest: Recorded) -> int:
+    """Have nothing but the newest commit of an aggregate read."""
+    return newest.seq - 1
+
+
+@dataclass(frozen=True)
+class Store(Generic[S, E]):
+    """Reads and changes aggregates of one kind."""
+
+    log: EventLog
+    clock: Clock
+    fold: Callable[[Sequence[Recorded]], S]
+    after: Callable[[Recorded], int] = all_of_it
+    """Given the newest commit: past which version the log is to be read for the fold."""
+    turns: Turns = field(default_factory=Turns)
+    """Shared by all on this node who often write to the same aggregate."""
+
+    async def load(self, subject: str) -> Loaded[S]:
+        """Return the aggregate up to the newest commit that the leader of its stream has."""
+        records = await self._read(subject)
+        return Loaded(subject, self.fold(records), records)
+
+    async def append(
+        self, before: Loaded[S], events: Sequence[E], *, id: str, at: datetime
+    ) -> Loaded[S]:
+        """Append `events` at the version of `before`, and return the aggregate with them.
+
+        Args:
+            before: what they were decided on.
+            events: those of one commit.
+            id: of the commit: unique for ever, but the same each time that it is tried again.
+            at: when they were decided.
+
+        Raises:
+            Overtaken: others appended since it was read; nothing was written.
+        """
+        subject, commit = before.subject, commit_of(events, id=id, at=at)
+        try:
+            seq = await append_once(self.log, subject, commit, after=before.version)
+        except VersionConflict as error:
+            raise Overtaken from error
+        records = (*before.records, Recorded(subject=subject, seq=seq, commit=commit))
+        return Loaded(subject, self.fold(records), records)
+
+    async def change(
+        self,
+        subject: str,
+        decide: Callable[[S, datetime], Sequence[E]],
+        *,
+        id: str,
+        known: Loaded[S] | None = None,
+    ) -> Changed[S, E]:
+        """Append what `decide` makes of the aggregate; if that is nothing, append nothing.
+
+        Args:
+            subject: the aggregate's.
+            decide: pure; called again whenever others were faster. What it raises is raised here.
+            id: as for `append`.
+            known: the aggregate, if it was read just now.
+
+        Raises:
+            Contended: others were faster, again and again.
+        """
+
+        async def attempt(before: Loaded[S]) -> Changed[S, E]:
+            at = self.clock.now()
+            events = tuple(decide(before.state, at))
+            after = await self.append(before, events, id=id, at=at) if events else before
+            return Changed(before, after, events)
+
+        return await self.retry(subject, attempt, seed=id, known=known)
+
+    async def retry(
+        self,
+        subject: str,
+        attempt: Callable[[Loaded[S]], Awaitable[T]],
+        *,
+        seed: str,
+        known: Loaded[S] | None = None,
+    ) -> T:
+        """Return what `attempt` returns; where `change` is too little.
+
+        Args:
+            subject: the aggregate's.
+            attempt: called with the aggregate, again as long as it raises `Overtaken`.
+            seed: the writer's own, so that rivals do not try again together.
+            known: as for `change`.
+
+        Raises:
+            Contended: others were faster, again and again.
+        """
+        # The turn is kept during a pause: the others of this node would only lose as well.
+        async with self.turns.of(subject):
+            for tries in range(1, CONFLICTS_MAX + 1):
+                loaded, known = known or await self.load(subject), None
+                try:
+                    return await attempt(loaded)
+                except Overtaken:
+                    pause_s = backoff_s(tries, first_s=CONFLICT_S, most_s=CONFLICT_MAX_S)
+                await self.clock.sleep(jittered_s(pause_s, seed=f"{seed}.{tries}"))
+        raise Contended(subject, detail=f"lost {CONFLICTS_MAX} races for it")
+
+    async def _read(self, subject: str) -> Sequence[Recorded]:
+        newest = await self.log.last(subject)
+        if newest is None:
+            return ()
+        after = self.after(newest)
+        if after >= only_newest(newest):
+            return (newest,)
+        return await read_up_to(self.log, self.clock, newest, after=after)
+
+
+def commit_of(events: Sequence[LogEvent], *, id: str, at: datetime) -> Commit:
+    """Return a commit of `events`, traced as what runs now is."""
+    return Commit(id=id, at=at, events=tuple(events), trace=traceparent())
+
+
+async def append_once(log: EventLog, subject: str, commit: Commit, *, after: int) -> int:
+    """Append `commit` at a version that is known, and return the new one.
+
+    For those who stop if others were faster.
+
+    Raises:
+        VersionConflict: others were; nothing was written.
+    """
+    return await log.append(subject, commit, after=after)
+
+
+async def append_first(log: EventLog, subject: str, commit: Commit) -> bool:
+    """Append the first commit of an aggregate; return False if there is one already."""
+    try:
+        await append_once(log, subject, commit, after=START)
+    except VersionConflict:
+        return False
+    return True
+
+
+async def read_up_to(
+    log: EventLog, clock: Clock, newest: Recorded, *, after: int = START
+) -> Sequence[Recorded]:
+    """Return the commits of an aggregate past version `after`, up to `newest` or further.
+
+    `newest` is known from the leader of the stream. A read may be answered by a replica, which may
+    get it moments later; to decide without it could do something twice.
+
+    Raises:
+        Unavailable: no replica had it for 2 s.
+    """
+    for tries in range(1, READS_MAX + 1):
+        records = await log.read(newest.subject, after=after)
+        if records and records[-1].seq >= newest.seq:
+            return records
+        await clock.sleep(backoff_s(tries, first_s=READ_S, most_s=READ_MAX_S))
+    raise Unavailable(f"read {newest.subject}", detail=f"no replica has commit {newest.seq} yet")
