@@ -101,7 +101,7 @@ def test_what_was_to_be_tried_again_before_its_episode_waited_is_not_handed_back
 class Unhurried:
     """An inbox that has sent a command only once a node has followed it."""
 
-    inbox: CommandQueue
+    commands: CommandQueue
     is_followed: Callable[[], Awaitable[None]]
 
     async def send(self, command, *, id, trace=""):
