@@ -117,7 +117,7 @@ def overspent(budget: Budget, *, turns: int, tokens: int, wall_s: float) -> str 
 
 
 F = TypeVar("F")
-"""What is declared."""
+"""The type of the declared value."""
 
 LABEL_BYTES_MAX: Final = 512
 """Longest `domain`, `spec_rev` or `subject_key`, in bytes of UTF-8; every episode keeps them."""
@@ -152,23 +152,19 @@ def checked_tools(tools: Mapping[str, ToolLike], *, actor: str) -> Mapping[str, 
 
 
 def checked_callback(value: F | None, *, actor: str, field: str) -> F | None:
-    """Return `value`, which is to be called one day.
-
-    Raises:
-        DeclarationError: it cannot be.
-    """
+    """Return `value` if it can be called; raise `DeclarationError` otherwise."""
     return Check(actor).callback(field, value)
 
 
 @dataclass(frozen=True)
 class Check:
-    """Checks of declared values; each returns the value, or raises what says what is wrong."""
+    """Checks of declared values; each returns the value or raises an error that names the field."""
 
     actor: str
     expectation: str = ""
 
     def refuse(self, field_: str, problem: str, cause: Exception | None = None) -> DeclarationError:
-        """Return the error that says what is wrong with a field, to be raised."""
+        """Return the error for a field, for the caller to raise."""
         error = DeclarationError(
             actor=self.actor, expectation=self.expectation, field=field_, problem=problem
         )
@@ -185,7 +181,7 @@ class Check:
             raise self.refuse("name", "declared twice")
 
     def stacks(self, field_: str, given: object, *, most: int) -> tuple[str, ...]:
-        """Return the names of stacks in a list; none if there is no list."""
+        """Return the names of stacks; none if there is no list."""
         if given is None:
             return ()
         if isinstance(given, str) or not isinstance(given, Sequence):
@@ -226,7 +222,7 @@ class Check:
             raise self.refuse("strategy", f"State: {error}", error) from error
 
     def sources(self, on: On) -> Sources:
-        """Return what an expectation listens to."""
+        """Return the triggers of an expectation."""
         try:
             return sources_of(on)
         except TypeError as error:
@@ -235,13 +231,13 @@ class Check:
             raise self.refuse("on", str(error), error) from error
 
     def dedupe(self, dedupe: Dedupe) -> Dedupe:
-        """Return what tells one cause from another."""
+        """Return the dedupe rule."""
         if problem := problem_of_dedupe(dedupe):
             raise self.refuse("dedupe", problem)
         return dedupe
 
     def overrides(self, overrides: Overrides | None) -> Overrides | None:
-        """Return what stands for the outside in dry runs."""
+        """Return the overrides for dry runs."""
         if overrides is not None and (problem := problem_of_overrides(overrides)):
             raise self.refuse("dry_run", problem)
         return overrides
@@ -255,7 +251,7 @@ class Check:
         return breaker
 
     def escalation(self, escalation: Escalations | None) -> Escalations:
-        """Return what findings become as they grow older."""
+        """Return the escalations by class of finding."""
         if escalation is None:
             return {}
         if problem := problem_of_escalation(escalation):
@@ -263,7 +259,7 @@ class Check:
         return {class_: tuple(steps) for class_, steps in escalation.items()}
 
     def max_wait(self, max_wait_s: float, *, debounce_s: float, most: float) -> float:
-        """Return the longest wait for calm, which needs a wait for calm that is no longer."""
+        """Return the longest debounce, which needs a debounce that is no longer."""
         checked = self.seconds("max_wait_s", max_wait_s, most=most)
         if checked and not debounce_s:
             raise self.refuse("max_wait_s", "bounds debounce_s, and there is none")
@@ -272,7 +268,7 @@ class Check:
         return checked
 
     def concurrency(self, value: int, *, key: str, most: int) -> int:
-        """Return how many with the same key may run at a time."""
+        """Return how many episodes with the same key may run at a time."""
         checked = self.count("concurrency", value, most=most)
         if checked != 1 and not key:
             raise self.refuse("concurrency", "counts by concurrency_key, and there is none")
@@ -309,7 +305,7 @@ class Check:
         return value
 
     def budget(self, budget: Budget) -> Budget:
-        """Return a budget whose limits can be kept."""
+        """Return a budget whose limits are usable."""
         if not isinstance(budget, Budget):
             raise self.refuse("budget", f"{budget!r} is not a Budget(turns=…, tokens=…, wall_s=…)")
         if problem := problem_of_budget(budget):
@@ -327,7 +323,7 @@ class Check:
         return self.whole(field_, value, least=1, most=most)
 
     def label(self, field_: str, value: str) -> str:
-        """Return a text that is short enough for every episode to keep."""
+        """Return a text that is short enough to store with every episode."""
         if not isinstance(value, str):
             raise self.refuse(field_, f"{value!r} is not text")
         try:
@@ -346,7 +342,7 @@ class Check:
         return checked
 
     def switch(self, field_: str, *, value: bool) -> bool:
-        """Return True or False, and nothing that only looks like it."""
+        """Return True or False, and refuse values that are only truthy or falsy."""
         if not isinstance(value, bool):
             raise self.refuse(field_, f"{value!r} is not True or False")
         return value

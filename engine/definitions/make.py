@@ -48,7 +48,6 @@ def closed_actor(id_: str, body: msgspec.Raw = NOTHING) -> Actor | None:
     """Return who sees to the open episodes of an actor; None: no definition can be called so.
 
     Args:
-        id_: the actor's.
         body: its definition. What no agent can be read from sets no limits but those by default.
     """
     try:
@@ -121,9 +120,6 @@ def unmade(
     """Return what a definition comes to that is disabled, or that cannot be made.
 
     Args:
-        name: kind and id.
-        problem: why it cannot; empty: it is disabled.
-        revision: of the edition.
         body: the definition, as far as it is known: an actor that is closed keeps its limits.
     """
     kind, _, id_ = name.partition(".")
@@ -165,7 +161,6 @@ def catalog_of(
 
     Args:
         app: with the actors that it declares in code for this stack, and what definitions name.
-        made: what is defined.
         stack: the name of the node's; None: whatever the stack is, as if all were for it.
     """
     problems: dict[str, str] = {}

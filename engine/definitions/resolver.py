@@ -41,21 +41,12 @@ class RevisionResolver:
     """The revisions of definitions, made with the app of one node."""
 
     def __init__(self, ports: Ports, app: App) -> None:
-        """Begin with none.
-
-        Args:
-            ports: of the stack.
-            app: has what definitions name.
-        """
+        """Begin with none."""
         self._ports, self._app = ports, app
         self._made: OrderedDict[Key, MadeDefinition] = OrderedDict()
 
     async def make(self, registered: RegisteredDefinition) -> MadeDefinition:
-        """Return what `edition` comes to, or why this node cannot run it.
-
-        Raises:
-            Unavailable: the log is away, and the edition is of an agent that is disabled.
-        """
+        """Return what `edition` comes to, or why this node cannot run it."""
         if not registered.holds and registered.kind is DefinitionKind.AGENT:
             return await self._close(registered)
         key = (registered.kind, registered.id, registered.revision)
@@ -72,7 +63,6 @@ class RevisionResolver:
 
         Raises:
             Hindered: this node cannot have it.
-            Unavailable: the log is away.
         """
         made = await self._find((DefinitionKind.AGENT, actor_id, revision))
         if made.actor is None:
@@ -84,7 +74,6 @@ class RevisionResolver:
 
         Raises:
             Hindered: this node cannot have it.
-            Unavailable: the log is away.
         """
         made = await self._find((DefinitionKind.WORKFLOW, name, revision))
         if made.workflow is None:

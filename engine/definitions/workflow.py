@@ -136,7 +136,6 @@ def to_workflow(definition: WorkflowDefinition, *, revision: int = 0) -> Workflo
     """Return the workflow that is defined. Equal definitions make equal ones.
 
     Args:
-        definition: which.
         revision: of the definition, where it was applied; its instances keep it.
 
     Raises:

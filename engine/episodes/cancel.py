@@ -78,26 +78,18 @@ async def cancel(ports: Ports, actor: str, episode_id: str, *, by: str, reason: 
     minutes makes the request a dead letter.
 
     Args:
-        ports: of the stack.
-        actor: the actor's id.
-        episode_id: the episode's.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        Unavailable: no answer, or the server refused. It may be asked for; asking again is safe.
     """
     command = cancel_command(actor, episode_id, by=by, reason=reason)
     await ask_to_cancel(ports, command, id=f"cancel.{episode_id}.{uuid4().hex}")
 
 
 async def ask_to_cancel(ports: Ports, command: Cancel, *, id: str) -> None:
-    """Send a command that has an episode canceled, under `id`.
-
-    Raises:
-        Unavailable: no answer, or the server refused. Doing it again is safe.
-    """
+    """Send a command that has an episode canceled, under `id`."""
     key, said = cancel_key(command.episode_id), codec.encode_command(command)
     # The command last: whoever answers for it deletes the key.
     await ports.gates.put(key, said, ttl_s=KEY_TTL_S)

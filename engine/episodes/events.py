@@ -90,11 +90,8 @@ def breaker_changed(
 
     Args:
         opened: the episode whose end changed the breaker; an episode does so once.
-        change: what it did.
         failures: the episodes that failed one after the other, the newest last; none if it closed.
-        at: when.
         seq: what the journal has the end of the episode at. A breaker is not on the journal.
-        node: whose breaker it is; empty: the cluster's.
     """
     payload = {
         **_ids(opened),

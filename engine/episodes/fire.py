@@ -207,8 +207,6 @@ async def fire(
     episode. If none knows the expectation, it becomes a dead letter.
 
     Args:
-        ports: of the stack.
-        actor: the actor's id.
         expectation: the name of one of its expectations.
         payload: a JSON object for the strategy, `trigger.payload`, of up to 512 KiB.
         by: who asks, for people: 1 to 200 characters.
@@ -226,7 +224,6 @@ async def fire(
     Raises:
         BadRequest: a value is impossible; the error names the field.
         UnknownOutcome: no answer. It may be asked for; asking again with the same `key` is safe.
-        Unavailable: the server refused. It is not asked for. `UnknownOutcome` is one of these.
     """
     check_switch("dry_run", value=dry_run)
     asked = FireRequest(

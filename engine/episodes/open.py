@@ -67,7 +67,6 @@ async def record_opening(ports: Ports, opened: EpisodeOpened, *, at: datetime, t
 
     Raises:
         TooLarge, Unwritable: the journal cannot keep the trigger. Nothing was opened.
-        Unavailable: the log is away. It may have been opened; do it again.
     """
     episode_id = opened.episode_id
     commit = Commit(id=f"open.{episode_id}", at=at, events=(opened,), trace=trace)
@@ -83,7 +82,6 @@ async def open_episode(ports: Ports, opened: EpisodeOpened, *, at: datetime) -> 
 
     Raises:
         TooLarge, Unwritable: the journal cannot keep the trigger. Nothing was opened.
-        Unavailable: the log is away. It may have been opened; do it again.
     """
     episode_id, trace = opened.episode_id, traceparent()
     is_new = await record_opening(ports, opened, at=at, trace=trace)

@@ -145,7 +145,6 @@ def check_same(recorded: Asked, *, asked: str, action: Step) -> None:
     Args:
         recorded: the step on the journal, or what is to be the next one.
         asked: the fingerprint of what the strategy asks for now.
-        action: what it asks for now, for the message.
 
     Raises:
         NondeterministicReplay: it asks for something else.
@@ -186,8 +185,6 @@ def why_cannot_run(actor: Actor, episode: Episode, records: Sequence[Recorded]) 
 
     Args:
         actor: as this node's version of the app declares it; another node's may differ.
-        episode: the fold of `records`.
-        records: the episode's journal.
     """
     if episode.opened is None:
         return Hindrance(NO_SUCH_EPISODE, "the journal holds no such episode")

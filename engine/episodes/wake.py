@@ -46,11 +46,7 @@ class EpisodeRef(Protocol):
 
 
 async def call_by(ports: Ports, episode: EpisodeRef, at: datetime) -> None:
-    """Have a node attend an episode at `at`, or sooner if that is so already.
-
-    Raises:
-        Unavailable: the log is away, or others arm the timer again and again. Do it again.
-    """
+    """Have a node attend an episode at `at`, or sooner if that is so already."""
     timer = attend_timer(episode.actor_id, episode.episode_id)
     for _ in range(TRIES_MAX):
         pending = await _pending(ports, timer)

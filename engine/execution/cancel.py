@@ -49,11 +49,7 @@ class CancelWatcher:
     running: RunningEpisodes
 
     async def serve(self) -> None:
-        """Watch for ever, also while the node stops: what runs until then can be canceled.
-
-        Raises:
-            Unavailable: the gates are away. Watching anew begins with all that stands.
-        """
+        """Watch for ever, also while the node stops: what runs until then can be canceled."""
         async with self.gates.watch(under=CANCELS) as watch:
             while True:
                 for entry in await watch.receive(most=CHANGES_MAX, wait_s=WAIT_S):
@@ -97,15 +93,7 @@ class CancelHandler:
     _is_answered: bool = False
 
     async def carry_out(self, episode: Episode, records: Sequence[Recorded]) -> bool:
-        """Do what can be done now; return whether the command is answered for.
-
-        Args:
-            episode: the fold of `records`; it has been opened.
-            records: its journal.
-
-        Raises:
-            Unavailable: the log or the gates are away. Let the command come again.
-        """
+        """Do what can be done now; return whether the command is answered for."""
         command, running = self.command, self.context.running
         if self._is_over(episode, records[-1]):
             await self._answer()

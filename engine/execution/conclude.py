@@ -66,15 +66,10 @@ class Conclusion:
         """Do all that can be done now of what `episode`, which has converged, decided.
 
         Args:
-            episode: as it stands, under our claim.
-            since: as `oldest_of` gives it.
-            version: the episode's.
             retells: whether what was done before may not have been told.
 
         Raises:
             LeaseLost, VersionConflict: someone else has the episode. What is left is theirs.
-            Contended: a finding or an output is fought over without end.
-            Unavailable: the log is away.
         """
         findings, news = await self._findings(
             episode, since=since, version=version, retells=retells
@@ -95,15 +90,7 @@ class Conclusion:
         return replace(progress, canceled=end)
 
     async def tell_again(self, episode: Episode, *, since: int) -> ConclusionState:
-        """Return all there is to tell of what an `episode` that has ended decided.
-
-        Args:
-            episode: as it stands.
-            since: as `oldest_of` gives it.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Return all there is to tell of what an `episode` that has ended decided."""
         intents = episode.converged.findings if episode.converged else ()
         applied = await self.applier.look(intents, opened=self.opened, since=since)
         looked = await self._each(self._wanted(episode), self.output_delivery.look)
@@ -114,9 +101,6 @@ class Conclusion:
         """Carry what is left of the outputs of an `episode` that has ended.
 
         Of one that was canceled, only what a person has had tried again since.
-
-        Raises:
-            As `carry_out`.
         """
         finished = episode.finished
         assert finished is not None, "what is settled after an end"
@@ -134,12 +118,7 @@ class Conclusion:
         """Have outputs of steps not be delivered, unless they are settled.
 
         Args:
-            keys: the outputs'.
-            why: how the episode ends.
             retells: whether what was done before may not have been told.
-
-        Raises:
-            Contended, Unavailable: cancel them again.
         """
 
         async def cancel(key: str) -> DeliveryState:
@@ -153,7 +132,6 @@ class Conclusion:
 
         Raises:
             LeaseLost: another node may have the episode, and see to it.
-            Unavailable: do it again.
         """
         self.output_delivery.check_claim()
         await self.wake(progress.wakes_at, progress.pending)
@@ -166,20 +144,13 @@ class Conclusion:
         """Have a node attend the episode by `at`; None: nothing will be due.
 
         Sooner, if an output that is `pending` waits for a place at its route and there is one.
-
-        Raises:
-            Unavailable: do it again.
         """
         if at is not None:
             await call_by(self.context.ports, self.opened, at)
             self.context.adapters.line_up(pending, self.opened)
 
     async def sleep(self) -> None:
-        """Have nobody attend the episode any more.
-
-        Raises:
-            Unavailable: do it again.
-        """
+        """Have nobody attend the episode any more."""
         await self.context.ports.timers.cancel(self.opened.actor_id, ATTEND, self.opened.episode_id)
 
     def _wanted(self, episode: Episode) -> dict[str, OutputIntent | None]:
@@ -306,15 +277,7 @@ class AfterEnd:
     conclusion: Conclusion
 
     async def note(self, episode: Episode, *, seq: int) -> None:
-        """Have breaker, workflow and lane know of the end, while someone comes back to it.
-
-        Args:
-            episode: the episode.
-            seq: what the journal has its end at.
-
-        Raises:
-            Unavailable: note it again.
-        """
+        """Have breaker, workflow and lane know of the end, while someone comes back to it."""
         assert episode.finished is not None, "an end that is noted"
         await self._see_to_timers(episode)
         await self.context.breakers.note(self.opened, episode.finished, seq=seq)

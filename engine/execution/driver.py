@@ -60,9 +60,7 @@ class WallTime:
         """Begin to count.
 
         Args:
-            clock: measures the time.
             limit_s: most seconds of running, over all attempts; 0 or less is no limit.
-            used_s: seconds that earlier attempts used.
         """
         self.limit = clock.timeout(max(0.0, limit_s - used_s) if limit_s > 0 else None)
         """Cuts off whoever works within it, once the time is used up."""
@@ -363,11 +361,6 @@ def driver_of(
     """Return what drives an episode.
 
     Args:
-        crew: the actor's.
-        opened: the episode.
-        scribe: writes its journal.
-        sender: delivers what its steps want delivered.
-        run: can be canceled.
         check_claim: raises `LeaseLost` once the claim cannot be trusted any more.
     """
     expectation, clock = context.actor.expectations[opened.expectation_id], context.clock

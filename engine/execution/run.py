@@ -78,11 +78,6 @@ class Attempt:
         """Take over where `records` end; without any, `opened` is the first event of the first.
 
         Args:
-            crew: the actor's.
-            opened: what the episode is about.
-            episode: the fold of `records`.
-            records: the episode's journal.
-            hold: on the episode.
             accept: called once nothing can be lost any more: when the fence is durable under a
                 claim, or when all is done.
             called_at: when this node was called because something may be due, by the server's
@@ -148,9 +143,7 @@ class Attempt:
             Leaving: the node may not go on; the episode is for another node.
             Busy: someone else has the claim, and nothing was written.
             LeaseLost, VersionConflict: another node may have taken over, or has.
-            Contended: a finding is fought over without end. What is left is for another time.
             TooLarge, Unwritable: the journal cannot keep an event.
-            Unavailable: the log is away. What is left is for the next owner.
         """
         labels = {"actor": self._context.actor.id, "mode": self.opened.mode.value}
         started_s = self._context.clock.monotonic_s()
@@ -175,11 +168,7 @@ class Attempt:
         telemetry.episode_duration.record(self._context.clock.monotonic_s() - started_s, labels)
 
     async def tell_again(self) -> None:
-        """Publish what an episode that has ended has to tell; whoever ended it may not have.
-
-        Raises:
-            Unavailable: try again later.
-        """
+        """Publish what an episode that has ended has to tell; whoever ended it may not have."""
         await self._after_end.note(self.episode, seq=self._journal.version)
         progress = await self._conclusion.tell_again(self.episode, since=self._since)
         await self._conclusion.wake(progress.wakes_at, progress.pending)
@@ -191,8 +180,6 @@ class Attempt:
 
         Raises:
             LeaseLost, VersionConflict: another node may have the episode, or has.
-            Contended: an output is fought over without end.
-            Unavailable: what is left is for the next owner.
         """
         await self._accept_once()
         progress = await self._conclusion.settle(self.episode)
@@ -378,10 +365,6 @@ class EpisodeRunner:
     async def settle(self, episode: Episode, records: Sequence[Recorded]) -> bool:
         """Carry what is left of the outputs of an episode that has ended; return whether we may.
 
-        Args:
-            episode: the fold of `records`; it has ended.
-            records: its journal.
-
         Raises:
             Unavailable: the log was away before the claim was made.
         """
@@ -394,8 +377,6 @@ class EpisodeRunner:
         """Do what is left of an episode; return whether this node got it.
 
         Args:
-            episode: the fold of `records`; it has been opened.
-            records: its journal.
             careful: whether it must be claimed and its start durable before any of its code runs,
                 so that a crash of that code is counted.
 

@@ -303,14 +303,10 @@ class OutputSteps:
         """Carry the output that was announced as `key`, and return how far it got.
 
         Args:
-            action: what the strategy asked for.
-            key: the output's, as announced.
             is_repeat: whether a node that died may have begun with it.
 
         Raises:
             LeaseLost, VersionConflict: another node has the episode.
-            Contended: the output is fought over without end.
-            Unavailable: the log is away.
         """
         progress = await self.conclusion.output_delivery.carry(
             key, action.intent, retells=is_repeat
@@ -325,11 +321,7 @@ class OutputSteps:
         return sent(action, result)
 
     async def cancel(self, episode: Episode, why: CancelEpisode) -> CancelEpisode:
-        """Cancel what its steps have proposed and is not settled; return how the episode ends.
-
-        Raises:
-            Contended, Unavailable: do it again.
-        """
+        """Cancel what its steps have proposed and is not settled; return how the episode ends."""
         if not episode.outputs_left:
             return replace(why, outputs=episode.outputs_settled)
         canceled = await self.conclusion.cancel(episode.outputs_left, why, retells=self.retells())

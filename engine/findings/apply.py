@@ -73,10 +73,7 @@ def enrich(
     """Return what was `found` as a change of `finding`, or None if it changes nothing.
 
     Args:
-        finding: as it is by now.
         raised: what was looked up for. What was raised anew since is another finding.
-        found: what the callback returned.
-        at: when it is added.
     """
     is_there = finding.status is FindingStatus.ACTIVE
     if not is_there or finding.raise_no != raised.finding.raise_no:
@@ -111,16 +108,7 @@ class Enricher:
     view: EpisodeView
 
     async def enrich(self, raised: IntentEvent, *, id: str) -> FindingChange | None:
-        """Return what was added to a finding that was just raised; None: nothing was.
-
-        Args:
-            raised: what happened to it.
-            id: of the commit that adds to it.
-
-        Raises:
-            Contended: the finding is fought over without end.
-            Unavailable: the log is away. Enrich it again.
-        """
+        """Return what was added to a finding that was just raised; None: nothing was."""
         found = await self._look_up(raised.finding)
         if found is None:
             return None
@@ -201,15 +189,12 @@ class FindingApplier:
 
         Args:
             intents: of one episode's convergence. Those on one key are carried out in order.
-            opened: the episode.
             attempt: 1 if nobody can have tried before.
             since: as `oldest_of` gives it. Used for findings in the episode's stream only.
             version: the episode's, if someone may take it over meanwhile.
 
         Raises:
             VersionConflict: someone has. What is left to do is theirs.
-            Contended: a finding is fought over without end.
-            Unavailable: the log is away.
         """
         if not dry_run.keeps_findings(opened):
             return left_out(intents)
@@ -236,13 +221,7 @@ class FindingApplier:
     async def look(
         self, intents: Sequence[FindingIntent], *, opened: EpisodeOpened, since: int = START
     ) -> list[AppliedIntent]:
-        """Return what became of `intents` that were all carried out before.
-
-        Args:
-            intents: of one episode's convergence.
-            opened: the episode.
-            since: as for `apply`.
-        """
+        """Return what became of `intents` that were all carried out before."""
         if not dry_run.keeps_findings(opened):
             return left_out(intents)
         found = []

@@ -71,13 +71,7 @@ class FindingTimers:
         """Arm what the finding of `event` needs. Arming again is harmless.
 
         Args:
-            event: its newest, as far as the caller knows.
-            version: the finding's, with that event.
             before: the finding as it was, if that is known to have its timers.
-
-        Raises:
-            Contended: it changes all the time.
-            Unavailable: the log is away. Arm again.
         """
         subject = self.ports.stack.finding(event.finding.finding_key)
         for _ in range(ARMINGS_MAX):
@@ -147,11 +141,7 @@ class FindingExpiry:
         self._timers = FindingTimers(ports, self.context.catalog.actors, clock)
 
     def due(self, due: Due) -> DueFinding | None:
-        """Return the finding to look at; None: only another version of the actor may know how.
-
-        Args:
-            due: a timer of one of the `PURPOSES`.
-        """
+        """Return the finding to look at; None: only another version of the actor may know how."""
         name = due.payload.get(EXPECTATION)
         if due.purpose == findings.ESCALATE and name not in self.context.actor.expectations:
             return None
@@ -162,12 +152,7 @@ class FindingExpiry:
         return DueFinding(due=due, subject=subject)
 
     async def look(self, aged: DueFinding) -> None:
-        """Have the finding expire or get worse if it is to, and arm what it needs next.
-
-        Raises:
-            Unavailable: the log is away, or others change it again and again, or in ways that this
-                version of the engine does not know. Look again later.
-        """
+        """Have the finding expire or get worse if it is to, and arm what it needs next."""
         due = aged.due
         try:
             change = await self._store.change(

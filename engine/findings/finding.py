@@ -99,12 +99,6 @@ def decide(
     """Return what `intent` makes of `finding`, or None if it changes nothing.
 
     Args:
-        finding: as it is.
-        intent: of an episode.
-        cause: which of the episode's intents it is.
-        actor_id: whose episode it is.
-        expectation_id: for which of the actor's expectations.
-        at: when it is carried out.
         ttl_s: time to live of findings that say nothing of their end, in seconds; 0: for ever.
     """
     active = finding if finding and finding.status is FindingStatus.ACTIVE else None

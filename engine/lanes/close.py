@@ -49,12 +49,7 @@ class LaneCloser:
     """Set at once: nobody waits for it."""
 
     async def serve(self) -> None:
-        """Close the lane, or see that it is closed, and then wait until the permit is withdrawn.
-
-        Raises:
-            UnreadableEvent: a newer version of the engine writes it.
-            Unavailable: the log is away.
-        """
+        """Close the lane, or see that it is closed, and then wait until the permit is withdrawn."""
         self.is_open.set()
         withdrawn = self.context.permits.runs.withdrawn
         key = lane_claim(self.context.actor.id)

@@ -67,13 +67,7 @@ class RoundPlanner:
         """Return what moves in `lane`, everything that it places being open.
 
         Args:
-            lane: as it stands.
             asked: what wants a place, in the order of the causes.
-            limits: of the actor.
-            seen: what else was seen.
-
-        Raises:
-            Unavailable: the log is away. Some of it may be open.
         """
         wanting = self._wanting(lane, asked, left=seen.left)
         # What has left its place in the same moment may have ended since it asked for another one.

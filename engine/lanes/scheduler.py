@@ -100,8 +100,6 @@ class Term:
 
         Raises:
             VersionConflict: someone else writes to the lane. Begin again.
-            UnreadableEvent: a newer version writes it.
-            Unavailable: the log is away.
         """
         await self._store.read()
         missing = await missing_cursors(self.context, self._store.lane.cursors)
@@ -116,7 +114,6 @@ class Term:
 
         Raises:
             VersionConflict: someone else dispatches.
-            UnreadableEvent: someone newer does.
             Unavailable: the log is away. After any of them, read the lane anew with a new stint.
             ExceptionGroup: of such.
         """
@@ -368,11 +365,7 @@ class LaneScheduler:
         self._failures = 0
 
     async def serve(self) -> None:
-        """Dispatch whenever it is this node's turn, for as long as it may.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Dispatch whenever it is this node's turn, for as long as it may."""
         self._withdrawn = self._permit.withdrawn
         await self._unless_withdrawn(self._wait_known())
         if self.takes_causes:

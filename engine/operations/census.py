@@ -37,23 +37,14 @@ WAIT_S: Final = 5.0
 
 
 async def open_episodes(ports: Ports, actor: str, expectation: str) -> list[str]:
-    """Return the ids of the expectation's episodes that had not ended when this was asked.
-
-    Raises:
-        UnreadableEvent: a newer version of the engine has written to the journal.
-        Unavailable: the log is away.
-    """
+    """Return the ids of the expectation's episodes that had not ended when this was asked."""
     census = await _taken(ports, {actor})
     unended = census.unended.values()
     return [each.episode_id for each in unended if each.expectation_id == expectation]
 
 
 async def blocked_episodes(ports: Ports, actors: Collection[str]) -> list[OpenWait]:
-    """Return the episodes of `actors` that were blocked when this was asked, oldest first.
-
-    Raises:
-        As `open_episodes`.
-    """
+    """Return the episodes of `actors` that were blocked when this was asked, oldest first."""
     census = await _taken(ports, actors)
     return [each for subject, each in census.unended.items() if subject in census.blocked]
 
@@ -118,16 +109,12 @@ async def cancel_related(
     of it: a matter of seconds per million commits. One that is opened meanwhile is not canceled.
 
     Args:
-        ports: of the stack.
-        actor: the actor's id.
         expectation: the name of one of its expectations.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        UnreadableEvent: a newer version of the engine has written to the journal.
-        Unavailable: no answer, or the server refused. Asking again is safe.
     """
     check_name("actor", actor)
     check_name("expectation", expectation)

@@ -179,14 +179,9 @@ class DeadLetterRequests:
         opened; for a command, a node is called to its episode again; an output is tried again; a
         command to an instance of a workflow is put to it again.
 
-        Args:
-            letter_key: as `Stack.aggregate_of` gives it.
-            by: who decided.
-
         Raises:
             Rejected: there is no such letter, it is settled, or it cannot be tried again.
             BadName: `letter_key` cannot be a letter's.
-            Unavailable: the log is away. Requeue it again: that completes what was begun.
         """
         subject, letter, version = await self._read(letter_key)
         match remedy(letter, stack=self.ports.stack):
@@ -206,15 +201,9 @@ class DeadLetterRequests:
     async def discard(self, letter_key: str, *, by: str, reason: str) -> DeadDiscarded:
         """Note that a letter is of no use, and return what was noted.
 
-        Args:
-            letter_key: as `Stack.aggregate_of` gives it.
-            by: who decided.
-            reason: why, in words.
-
         Raises:
             Rejected: there is no such letter, or it is settled.
             BadName: `letter_key` cannot be a letter's.
-            Unavailable: the log is away. It may have been noted.
         """
         subject, letter, version = await self._read(letter_key)
         discarded = DeadDiscarded(by=by, reason=reason)

@@ -216,7 +216,6 @@ def plan(known: Declared, standing: ActualState, *, now: datetime) -> list[Actio
 
     Args:
         known: what the nodes that live declare; read after what stands was.
-        standing: what stands.
         now: from when on a schedule that has no timer ticks.
     """
     return [

@@ -286,7 +286,6 @@ async def reconcile(
     Blocked episodes are found on the journal, all of it: seconds per million commits.
 
     Args:
-        ports: of the stack.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to `REASON_MAX` characters.
         actors: only these; None: all that a live node has.
@@ -296,8 +295,6 @@ async def reconcile(
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
-        UnreadableEvent: a newer version of the engine has written to the journal.
-        Unavailable: no answer, or the server refused. Reconciling again is safe.
     """
     check_text("by", by, least=1, most=BY_CHARS_MAX)
     check_text("reason", reason, least=0, most=REASON_MAX)

@@ -108,8 +108,6 @@ async def record(ports: Ports, episode_id: str) -> bytes:
 
     Raises:
         BadHistory: the journal holds no such episode.
-        UnreadableEvent: a newer version has written it.
-        Unavailable: no answer from the server.
     """
     records = await ports.log.read(ports.stack.episode(episode_id))
     if not records:
@@ -139,7 +137,6 @@ async def replay(
     outside, never is.
 
     Args:
-        records: an episode's journal, as `load` gives it.
         app: with the actor and the expectation that the episode is of.
         defined: actors that are said as data, as they are to be applied, made by `to_actor` with
             the app. As on a node, what the app declares in code goes before them.

@@ -102,11 +102,7 @@ def judge_instance(
     """Return what is to be done about `instance`; `RECOVERED`: have a node look at it.
 
     Args:
-        instance: as its journal stands.
         attempts: those that `running` yields, as their own journals stand.
-        is_armed: whether a timer will have somebody look at it.
-        silent_s: seconds since its last commit.
-        stale_after_s: how long it may be silent.
     """
     if instance.started is None or instance.phase in INSTANCE_ENDED:
         return SweepVerdict.ENDED
@@ -151,11 +147,7 @@ class InstanceSweeper:
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(IN_FLIGHT_MAX))
 
     async def sweep(self, instance_ids: Iterable[str]) -> Sequence[SweepVerdict]:
-        """Return what there was to do about each instance, done unless `is_dry`.
-
-        Raises:
-            Unavailable: the log is away. Sweep again: whoever was called is not called twice.
-        """
+        """Return what there was to do about each instance, done unless `is_dry`."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._look_at(each)) for each in instance_ids]
         return [task.result() for task in tasks]
@@ -215,11 +207,6 @@ def judge_episode(episode: Episode, *, silent_s: float, stale_after_s: float) ->
     """Return what `episode`'s journal says of it; `RECOVERED`: unless somebody is at it, do so.
 
     `WAITING`: unless what is to call a node back to it is missing.
-
-    Args:
-        episode: as its journal stands.
-        silent_s: seconds since its last commit.
-        stale_after_s: how long it may be silent.
     """
     if episode.status in ENDED or episode.status is Status.UNOPENED:
         return SweepVerdict.ENDED
@@ -263,11 +250,7 @@ class EpisodeSweeper:
     """Only look: call nobody."""
 
     async def sweep(self, candidates: Iterable[Candidate]) -> Sequence[SweepVerdict]:
-        """Return what there was to do about each of `candidates`, done unless `is_dry`.
-
-        Raises:
-            Unavailable: the log is away. Sweep again: whoever was called is not called twice.
-        """
+        """Return what there was to do about each of `candidates`, done unless `is_dry`."""
         room = asyncio.Semaphore(IN_FLIGHT_MAX)
 
         async def one(candidate: Candidate) -> SweepVerdict:

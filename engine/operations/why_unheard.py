@@ -97,8 +97,6 @@ def unheard(
     """Return why no node rules on what is said to an episode; None: one does.
 
     Args:
-        nodes: those that are up.
-        actor: whose episode it is.
         episode: as its journal stands; None: whoever has the actor can, since the episode is only
             to end.
     """
@@ -114,8 +112,6 @@ def instance_unheard(
     """Return why no node rules on what is said to an instance of a workflow; None: one does.
 
     Args:
-        nodes: those that are up.
-        workflow: its name.
         edition: its definition, also if it is disabled: then any node that runs anything may see to
             what is open of it. None: it is not defined as data.
     """
@@ -242,15 +238,9 @@ async def why_unheard(ports: Ports, episode_id: str) -> Unheard | None:
     As far as nodes say of themselves: one that has just stopped is missed within the life of its
     lease. As text it is one line with what to do, and what becomes of what was said.
 
-    Args:
-        ports: of the stack.
-        episode_id: the episode's.
-
     Raises:
         BadRequest: `episode_id` is no id.
         Refused: there is no such episode.
-        UnreadableEvent: a newer version of the engine has written it.
-        Unavailable: no answer, or the server refused.
     """
     check_id("episode_id", episode_id)
     return await _why_unheard(ports, episode_id)
@@ -259,14 +249,9 @@ async def why_unheard(ports: Ports, episode_id: str) -> Unheard | None:
 async def why_output_unheard(ports: Ports, key: str) -> Unheard | None:
     """Return why no node that is up rules on what is said about an output; None: one does.
 
-    Args:
-        ports: of the stack.
-        key: the output's.
-
     Raises:
         BadName: no output can have such a key.
         Refused: there is no such output.
-        UnreadableEvent, Unavailable: as `why_unheard`.
     """
     output = fold_output(await ports.log.read(ports.stack.output(key)))
     if output.proposed is None:

@@ -48,9 +48,6 @@ def gone_on(
     """Return an output as it failed when it was last gone on with, and what settles its letter.
 
     None: it has never failed, or nobody has gone on with it since.
-
-    Args:
-        happened: to the output, oldest first, and when.
     """
     found = list(_each_gone_on(happened))
     return found[-1] if found else None
@@ -62,7 +59,6 @@ def gone_on_from(
     """Return what settles the letter of one failure; None: nobody has gone on from there.
 
     Args:
-        failed: the output as it was when it had failed.
         happened: to the output, before and since, oldest first, and when.
     """
     cause = cause_of(failed)
@@ -129,15 +125,7 @@ async def write_failed(dead_letters: DeadLetterWriter, output: Output) -> None:
 
 
 async def note_retried(ports: Ports, clock: Clock, failed: Output, *, by: str) -> None:
-    """Note on the dead letter of an output that it is tried again, unless that is known.
-
-    Args:
-        failed: the output, as it was when it had failed.
-        by: who wants that.
-
-    Raises:
-        Unavailable: the log is away. Doing it again is safe.
-    """
+    """Note on the dead letter of an output that it is tried again, unless that is known."""
     assert failed.proposed is not None, "what failed was proposed"
     await _note(ports, clock, failed, DeadRequeued(by=by, episode_id=failed.proposed.episode_id))
 
@@ -148,12 +136,6 @@ async def note_gone_on(
     """Note on the dead letter of an output that it was gone on with, unless that is known.
 
     Whoever tried it again, or proposed it anew, may have died before it was noted.
-
-    Args:
-        happened: to the output, oldest first, and when.
-
-    Raises:
-        Unavailable: the log is away. Doing it again is safe.
     """
     found = gone_on(happened)
     if found is not None:
@@ -166,11 +148,7 @@ async def note_gone_on_from(
     """Note on the dead letter of one failure that the output was gone on with since, if so.
 
     Args:
-        failed: the output, as it was when it had failed.
         happened: to the output, before and since, oldest first, and when.
-
-    Raises:
-        Unavailable: the log is away. Doing it again is safe.
     """
     requeued = gone_on_from(failed, happened)
     if requeued is not None:

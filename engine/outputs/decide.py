@@ -80,15 +80,7 @@ Move: TypeAlias = Settled | Later | Propose | TryDelivery | FailDelivery
 def next_move(
     output: Output, key: str, *, episode_id: str, attempts_max: int, at: datetime
 ) -> Move:
-    """Return what is to be done about an output that an episode wants delivered.
-
-    Args:
-        output: as its log stands.
-        key: its key.
-        episode_id: the episode.
-        attempts_max: most attempts that its route makes.
-        at: now.
-    """
+    """Return what is to be done about an output that an episode wants delivered."""
     outcome = outcome_of(output, key, episode_id=episode_id)
     if outcome is not None:
         return Settled(outcome)
@@ -129,15 +121,8 @@ def after_failure(
     """Return what comes of an attempt that failed at `at`.
 
     Args:
-        output: with the attempt.
-        error_class: of the failure.
-        detail: for people.
-        is_permanent: whether another attempt is of no use.
-        attempts_max: most attempts that its route makes.
-        pause_s: how long the route waits before the next one.
         retry_after_s: how long the receiver wants it to wait, if it says so; it is not made sooner
             than that, but for what is over `RETRY_AFTER_S_MAX`.
-        at: when it failed.
     """
     if is_permanent or output.attempts_counted >= attempts_max:
         return OutputFailed(attempt=output.attempts, error_class=error_class, error_detail=detail)
@@ -231,11 +216,6 @@ def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> Output
 
     What nobody has approved in time is asked for once more, for as long as at first.
 
-    Args:
-        output: as its log stands.
-        command: what the person wants.
-        at: now.
-
     Raises:
         Refused: it cannot be; the message says why.
     """
@@ -259,10 +239,6 @@ def tried_again(output: Output, command: RetryOutput, *, at: datetime) -> Output
 def called_off(output: Output, command: CancelOutput) -> OutputCanceled | None:
     """Return what it leads to that a person wants an output canceled; None: it was so before.
 
-    Args:
-        output: as its log stands.
-        command: what the person wants.
-
     Raises:
         Refused: it cannot be; the message says why.
     """
@@ -283,10 +259,6 @@ def check_is_said_since(output: Output, *, at: datetime) -> None:
     said since must never be refused for that, so what was said in the minute before passes, too: by
     that much clocks may differ.
 
-    Args:
-        output: as its log stands.
-        at: when it was said, by the server's clock.
-
     Raises:
         Refused: it was said before.
     """
@@ -297,9 +269,6 @@ def check_is_said_since(output: Output, *, at: datetime) -> None:
 
 def check_is_carried(newest: Recorded | None) -> None:
     """Refuse to try outputs again while their episode waits for an answer, however long it does.
-
-    Args:
-        newest: commit of the episode that would carry them.
 
     Raises:
         Refused: nobody would carry them before that.

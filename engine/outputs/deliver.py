@@ -90,10 +90,7 @@ async def make_attempt(outlet: PooledAdapter, output: Output, *, clock: Clock, s
     """Call the adapter, and return what came of it.
 
     Args:
-        outlet: the adapter, with a place taken for this call.
         output: what is to be delivered, with the attempt put down.
-        clock: of the node.
-        stack: its name.
     """
     view = _view(output, stack)
     began_s = clock.monotonic_s()
@@ -250,7 +247,6 @@ class DeliveryAttempts:
         Raises:
             Overtaken: others have added to the output; nothing was done.
             LeaseLost, VersionConflict: another node may have the episode, or has.
-            Unavailable: the log is away.
         """
         may_go = proposed.approval is None and self.context.may_go_on.is_given
         if outlet is None or not may_go or not outlet.throttle.try_enter(output_store.key):
@@ -264,7 +260,6 @@ class DeliveryAttempts:
         """Make an attempt with an output that was put down.
 
         Args:
-            parcel: the output's.
             outlet: its adapter; None: there is none here, and it fails.
 
         Returns:
@@ -344,16 +339,13 @@ class OutputDelivery:
         """Carry one output as far as it gets now.
 
         Args:
-            key: the output's.
             intent: what is wanted; None: it is carried only if it was proposed.
             is_new: whether nobody can have begun with it for this episode.
             retells: whether all that has happened to it is news, for it may not have been told.
 
         Raises:
             LeaseLost, VersionConflict: another node may carry it, or does.
-            Contended: its log is fought over without end.
             TooLarge, Unwritable: its log cannot keep it.
-            Unavailable: the log is away.
         """
         output_store = self._output_store(key)
         if not is_new:
@@ -371,11 +363,7 @@ class OutputDelivery:
         raise Contended(f"output {key!r}: lost {CONFLICTS_MAX} races for it")
 
     async def look(self, key: str) -> DeliveryState:
-        """Return how far an output has got, and do nothing about it. All of it is news.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Return how far an output has got, and do nothing about it. All of it is news."""
         output_store = self._output_store(key)
         await output_store.read()
         move = self._next(output_store, Retries())
@@ -388,11 +376,7 @@ class OutputDelivery:
         return self._progress(output_store, Later(self._now()), retells=True)
 
     async def is_retried(self, key: str) -> bool:
-        """Return whether a person has had an output tried again.
-
-        Raises:
-            Unavailable: the log is away.
-        """
+        """Return whether a person has had an output tried again."""
         output_store = self._output_store(key)
         await output_store.read()
         return output_store.output.retries > 0
@@ -404,16 +388,6 @@ class OutputDelivery:
 
         It is written down also of what nobody has proposed: whoever stood still since they were
         about to is refused, and finds that.
-
-        Args:
-            key: the output's.
-            intent: what was wanted, if that is known.
-            reason: why, for people.
-            retells: as for `carry`.
-
-        Raises:
-            Contended: its log is fought over without end.
-            Unavailable: the log is away.
         """
         output_store = self._output_store(key)
         for _ in range(CONFLICTS_MAX):

@@ -54,10 +54,7 @@ def output_news(
     """Return what the world is told of what happened to an output.
 
     Args:
-        opened: the episode that proposed it.
-        proposed: its proposal.
         history: all that has happened to that, and where each event is on the log.
-        since: nothing is told of what is there or before.
     """
     news: list[PublicEvent] = []
     retries = 0

@@ -71,11 +71,7 @@ from streams.tracing import traceparent
 
 @dataclass(frozen=True)
 class OutputNotifier:
-    """Tells of the outputs of one episode.
-
-    Raises:
-        Unavailable: from each of its methods; tell of it again later.
-    """
+    """Tells of the outputs of one episode."""
 
     domain_events: DomainEvents
     opened: EpisodeOpened
@@ -115,22 +111,12 @@ log = structlog.get_logger("vigil.outputs")
 
 @dataclass(frozen=True)
 class OutputCommands:
-    """Writes for one actor, on one node.
-
-    Raises:
-        Unavailable: from each of its methods. Let the command come again.
-    """
+    """Writes for one actor, on one node."""
 
     context: ActorContext
 
     async def decide(self, command: Decide, episode: Episode, *, at: datetime) -> bool:
-        """Write a decision down, and return whether there is one: this one, or that time is up.
-
-        Args:
-            command: what was decided.
-            episode: whose output it is about.
-            at: when, by the server's clock.
-        """
+        """Write a decision down, and return whether there is one: this one, or that time is up."""
         refusals: list[Refused] = []
 
         def ruled(output: Output) -> OutputEvent | None:
@@ -151,12 +137,7 @@ class OutputCommands:
         return is_written or not refusals
 
     async def retry(self, command: RetryOutput, newest: Recorded) -> bool:
-        """Write down that an output is tried again, and return whether it is.
-
-        Args:
-            command: what a person wants.
-            newest: commit of its episode.
-        """
+        """Write down that an output is tried again, and return whether it is."""
         refusals: list[Refused] = []
         before: list[Output] = []
 
@@ -179,11 +160,6 @@ class OutputCommands:
         """Write down that an output is canceled, and return whether it is.
 
         None: an attempt is under way, and nobody knows yet what comes of it.
-
-        Args:
-            command: what a person wants.
-            episode: whose output it is about.
-            at: when they said so, by the server's clock.
         """
         refusals: list[Refused] = []
         output_store = self._output_store(command.output_key)
@@ -241,9 +217,6 @@ class OutputCheck:
         """Return whether the episode is to be gone on with; remind and expire what is due else.
 
         What is due later has a node called again.
-
-        Raises:
-            Unavailable: the log is away. Look again.
         """
         room = asyncio.Semaphore(LOOKS_IN_FLIGHT_MAX)
 
@@ -346,17 +319,7 @@ class OutputHandler:
     async def follow(
         self, delivery: Incoming, command: Command, episode: Episode, records: Sequence[Recorded]
     ) -> bool:
-        """Do what `command` asks; return whether it is answered for.
-
-        Args:
-            delivery: of the command; it is acknowledged here.
-            command: about outputs.
-            episode: the fold of `records`; it has been opened.
-            records: its journal.
-
-        Raises:
-            Unavailable: the log is away. Let the command come again.
-        """
+        """Do what `command` asks; return whether it is answered for."""
         commands = OutputCommands(self.context)
         has_effect: bool | None
         match command:

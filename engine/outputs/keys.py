@@ -29,8 +29,6 @@ def output_key(intent: OutputIntent, opened: EpisodeOpened, *, place: str) -> st
     """Return the key of what an episode wants delivered.
 
     Args:
-        intent: what it wants.
-        opened: the episode.
         place: what tells it from the episode's others, where the intent has no key of its own.
     """
     if intent.dedupe_key:
@@ -46,8 +44,6 @@ def inline_key(action: SendOutput, opened: EpisodeOpened, *, turn: int) -> str:
     """Return the key of what is delivered as a step: a replay of that turn means the same output.
 
     Args:
-        action: what the strategy asked for.
-        opened: the episode.
         turn: of the strategy, from 1.
     """
     mark = fingerprint(action)[:MARK_CHARS]
@@ -83,11 +79,7 @@ def proposal(
     """Return what puts an output down on its log.
 
     Args:
-        intent: what is wanted.
-        key: the output's.
-        opened: the episode that wants it.
         proposal_no: how often the key has been proposed, this time included.
-        at: now.
     """
     return OutputProposed(
         output_key=key,

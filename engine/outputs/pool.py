@@ -106,13 +106,7 @@ class AdapterPool:
     """All adapters of one node."""
 
     def __init__(self, routes: Mapping[str, Route], ports: Ports, clock: Clock) -> None:
-        """Open nothing yet.
-
-        Args:
-            routes: the app's.
-            ports: for adapters that publish.
-            clock: measures what they take.
-        """
+        """Open nothing yet."""
         self._adapters = {
             name: PooledAdapter(name, each, ports, clock) for name, each in routes.items()
         }
@@ -126,7 +120,6 @@ class AdapterPool:
 
         Args:
             keys: of outputs that are not settled, whatever they wait for.
-            opened: their episode, which nobody has.
         """
         who = WaitingEpisode(opened.actor_id, opened.episode_id)
         for key in keys:

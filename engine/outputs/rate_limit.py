@@ -62,8 +62,6 @@ class WaitQueue:
         """Have `who` wait. Who has waited, and has come in vain, keeps their turn.
 
         Args:
-            key: the output's.
-            who: its episode.
             until_s: when it waits no longer: it should have come back by itself before.
         """
         self._expected_s.pop(key, None)
@@ -125,8 +123,6 @@ class Throttle:
         """Begin with every place free.
 
         Args:
-            clock: counts the seconds.
-            max_concurrent: deliveries at a time.
             rate_per_s: deliveries that may begin in a second, evenly spread; None: any number.
         """
         self._clock, self._slots = clock, Slots(max_concurrent)
@@ -224,8 +220,6 @@ class Throttle:
         """Wait until a delivery may begin; return whether it may.
 
         Args:
-            key: the output's.
-            within_s: longest wait, in seconds.
             unless: once it is set, nobody waits for a place any more.
         """
         until_s = self._clock.monotonic_s() + within_s

@@ -34,8 +34,6 @@ async def approve_output(
     has room, unless somebody else decides first: the log says whose decision stands, by its id.
 
     Args:
-        ports: of the stack.
-        key: the output's.
         payload_hash: of what is approved, and of nothing else: 64 hex digits.
         by: who approves: 1 to 200 characters. Where the output names approvers, one of them.
         reason: why, for people: up to 4,000 characters.
@@ -44,8 +42,6 @@ async def approve_output(
         BadRequest: a value is impossible; the error names the field.
         BadName: no output can have such a key.
         Refused: it cannot stand, for the reason that it says.
-        UnreadableEvent: a newer version of the engine has written the output.
-        Unavailable: no answer, or the server refused. It may be asked for.
     """
     return await _decide(ports, key, Verdict.APPROVE, payload_hash, by=by, reason=reason)
 
@@ -67,13 +63,8 @@ async def retry_output(ports: Ports, key: str, *, by: str, reason: str = "") -> 
     episode has ended long ago: that stays as it is.
 
     Args:
-        ports: of the stack.
-        key: the output's.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
-
-    Raises:
-        As `approve_output`.
     """
     output, proposed = await _look(ports, key, by=by, reason=reason)
     command = RetryOutput(
@@ -98,13 +89,8 @@ async def cancel_output(ports: Ports, key: str, *, by: str, reason: str = "") ->
     on, and counts the output neither for nor against it; others may propose it anew.
 
     Args:
-        ports: of the stack.
-        key: the output's.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
-
-    Raises:
-        As `approve_output`.
     """
     output, proposed = await _look(ports, key, by=by, reason=reason)
     command = CancelOutput(

@@ -50,10 +50,6 @@ class Acknowledgement:
         """Wait for `parts` episodes; the place in `room` has been taken.
 
         Args:
-            delivery: of the event.
-            parts: how many episodes must be durable.
-            room: the gate's.
-            clock: the node's.
             since_s: when the event was asked for, on the monotonic clock. It cannot have come
                 before, and who stands still between that and now must not believe it to be new.
         """
@@ -123,13 +119,7 @@ class Admission:
     async def let_in(
         self, delivery: Delivery[Any], parts: Sequence[Part], *, since_s: float
     ) -> None:
-        """Answer for a message at once if it comes to nothing; else begin to work on its parts.
-
-        Args:
-            delivery: of the message.
-            parts: what it comes to.
-            since_s: when it was asked for, on the monotonic clock.
-        """
+        """Answer for a message at once if it comes to nothing; else begin to work on its parts."""
         if not parts:
             return await delivery.ack()
         self.room.take_late()
@@ -202,13 +192,7 @@ class Admission:
             self.context.slots.give_back()
 
     async def _queue(self, opened: EpisodeOpened, ack: Acknowledgement) -> None:
-        """Open an episode for any node, or a dead letter if the journal cannot keep it.
-
-        Raises:
-            Unavailable: the log is away, or others may have the message by now. They may have been
-                refused what passed here, and have answered for it: then nobody would call a node
-                to the episode if this one died before it did.
-        """
+        """Open an episode for any node, or a dead letter if the journal cannot keep it."""
         if ack.is_overdue:
             raise Unavailable(opened.episode_id, detail="not opened in time; it may be with others")
         try:

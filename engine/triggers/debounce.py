@@ -51,10 +51,7 @@ def hold(
     An event that is older than what is held is counted, and changes nothing else.
 
     Args:
-        expectation: it waits for calm.
-        happened: an event that fits it.
         before: what is held for the same subject, if anything is, and until when.
-        now: when it is ruled on.
         is_repeat: whether it was delivered before. Then it may have been counted.
     """
     if before is not None and not is_newer(happened, before.debounced.event):

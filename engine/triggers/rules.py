@@ -199,12 +199,6 @@ def share_of(cause: str, stack: str, actor: str, expectation: str) -> float:
     """Return where from 0 to 1 a cause lies for an expectation: below its `sample`, it fires.
 
     A larger share therefore holds all that a smaller one did.
-
-    Args:
-        cause: the event's id, or the time of a tick.
-        stack: the stack's name.
-        actor: the actor's id.
-        expectation: the expectation's name.
     """
     parts = msgspec.json.encode([stack, actor, expectation, cause])
     digest = hashlib.blake2b(parts, digest_size=SHARE_BYTES).digest()

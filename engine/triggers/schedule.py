@@ -59,11 +59,7 @@ class Ticker:
     context: ActorContext
 
     async def ensure(self) -> None:
-        """Arm the next tick of every schedule that has none pending.
-
-        Raises:
-            Unavailable: the log is away. Ensure it again.
-        """
+        """Arm the next tick of every schedule that has none pending."""
         for expectation in self.context.actor.expectations.values():
             for schedule in expectation.schedules:
                 await self._ensure(expectation, schedule)
@@ -72,9 +68,6 @@ class Ticker:
         """Return the ticks to rule on now that one came due, the next one being armed.
 
         None: no schedule here ticks so; another version of the actor may know it.
-
-        Raises:
-            Unavailable: the log is away. Ask again: what is due then may be more.
         """
         tick = _tick_in(due.payload)
         expectation = self.context.actor.expectations.get(tick.expectation) if tick else None

@@ -98,13 +98,7 @@ def waits_of(records: Iterable[Recorded]) -> list[StillWaiting]:
 def answer(
     records: Sequence[Recorded], decision: Decision, *, at: datetime
 ) -> WaitAnswer | Refusal:
-    """Return what comes of `decision`, put to the episode of `records`.
-
-    Args:
-        records: its journal, oldest first.
-        decision: the command.
-        at: when it was made, by the server's clock.
-    """
+    """Return what comes of `decision`, put to the episode of `records`."""
     waits = [each for each in waits_of(records) if _is_about(each.blocked, decision)]
     if not waits:
         return Refusal(why=_not_asked(decision))
@@ -119,12 +113,7 @@ def answer(
 
 
 def expire(records: Sequence[Recorded], *, at: datetime) -> WaitAnswer | None:
-    """Return what comes of it that nobody has answered by `at`; None: it does not wait, or may.
-
-    Args:
-        records: the episode's journal, oldest first.
-        at: by the server's clock.
-    """
+    """Return what comes of it that nobody has answered by `at`; None: it does not wait, or may."""
     waits = waits_of(records)
     if not waits or waits[-1].end is not None or not is_expired(waits[-1].blocked, at=at):
         return None
@@ -139,11 +128,6 @@ def denied(episode: Episode, error_class: str, detail: str) -> CancelEpisode | N
     """Return how an episode ends that gives up because people said no; None: that is not why.
 
     It has not failed: whoever said no meant it to end.
-
-    Args:
-        episode: as it is when its strategy gives up.
-        error_class: what the strategy ends with.
-        detail: of that.
     """
     blocked, resolved = episode.blocked, episode.resolved
     if error_class != DENIED or blocked is None or resolved is None:

@@ -21,8 +21,6 @@ def problem_of_decision(approval: Approval, command: Decide, *, at: datetime) ->
     """Return why `command` cannot decide `approval`, which waits, in words; None if it can.
 
     Args:
-        approval: the request.
-        command: the decision.
         at: when it was made, by the server's clock. After `expires_at` it is late, whether or not
             anything has come of the expiry yet.
     """
@@ -39,9 +37,7 @@ def reminder_no(since: datetime, *, every_s: float, at: datetime) -> int:
     """Return the number, from 1, of the newest reminder that is due at `at`; 0: none is.
 
     Args:
-        since: when people were asked.
         every_s: seconds between two reminders; 0: there are none.
-        at: now.
     """
     if every_s <= 0 or at < since:
         return 0

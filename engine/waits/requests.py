@@ -37,8 +37,6 @@ async def approve(
     room, unless somebody else decides first: the journal says whose decision stands, by its id.
 
     Args:
-        ports: of the stack.
-        episode_id: the episode's.
         plan_hash: of the plan that is approved, and of no other: 64 hex digits.
         by: who approves: 1 to 200 characters. Where the request names approvers, one of them.
         reason: why, for people and for the strategy: up to 4,000 characters.
@@ -46,8 +44,6 @@ async def approve(
     Raises:
         BadRequest: a value is impossible; the error names the field.
         Refused: it cannot stand, for the reason that it says.
-        UnreadableEvent: a newer version of the engine has written the episode.
-        Unavailable: no answer, or the server refused. It may be asked for.
     """
     return await _decide(ports, episode_id, Verdict.APPROVE, plan_hash, by=by, reason=reason)
 
@@ -70,7 +66,6 @@ async def resolve(
     publishes `wait.resolved` instead, see `engine.waits.signal`.
 
     Args:
-        ports: of the stack.
         ref: what they wait for.
         result: any JSON value, of up to 256 KiB, for their strategies.
         by: who says so, for people: 1 to 200 characters.
@@ -79,8 +74,6 @@ async def resolve(
     Raises:
         BadRequest: a value is impossible; the error names the field.
         Refused: no such episode waits for it.
-        UnreadableEvent: a newer version of the engine has written one of the episodes.
-        Unavailable: no answer, or the server refused. Some may be told.
     """
     said = signal(uuid4().hex, ref, result, by)
     if episode_id is not None:

@@ -85,10 +85,6 @@ def look_at(kept: KeptSignal, *, after: datetime) -> datetime | None:
     """Return when to look again who waits for word; None: it has been looked at for long enough.
 
     Each wait is as long as all those before: twelve looks in an hour.
-
-    Args:
-        kept: the word.
-        after: when it was looked at last.
     """
     age = after - kept.at
     if age >= timedelta(seconds=KEPT_S):
@@ -146,23 +142,13 @@ def is_newer(value: bytes, *, than: datetime) -> bool:
 
 
 def kept_for(value: bytes, ref: str) -> KeptSignal | None:
-    """Return the word that is kept for those who wait for `ref`; None: there is none.
-
-    Args:
-        value: what is kept of the word that was given last.
-        ref: what they wait for, in full.
-    """
+    """Return the word that is kept for those who wait for `ref`; None: there is none."""
     kept = _kept_in(value)
     return kept if kept is not None and kept.signal.ref == ref else None
 
 
 def may_be_missed(kept: KeptSignal, *, since: datetime) -> bool:
-    """Return whether word may have been given when an episode waited, and could not be found.
-
-    Args:
-        kept: the word.
-        since: when the episode began to wait.
-    """
+    """Return whether word may have been given when an episode waited, and could not be found."""
     return kept.at + timedelta(seconds=CLOCKS_S) >= since
 
 

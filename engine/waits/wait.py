@@ -103,20 +103,12 @@ def block_in(newest: Recorded | None) -> Blocked | None:
 
 
 def is_answered(newest: Recorded | None) -> bool:
-    """Return whether an episode has its answer and nobody has gone on with it since.
-
-    Args:
-        newest: its newest commit.
-    """
+    """Return whether an episode has its answer and nobody has gone on with it since."""
     return bool(step_answered(newest))
 
 
 def step_answered(newest: Recorded | None) -> int:
-    """Return the step that an episode has waited for and can go on with; 0: there is none.
-
-    Args:
-        newest: its newest commit.
-    """
+    """Return the step that an episode has waited for and can go on with; 0: there is none."""
     events = newest.commit.events if newest else ()
     return events[-1].step_no if events and isinstance(events[-1], EpisodeResolved) else 0
 
@@ -136,7 +128,6 @@ def next_wake(blocked: Blocked, *, after: datetime) -> datetime | None:
     """Return when something is due next; None: nothing will be.
 
     Args:
-        blocked: what the episode waits for.
         after: what was due by then has been done, but for the expiry.
     """
     terms = blocked.terms

@@ -207,10 +207,7 @@ def decide(
     """Return the events of one commit, to be written with the time `decided_at`; none: nothing.
 
     Args:
-        instance: as it is.
         command: what is put to it. `Advance` says only that something may be due.
-        code: the workflow's functions, and the stack.
-        at: now, by the clock of whoever decides.
 
     Raises:
         Refused: what a person asks for does not fit; the message says why.
@@ -443,14 +440,7 @@ class DecidedBatch(msgspec.Struct, frozen=True, kw_only=True):
 def decide_all(
     instance: Instance, commands: Sequence[InstanceCommand], *, code: Code, at: datetime
 ) -> DecidedBatch:
-    """Return what comes of `commands`, in this order, at least of the first.
-
-    Args:
-        instance: as it is.
-        commands: what is put to it.
-        code: as for `decide`.
-        at: as for `decide`.
-    """
+    """Return what comes of `commands`, in this order, at least of the first."""
     now, size_bytes = decided_at(instance, at), 0
     events: tuple[WorkflowEvent, ...] = ()
     refused: list[tuple[int, str]] = []

@@ -60,11 +60,7 @@ from streams.tracing import traceparent
 
 
 async def recall(ports: Ports, wanted: LookUpResult, clock: Clock) -> ResultLookedUp:
-    """Return whether the result of an earlier episode may stand for an item's, and which.
-
-    Raises:
-        Unavailable: the gates or the log are away. Look again.
-    """
+    """Return whether the result of an earlier episode may stand for an item's, and which."""
     stack = ports.stack.name
     entry = await ports.gates.get(result_key(wanted.work.key(stack)))
     value = entry.value if entry is not None else None
@@ -78,26 +74,13 @@ async def recall(ports: Ports, wanted: LookUpResult, clock: Clock) -> ResultLook
 
 
 async def keep(ports: Ports, done: KeepResult) -> None:
-    """Remember which episode has done a piece of work.
-
-    Raises:
-        Unavailable: the gates are away. Doing it again is safe.
-    """
+    """Remember which episode has done a piece of work."""
     key = result_key(done.work.key(ports.stack.name))
     await ports.gates.put(key, done.episode_id.encode(), ttl_s=done.ttl_s)
 
 
 async def end_of(ports: Ports, told: StepDone, instance: Instance) -> AttemptEnded | None:
-    """Return how an attempt has ended; None if this node cannot see that it has.
-
-    Args:
-        ports: of the stack.
-        told: what says that it has.
-        instance: whose attempt it is.
-
-    Raises:
-        Unavailable: the log is away.
-    """
+    """Return how an attempt has ended; None if this node cannot see that it has."""
     spec = instance.specs.get(told.step)
     if spec is not None and spec.task is None and not told.is_compensation:
         return await end_of_sub(ports, told.episode_id)
@@ -108,11 +91,7 @@ async def end_of(ports: Ports, told: StepDone, instance: Instance) -> AttemptEnd
 
 
 async def end_of_sub(ports: Ports, instance_id: str) -> AttemptEnded | None:
-    """Return how an instance that is a step of another one has ended; None as `end_of`.
-
-    Raises:
-        Unavailable: the log is away.
-    """
+    """Return how an instance that is a step of another one has ended; None as `end_of`."""
     try:
         sub = fold_instance(await ports.log.read(ports.stack.workflow(instance_id)))
     except UnreadableEvent:
@@ -142,9 +121,6 @@ class Effector:
         """Do what the newest commit asks for; return what is to be put to the instance then.
 
         That is which attempts cannot even be opened, and which items are done by earlier results.
-
-        Raises:
-            Unavailable: some of it may not be done. Do it again.
         """
         if stored.is_followed:
             return []
@@ -168,11 +144,7 @@ class Effector:
         return [*found, *unopened]
 
     async def arm(self, stored: StoredInstance) -> None:
-        """See to it that somebody looks at an instance when something about it is due.
-
-        Raises:
-            Unavailable: it may not be armed. Do it again.
-        """
+        """See to it that somebody looks at an instance when something about it is due."""
         instance = stored.instance
         if instance.started is None or not may_wake(instance.begun.spec):
             return

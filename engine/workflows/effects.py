@@ -122,10 +122,7 @@ def recalled(
     """Return what came of looking for a result.
 
     Args:
-        recall: what is looked for.
         records: the journal of the episode that the gates name; none: they name no episode.
-        stack: the stack's name.
-        at: now.
     """
     episode, ended_at = fold(records), _ended_at(records)
     done, is_well = _work_of(episode.opened), _ended_well(episode)
@@ -228,7 +225,6 @@ def wake_at(instance: Instance, *, but: Container[Place] = ()) -> datetime | Non
     """Return when something about `instance` is due next; None: it waits for others alone.
 
     Args:
-        instance: as it is.
         but: items whose time to begin again has come, and that cannot begin.
     """
     if instance.phase in INSTANCE_ENDED or instance.started is None:

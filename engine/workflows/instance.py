@@ -331,7 +331,6 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             step: its name. What a dry run says of this one goes before what it says of all.
-            declared: what is used where the dry run says nothing.
         """
         begun = self.begun
         if begun.mode is not Mode.DRY_RUN:
@@ -588,11 +587,8 @@ def reuse_key(
     """Return what two episodes have in common whose results may stand for each other.
 
     Args:
-        stack: its name, which says the environment, too.
         task: what they do; another `spec_rev` or revision of the actor is another task.
         given: their input, a JSON object; in which order its keys are is all the same.
-        mode: a dry run never stands for one that is meant.
-        overrides: of dry runs.
     """
     sorted_input = raw(msgspec.json.decode(given))
     parts = [

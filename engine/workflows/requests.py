@@ -73,8 +73,6 @@ async def start_workflow(
     gave a `key` learns that from `read_beginning`.
 
     Args:
-        ports: of the stack.
-        workflow: its name.
         payload: a JSON object, `trigger.payload`, of up to 512 KiB.
         by: who asks, for people: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
@@ -88,7 +86,6 @@ async def start_workflow(
     Raises:
         BadRequest: a value is impossible; the error names the field.
         UnknownOutcome: no answer. It may be asked for; asking again with the same `key` is safe.
-        Unavailable: the server refused. It is not asked for. `UnknownOutcome` is one of these.
     """
     check_name("workflow", workflow)
     check_switch("dry_run", value=dry_run)
@@ -119,14 +116,8 @@ async def read_beginning(
     """Return what has come of a call of `start_workflow`, as the journal says it now.
 
     Args:
-        ports: of the stack.
-        workflow: its name.
         key: the idempotency key that was given.
         dry_run: whether it was a dry run that was asked for.
-
-    Raises:
-        UnreadableEvent: a newer version of the engine has written to the journal.
-        Unavailable: no answer from the server.
     """
     mode = Mode.DRY_RUN if dry_run else Mode.LIVE
     instance_id, stack = _id_of(ports, workflow, key, mode), ports.stack
@@ -160,9 +151,6 @@ async def resume_workflow(
     """Ask that the items of a step which are paused be tried again, or skipped.
 
     Args:
-        ports: of the stack.
-        instance_id: whose step it is.
-        step: its name.
         how: `retry` gives each of them as many attempts as at first; of those that are skipped the
             result is None.
         by: who asks: 1 to 200 characters.
@@ -174,8 +162,6 @@ async def resume_workflow(
     Raises:
         BadRequest: a value is impossible; the error names the field.
         Refused: there is no such instance, or nothing of the step is paused.
-        UnreadableEvent: a newer version of the engine has written the instance.
-        Unavailable: no answer, or the server refused. It may be asked for.
     """
     if how not in set(ResumeHow):
         raise BadRequest(field="how", problem=f"{how!r}; use retry or skip")
@@ -207,9 +193,6 @@ async def decide_step(
     """Decide whether a step may run that waits for approval.
 
     Args:
-        ports: of the stack.
-        instance_id: whose step it is.
-        step: its name.
         verdict: `approve` or `deny`.
         plan_hash: of the inputs that are decided on, and of no others: 64 hex digits.
         by: who decides: 1 to 200 characters. Where the step names approvers, one of them.
@@ -217,9 +200,6 @@ async def decide_step(
 
     Returns:
         The decision's id, which the journal names if it stands.
-
-    Raises:
-        As `resume_workflow`; `Refused`, too, if this one may not decide it, or not any more.
     """
     check_text("plan_hash", plan_hash, least=HASH_CHARS, most=HASH_CHARS)
     if verdict not in set(Verdict):
@@ -244,16 +224,12 @@ async def cancel_workflow(ports: Ports, instance_id: str, *, by: str, reason: st
     """Ask for an instance to be canceled: what runs ends, and what is done is undone.
 
     Args:
-        ports: of the stack.
-        instance_id: the instance's.
         by: who asks: 1 to 200 characters.
         reason: why, for people: up to 4,000 characters.
 
     Raises:
         BadRequest: a value is impossible; the error names the field.
         Refused: there is no such instance, or it is over, or stops already.
-        UnreadableEvent: a newer version of the engine has written the instance.
-        Unavailable: no answer, or the server refused. It may be asked for; asking again is safe.
     """
     instance = await _look(ports, instance_id, by=by, reason=reason)
     if not instance.goes_on:
@@ -272,8 +248,6 @@ async def read_instance(ports: Ports, instance_id: str) -> Instance:
 
     Raises:
         Refused: there is none of this id.
-        UnreadableEvent: a newer version of the engine has written it.
-        Unavailable: no answer from the server.
     """
     instance = fold_instance(await ports.log.read(ports.stack.workflow(instance_id)))
     if instance.started is None:

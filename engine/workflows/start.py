@@ -70,13 +70,7 @@ def count_skipped(opened: EpisodeOpened, converged: EpisodeConverged | None) -> 
 def skipped(
     opened: EpisodeOpened, converged: EpisodeConverged | None, *, seq: int
 ) -> PublicEvent | None:
-    """Return `workflow.skipped`, if an episode was to begin an instance and found another one busy.
-
-    Args:
-        opened: how the episode was opened.
-        converged: what it has decided.
-        seq: what the journal has its end at.
-    """
+    """Return `workflow.skipped` if an episode found another instance busy and began none."""
     workflow = workflow_of(opened.actor_id)
     busy = busy_instance(converged) if workflow is not None else ""
     if not busy:
@@ -123,14 +117,7 @@ def started(
     """Return how a cause begins a workflow. The same cause gives the same instance.
 
     Args:
-        spec: what it is to do.
-        trigger: the cause, as steps get to know of it.
-        stack: the stack's name.
-        dedupe_key: the cause's.
-        generation: how often the cause has been tried again.
         mode: whether it is meant; all its episodes are of the same mode.
-        overrides: of a dry run, for all steps.
-        step_overrides: step → those that go before them.
 
     Raises:
         BadRequest: overrides are of no step, or all of it is too large for one commit.

@@ -85,7 +85,6 @@ class CommitCopy:
 
         Raises:
             Incompatible: a message that does not belong where it is, or somebody writes there.
-            Unavailable: no answer from the server. Copy again: it goes on from there.
         """
         targets = {name: await self._target(name) for name in self._new_names()}
         done = 0
@@ -105,7 +104,6 @@ class CommitCopy:
 
         Raises:
             Incompatible: a copy is missing, or not as it must be, or there is one too many.
-            Unavailable: no answer from the server. Verify again.
         """
         done = 0
         async with AsyncExitStack() as opened, aclosing(self._originals()) as originals:
@@ -262,11 +260,7 @@ def _require_same(expected: Write, found: Stored | Arrival | None) -> None:
 
 
 def _mark_of(message: Stored) -> _Mark:
-    """Return where a copy is from.
-
-    Raises:
-        Incompatible: it is no copy.
-    """
+    """Return where a copy is from."""
     partition, _, seq = message.headers.get(headers.COPIED_FROM, "").partition(" ")
     if not partition.isdecimal() or not seq.isdecimal():
         raise _differs(message.subject, f"holds at {message.seq} what was not copied there")

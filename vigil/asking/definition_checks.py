@@ -63,8 +63,6 @@ def require_fitting(
 
     Args:
         app: what nodes run; None: nobody knows.
-        stack: the name of the one that they run in.
-        drafts: what is to be defined.
         editions: what is defined already; workflows may run actors and workflows of these.
 
     Raises:
@@ -249,8 +247,6 @@ def needed_by(
     """Return workflow → its steps that name an actor or a workflow.
 
     Args:
-        editions: all that is defined.
-        named: what the steps name.
         only: these expectations of it; None: any.
     """
     found: defaultdict[str, list[str]] = defaultdict(list)
@@ -279,7 +275,6 @@ def lacks(
     Args:
         nodes: those that are up. If there are none nobody can say what is in their code.
         editions: all that is defined, or is to be, the workflow too.
-        workflow: its name.
     """
     if not nodes:
         return []
@@ -355,9 +350,7 @@ def removed(kind: DefinitionKind, before: msgspec.Raw, after: msgspec.Raw) -> li
     """Return the expectations and the schedules that are gone, by name.
 
     Args:
-        kind: of what.
         before: what was applied last, in its canonical form; `NOTHING`: nothing ever was.
-        after: what is applied now.
 
     Returns:
         None at all, too, if this version cannot read one of them.
