@@ -1,21 +1,14 @@
-"""Carries out the findings that an episode decided on.
+"""Applies the findings of an episode: read → decide → append at that version, again on a conflict.
 
-Read the finding, decide, append at that version, and on a conflict decide again. Findings
-are aggregates of their own, so this may happen after a crash for the second time: every
-event names its cause, and a cause that is already on a finding's log is not carried out again.
+A finding is an aggregate of its own, so after a crash this may run twice: every event names its
+cause, and a cause that is already on a finding's log is skipped. `FindingApplier` also arms the
+timers that a finding needs, and `Enricher` calls the user's enrichment, before the episode records
+the result; both are safe to repeat. An enrichment that fails, adds nothing or takes too long leaves
+the finding as it is.
 
-What follows from a change is seen to before the episode records it: the timers that the finding
-needs are armed, and what was raised is enriched. After a crash both are done again, harmlessly.
-
-A finding and its episode are two aggregates, whose sequences can be compared only in one stream and
-only if neither was copied there. Then some reads are saved; otherwise nothing is compared: a
-repeated attempt reads the whole finding, and whoever may have been replaced asks each time.
-
-Has a finding enriched that an episode has raised: call the user's code → add what it found.
-
-The finding is on the log before, and stays as it is if the callback fails, has nothing to add, or
-takes too long. What it added names the intent that raised the finding, so that an episode which is
-taken over does not ask again.
+The sequences of a finding and of its episode can be compared only if both are in one stream and
+neither was copied there. Then some reads are saved; otherwise a repeated attempt reads the whole
+finding.
 """
 
 from __future__ import annotations
@@ -70,11 +63,7 @@ from streams.tracing import traceparent
 def enrich(
     finding: Finding, raised: IntentEvent, found: Enriched, *, at: datetime
 ) -> FindingUpdated | None:
-    """Return what was `found` as a change of `finding`, or None if it changes nothing.
-
-    Args:
-        raised: what was looked up for. What was raised anew since is another finding.
-    """
+    """Return `found` as a change of `finding`; None: it changes nothing, or not this raise."""
     is_there = finding.status is FindingStatus.ACTIVE
     if not is_there or finding.raise_no != raised.finding.raise_no:
         return None
@@ -95,12 +84,12 @@ log = structlog.get_logger("vigil.enricher")
 ADDED: Final = "added"
 NOTHING_NEW: Final = "nothing"
 FAILED: Final = "failed"
-"""What may come of an enrichment, as it is counted."""
+"""The results of an enrichment in metrics."""
 
 
 @dataclass(frozen=True)
 class Enricher:
-    """Enriches what the episodes of one expectation raise."""
+    """Enriches the findings of one expectation."""
 
     store: FindingStore
     clock: Clock
@@ -108,7 +97,7 @@ class Enricher:
     view: EpisodeView
 
     async def enrich(self, raised: IntentEvent, *, id: str) -> FindingChange | None:
-        """Return what was added to a finding that was just raised; None: nothing was."""
+        """Return the change of a finding that was just raised; None: there is none."""
         found = await self._look_up(raised.finding)
         if found is None:
             return None
@@ -167,12 +156,12 @@ class FindingApplier:
 
     ports: Ports
     actors: Mapping[str, Actor]
-    """Those that this node knows."""
+    """Those of this node."""
     clock: Clock
     turns: Turns
-    """The node's: shared by all who write findings there."""
+    """Shared by all writers of findings on the node."""
     owner: Actor | None = None
-    """The actor of the episodes, as it was when they were opened; None: as it is now."""
+    """The actor as it was when the episodes were opened; None: as it is now."""
 
     async def apply(
         self,
@@ -183,18 +172,18 @@ class FindingApplier:
         since: int = START,
         version: int | None = None,
     ) -> list[AppliedIntent]:
-        """Carry out `intents` and return what became of each, in order.
+        """Apply `intents` and return their outcomes, in order.
 
-        Those of a dry run that keeps no findings are left out.
+        Those of a dry run that stores no findings are left out. Intents on one key are applied in
+        order.
 
         Args:
-            intents: of one episode's convergence. Those on one key are carried out in order.
-            attempt: 1 if nobody can have tried before.
-            since: as `oldest_of` gives it. Used for findings in the episode's stream only.
-            version: the episode's, if someone may take it over meanwhile.
+            attempt: 1 if no node can have tried before.
+            since: the result of `oldest_of`, used for findings in the episode's stream only.
+            version: the episode's, if another node may take it over meanwhile.
 
         Raises:
-            VersionConflict: someone has. What is left to do is theirs.
+            VersionConflict: another node has, and does what is left.
         """
         if not dry_run.keeps_findings(opened):
             return left_out(intents)
@@ -221,7 +210,7 @@ class FindingApplier:
     async def look(
         self, intents: Sequence[FindingIntent], *, opened: EpisodeOpened, since: int = START
     ) -> list[AppliedIntent]:
-        """Return what became of `intents` that were all carried out before."""
+        """Return the outcomes of `intents` that were all applied before."""
         if not dry_run.keeps_findings(opened):
             return left_out(intents)
         found = []
@@ -245,7 +234,7 @@ class FindingApplier:
         return await self._enriched(job, carried)
 
     async def _enriched(self, job: IntentJob, carried: StoredIntent) -> AppliedIntent:
-        """Return what became of an intent once the finding that it has raised is enriched."""
+        """Return the outcome of an intent once its finding is enriched."""
         applied, callback = carried.applied, self._expectation(job).enrich
         is_raised = isinstance(job.intent, RaiseFinding) and applied.event is not None
         if callback is None or not is_raised or carried.is_enriched:
@@ -267,7 +256,7 @@ class FindingApplier:
         return owner.expectations[job.opened.expectation_id]
 
     async def _try(self, job: IntentJob, subject: str) -> StoredIntent | None:
-        """Carry out an intent, and return what became of it; None if a rival was faster."""
+        """Apply an intent, and return its outcome; None if another writer was faster."""
         is_beside = self._is_beside(subject, job.opened.episode_id)
         since = job.since if is_beside else START
         records = await self._read(subject, since=since, may_be_done=job.attempt > 1)
@@ -313,12 +302,12 @@ class FindingApplier:
         return Commit(id=job.id, at=now, events=(event,), trace=traceparent())
 
     async def _check_ours(self, opened: EpisodeOpened, *, version: int) -> None:
-        """Check that nobody had taken the episode over when the finding was read.
+        """Check that no other node had taken the episode over when the finding was read.
 
-        Whoever had may have carried out the intent, or may have found nothing to change. Either
-        came after their fence: so a finding that did not change since `version` needs no check.
-        One in another stream has no order with `version`, and needs none only if it never changed.
-        `version` itself is no copy: this tenure wrote it, and no stack is moved under a node.
+        Such a node may have applied the intent, or found nothing to change; either came after its
+        fence. So a finding that did not change since `version` needs no check. One in another
+        stream has no order with `version`, and needs none only if it never changed. `version`
+        itself is no copy: this attempt wrote it, and no stack is moved under a running node.
         """
         subject = self.ports.stack.episode(opened.episode_id)
         last = await self.ports.log.last(subject)
@@ -326,20 +315,17 @@ class FindingApplier:
             raise VersionConflict(subject, expected=version)
 
     def _is_beside(self, subject: str, episode_id: str) -> bool:
-        """Return whether the finding at `subject` is in the stream of an episode.
-
-        In two streams, sequences say nothing about what came first.
-        """
+        """Return whether the finding at `subject` is in the episode's stream."""
         own = self.ports.stack.stream_of(self.ports.stack.episode(episode_id))
         return own == self.ports.stack.stream_of(subject)
 
     async def _read(
         self, subject: str, *, since: int, may_be_done: bool
     ) -> Sequence[Recorded] | None:
-        """Return the finding's newest commit, after all that may hold what has been done before.
+        """Return the finding's newest commit, after all that may have applied the intent before.
 
-        None: the commits past `since` could not be read up to the newest, which a replica may
-        hold later than the leader. To decide without them could carry out an intent twice.
+        None: a replica lags, and the commits past `since` could not be read up to the newest.
+        Deciding without them could apply an intent twice.
         """
         last = await self.ports.log.last(subject)
         if last is None:

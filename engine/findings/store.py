@@ -1,11 +1,4 @@
-"""What an episode intended with findings, and how far it is on their logs.
-
-Changes a finding by one decision: read → decide → append at the version, and again if refused.
-
-For what no episode intends: what its age makes of a finding, what people do to it, what was looked
-up about it. Every decision is made on the finding as its own subject has it, so one that has been
-overtaken finds nothing to do.
-"""
+"""Reads findings and appends to them."""
 
 from __future__ import annotations
 

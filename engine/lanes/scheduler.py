@@ -1,18 +1,11 @@
-"""One node's time as the dispatcher of one actor: collect → decide → commit → carry out → answer.
+"""The scheduler of an actor's lane: collect → decide → commit → carry out → acknowledge.
 
-What is decided at one moment is one commit of the lane. What was collected is answered for last. So
-a node that dies anywhere leaves the next one exactly what is left to do: an episode that is open
-and has no place is placed when its cause comes again, and what the newest commit asks for is done
-again. Who gets no place is turned away before the commit, for nobody would come back to it.
-
-Gives the episodes of one actor their turns: one node at a time does so for the whole cluster.
-
-A lease says which. It only saves work: every decision names the version of the lane that it was
-made on, so of two nodes that both believe that they dispatch, one is refused and begins anew. The
-others stand by, and one of them takes over as soon as the lease is given up or has lapsed.
-
-Where nobody may wake the actor, because it is paused, somebody must still give turns to what waits
-already. A dispatcher that takes no causes does that, for as long as no other node takes any.
+One node at a time schedules for the whole cluster; the others stand by and take over when the lease
+is given up or lapses. The lease only saves work: every decision names the version of the lane, so
+of two nodes that both schedule, one is refused and starts again. Input is acknowledged last, so a
+crash anywhere leaves the next node exactly what is left to do; episodes without a place are refused
+before the commit, because nothing would bring a node back to them. If the actor is paused, a
+scheduler that reads no events serves those that wait, unless another node reads events.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""Carries outputs to the outside, for the episode that wants them there.
+"""Delivers the outputs of one episode: read → decide → make the next move, until none is left now.
 
-For each: look → rule → make the next move, until it is settled or nothing can be done before later.
-Attempts at delivery are the deliverer's.
+`OutputDelivery` drives each output by `engine.outputs.decide`. `DeliveryAttempts` makes an attempt:
+take a place in the rate limit → record the attempt → call the adapter → record the result. An
+attempt is on the log before the adapter is called; so after a crash in the middle the next node
+sees it and repeats the delivery with the same idempotency key. A node that was frozen in between
+may still call the adapter once more than is recorded: receivers that must act once have to honour
+the key.
 
-Every commit names the version that it was decided on, so of two who carry one output only one
-writes.
-
-Takes one output to its adapter: take a place → write the attempt down → call → write what came.
-
-Whatever is called was written down before; so a crash in the middle is seen by the next who carries
-the output, and the attempt is made again, with the same idempotency key.
-
-Who is frozen between the two and awakes when another has taken over may still call the adapter once
-more than is known: receivers that must hear nothing twice honour the idempotency key.
+Every commit names the version that it was decided on, so of two nodes that deliver one output only
+one writes.
 """
 
 from __future__ import annotations

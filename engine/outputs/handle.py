@@ -1,23 +1,11 @@
-"""Writes down what people want of one output: rule on its log → append → tell of it.
+"""Handles commands about outputs: approve, reject, retry, cancel; and what time does to outputs.
 
-Whoever gets the command writes, at the version that was ruled on. What is refused has no effect and
-is noted.
-
-Tells the world what becomes of outputs that no node carries, as people decide and time passes.
-
-Whoever carries an output tells of it themselves; what both tell has one id, and is told once.
-
-Inspects the outputs of an episode that nobody has: is it to be gone on with, or when will it be.
-
-What time alone brings about is done on the way: who was to decide is reminded, and what nobody has
-decided in time expires. None of that needs the episode to be taken over.
-
-Follows commands about outputs: rule on the output's log → append → have its episode go on.
-
-Like an answer to an episode, a decision is appended by whoever gets it, at the version that it was
-ruled on. What is then to be carried is carried by a node that has room for the episode, which is
-called; if somebody has it at that moment, the call comes again, for they may have looked at the
-output before.
+`OutputHandler` passes a command to `OutputCommands`, which decides on the output's log and appends
+at that version; a refused command has no effect and is logged. It then calls a node to the episode,
+which delivers what was decided; if a node has the episode at that moment, the command is delivered
+again later, since that node may have read the output before. `OutputCheck` looks at the outputs of
+an episode that no node has: it reminds approvers and lets approvals expire without taking the
+episode over. `OutputNotifier` publishes; events that are published twice have one id.
 """
 
 from __future__ import annotations

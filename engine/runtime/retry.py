@@ -1,8 +1,7 @@
-"""Who may write a finding next: the writers of one node take turns, those of several race.
+"""Turns and retries of writers: those of one node take turns, those of several nodes back off.
 
-A finding that many episodes raise at once is fought over. Those of one node wait for each other, so
-they never race; of several nodes, whoever loses decides again, after a wait that grows with every
-loss.
+Many episodes may write one aggregate at the same time. Writers of one node wait for each other and
+never race; of several nodes, the loser decides again after a pause that grows with every loss.
 """
 
 from __future__ import annotations

@@ -1,21 +1,14 @@
-"""Rules on what wakes one actor: which episodes each cause opens, with every reason counted.
+"""Evaluates what wakes one actor: which episodes each cause opens, with every reason counted.
 
-The rules are `engine.triggers.rules`'s and the keys `engine.app.dedupe`'s. Added here is what they
-may not do: look up and change what the cluster remembers, call what a user wrote, count, and say
-a likely mistake once.
+`TriggerEvaluator` applies `engine.triggers.rules` and adds what rules may not do: read and change
+what the cluster remembers (`Cooldowns`), call the user's dedupe function, count, and log a likely
+mistake once. `OpeningBuilder` makes the openings and finds out whether they exist already.
 
-What a cause would open, and what has become of it since: openings by what caused them.
-
-What a node has sent to the journal may arrive after it was given up, whatever has become of the
-node. If the cause came again meanwhile and was refused, nobody would come back to the episode. No
-look tells then, for it may arrive right after that; so it is looked for once it can be on its way
-no more.
-
-What the cluster remembers for an actor's gates: looked up before a ruling, changed by passing.
-
-A cooldown is a key that the server removes when its time is over. It names the episode that began
-it, so that the same cause passes again if its node died in between. Whoever makes the key passes;
-of two events at the same moment one does.
+A commit that a node has sent may reach the journal after the node is gone. If its cause was
+redelivered and refused meanwhile, nothing would bring a node back to that episode, so it is checked
+again once no such commit can be on its way. A cooldown is a key that the server removes in time; it
+names its episode, so that the same cause passes again after a crash, and only one of two
+simultaneous events creates it.
 """
 
 from __future__ import annotations
